@@ -33,10 +33,10 @@ from wiretape.viewer.wings.replay.thread import LoopThread
 from wiretape.viewer.wings.replay.timeline import RequestTimeline
 from wiretape.viewer.wings.replay.websocket import Upgrade
 
-_PLACE: Final = re.compile(rb"(/test-\d+)(/.*|\?.*|$)", re.DOTALL)
+_TEST_PATH: Final = re.compile(rb"(/test-\d+)(/.*|\?.*|$)", re.DOTALL)
 _SECONDS: Final = 30.0
 """Timeout for calls to the thread; reached only if the machine is out of order."""
-_OVER: Final = (
+_OVER_MESSAGE: Final = (
     "this base URL was of a test that is over: make the client within the test or in a fixture of function scope, so "
     "that it reads its base URL again"
 )
@@ -48,15 +48,15 @@ T = TypeVar("T")
 class _Serving:
     """One test as the thread serves it: its path, and the requests received."""
 
-    place: str
+    prefix: str
     has_waits: bool
     replay: Replay = field(init=False)
     began_ns: int = 0
-    came: list[Served] = field(default_factory=list)
+    requests: list[Served] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
     def timeline(self) -> list[RequestTimeline]:
-        return timeline.of(self.came, self.began_ns, has_waits=self.has_waits)
+        return timeline.of(self.requests, self.began_ns, has_waits=self.has_waits)
 
 
 class Background:
@@ -67,8 +67,8 @@ class Background:
         self._shelf = Shelf()
         self._switch = _Switch()
         self._recordings: dict[tuple[Path, tuple[Upstream, ...], Rules], Recording] = {}
-        self._left: list[str] = []
-        self._tell = self._left.append
+        self._problems: list[str] = []
+        self._report = self._problems.append
         self._count = 0
         self.masked_count = 0
         """The secrets that were masked in new recordings; known when all tapes are closed."""
@@ -80,75 +80,77 @@ class Background:
         self._front = server.Server(self._switch, sock, kernel_time=KernelTime(SYSTEM))
         return server.base_url(sock)
 
-    def begin(self, asked: MarkerSettings, test: str, environ: Mapping[str, str]) -> "WiretapeServer":
+    def begin(self, settings: MarkerSettings, test: str, environ: Mapping[str, str]) -> "WiretapeServer":
         """Serve a test, which has these variables. Raises `WiretapeError`, and ValueError for a wrong variable."""
         test = label_of(test)
         self._count += 1
-        place = f"/test-{self._count}"
-        base = self._base + place
-        if self._is_recorded(asked, test):
-            serving = self._call(self._replay(place, asked, test))
-            return WiretapeServer(base, self, serving, testenv.variables(base, environ), asked.allowed_hosts)
-        plan = pointing.plan_base_urls(asked.upstreams, environ, ())
-        serving = self._call(self._record(place, asked, test, plan.upstreams))
-        return WiretapeServer(base, self, serving, plan.values(base), asked.allowed_hosts, is_recording=True)
+        prefix = f"/test-{self._count}"
+        base = self._base + prefix
+        if self._is_recorded(settings, test):
+            serving = self._call(self._replay(prefix, settings, test))
+            return WiretapeServer(base, self, serving, testenv.variables(base, environ), settings.allowed_hosts)
+        plan = pointing.plan_base_urls(settings.upstreams, environ, ())
+        serving = self._call(self._record(prefix, settings, test, plan.upstreams))
+        return WiretapeServer(base, self, serving, plan.values(base), settings.allowed_hosts, is_recording=True)
 
-    def _is_recorded(self, asked: MarkerSettings, test: str) -> bool:
+    def _is_recorded(self, settings: MarkerSettings, test: str) -> bool:
         """Return True if no recording is needed."""
-        record = asked.options.record
+        record = settings.options.record
         if record != "once":
             return record == "none"
-        return self._planning.submit(self._shelf.suffices, asked.tape, asked.filter, test).result(_SECONDS)
+        return self._planning.submit(self._shelf.suffices, settings.tape, settings.filter, test).result(_SECONDS)
 
-    async def _replay(self, place: str, asked: MarkerSettings, test: str) -> _Serving:
+    async def _replay(self, prefix: str, settings: MarkerSettings, test: str) -> _Serving:
         def open_planner() -> Planner:
-            excerpt = self._shelf.excerpt(asked.tape, asked.filter, test)
-            return Planner(excerpt, dataclasses.replace(asked.options, record="none"))
+            excerpt = self._shelf.excerpt(settings.tape, settings.filter, test)
+            return Planner(excerpt, dataclasses.replace(settings.options, record="none"))
 
-        return await self._answer(place, asked, open_planner, None)
+        return await self._answer(prefix, settings, open_planner, None)
 
-    async def _record(self, place: str, asked: MarkerSettings, test: str, upstreams: Sequence[Upstream]) -> _Serving:
+    async def _record(
+        self, prefix: str, settings: MarkerSettings, test: str, upstreams: Sequence[Upstream]
+    ) -> _Serving:
         """Serve a test, and record its new requests under its id."""
-        found = await self._recording(asked.tape, tuple(upstreams), asked.options.redaction)
-        select = selected(asked.filter, test, with_unlabelled=asked.options.record != "once")
+        recorder = await self._recording(settings.tape, tuple(upstreams), settings.options.redaction)
+        select = selected(settings.filter, test, with_unlabelled=settings.options.record != "once")
 
         def open_planner() -> Planner:
-            return Planner(ReplaySource(found.path, select), asked.options)
+            return Planner(ReplaySource(recorder.path, select), settings.options)
 
-        return await self._answer(place, asked, open_planner, found.labelled({LABEL: test}))
+        return await self._answer(prefix, settings, open_planner, recorder.labelled({LABEL: test}))
 
     async def _recording(self, tape: Path, upstreams: tuple[Upstream, ...], redaction: Rules) -> Recording:
         """Return the recorder to a tape, which runs until the end of all tests."""
-        found = self._recordings.get((tape, upstreams, redaction))
-        if found is None:
+        recorder = self._recordings.get((tape, upstreams, redaction))
+        if recorder is None:
             tape.parent.mkdir(parents=True, exist_ok=True)
-            settings = recording.RecordingOptions(
+            recorder_options = recording.RecordingOptions(
                 tape, upstreams, purpose="pytest", redaction=redaction, masks_database=True
             )
-            found = Recording(settings, lambda message: self._tell(message), lambda _: None)
-            await found.start(self._base)
-            self._recordings[tape, upstreams, redaction] = found
-        return found
+            recorder = Recording(recorder_options, lambda message: self._report(message), lambda _: None)
+            await recorder.start(self._base)
+            self._recordings[tape, upstreams, redaction] = recorder
+        return recorder
 
     async def _answer(
         self,
-        place: str,
-        asked: MarkerSettings,
+        prefix: str,
+        settings: MarkerSettings,
         open_planner: Callable[[], Planner],
         upstreams: LabelledUpstreams | None,
     ) -> _Serving:
-        serving = _Serving(place, has_waits=math.isfinite(asked.options.speed))
+        serving = _Serving(prefix, has_waits=math.isfinite(settings.options.speed))
         serving.replay = Replay(
             open_planner,
             upstreams=upstreams,
             upgrade=Upgrade,
             thread=self._planning,
-            on_came=serving.came.append,
+            on_came=serving.requests.append,
             on_trouble=serving.troubles.append,
         )
         await serving.replay.start()
-        self._switch.apps[place.encode()] = serving.replay
-        self._tell = serving.troubles.append
+        self._switch.apps[prefix.encode()] = serving.replay
+        self._report = serving.troubles.append
         serving.began_ns = SYSTEM.now()
         return serving
 
@@ -156,37 +158,37 @@ class Background:
         self._call(self._end(serving))
 
     async def _end(self, serving: _Serving) -> None:
-        self._tell = self._left.append
-        del self._switch.apps[serving.place.encode()]
+        self._report = self._problems.append
+        del self._switch.apps[serving.prefix.encode()]
         await serving.replay.stop()
 
-    def settled(self, read: Callable[[], T]) -> T:
-        """Return the result of `read` in the thread, after all earlier client activity has been processed."""
-        return self._call(_settled(read))
+    def settled(self, query: Callable[[], T]) -> T:
+        """Return the result of `query` in the thread, after all earlier client activity has been processed."""
+
+        async def after_looks() -> T:
+            for _ in range(2):  # the loop looks after its sockets in between
+                await asyncio.sleep(0)
+            return query()
+
+        return self._call(after_looks())
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._thread.call(coroutine, _SECONDS)
 
     def close(self) -> Sequence[str]:
         """End the thread, and close all tapes; return what went wrong since the last test."""
-        for one in self._recordings.values():
-            self._left += self._call(one.stop()).problems
-            self.masked_count += one.masked_count
+        for recorder in self._recordings.values():
+            self._problems += self._call(recorder.stop()).problems
+            self.masked_count += recorder.masked_count
         self._call(self._unlisten())
         self._thread.close(_SECONDS)
         self._planning.submit(self._shelf.close).result(_SECONDS)
         self._planning.shutdown()
-        return self._left
+        return self._problems
 
     async def _unlisten(self) -> None:
         self._front.close()
         await self._front.wait_closed(0)
-
-
-async def _settled(read: Callable[[], T]) -> T:
-    for _ in range(2):  # the loop looks after its sockets in between
-        await asyncio.sleep(0)
-    return read()
 
 
 class _Switch:
@@ -197,10 +199,10 @@ class _Switch:
 
     def serve(self, client: Client, request: Request) -> Responder | None:
         """Answer a request."""
-        match = _PLACE.fullmatch(request.target)
+        match = _TEST_PATH.fullmatch(request.target)
         app = self.apps.get(match[1]) if match else next(reversed(self.apps.values()), None)
         if app is None:
-            answer_error(client, 410, _OVER, "over")
+            answer_error(client, 410, _OVER_MESSAGE, "over")
             return None
         if match:
             request.target = match[2] if match[2].startswith(b"/") else b"/" + match[2]
@@ -243,13 +245,14 @@ class WiretapeServer:
 
     @property
     def was_asked(self) -> bool:
-        """True if a request came."""
-        return bool(self._serving.came)
+        return bool(self._serving.requests)
 
     @property
     def misses(self) -> Sequence[Served]:
         """The requests that are not recorded; `miss.message` has the reason and the nearest recording."""
-        return [one for one in self._serving.came if one.miss is not None and one.ended != "relayed"]
+        return [
+            request for request in self._serving.requests if request.miss is not None and request.ending != "relayed"
+        ]
 
     @property
     def troubles(self) -> Sequence[str]:
@@ -257,5 +260,4 @@ class WiretapeServer:
         return self._serving.troubles
 
     def end(self) -> None:
-        """End all answers: the test is over."""
         self._background.end(self._serving)

@@ -44,7 +44,6 @@ class CassetteOptions:
 
     @property
     def is_recording(self) -> bool:
-        """True unless recording is off."""
         return self.answers.record != "none"
 
 
@@ -74,12 +73,10 @@ class Cassette:
 
     @property
     def heads(self) -> Sequence[ExchangeHead]:
-        """The served exchanges, oldest first."""
         return self._replay.heads
 
     @property
     def masked_count(self) -> int:
-        """The number of secrets that were masked in new recordings."""
         return 0 if self._recording is None else self._recording.masked_count
 
     async def start(self) -> None:
@@ -89,7 +86,16 @@ class Cassette:
         self.base = server.base_url(sock)
         try:
             path = await self._open()
-            self._replay = self._new_replay(path)
+            options, observer = self._options, self._observer
+            recorder = self._recording
+            self._replay = Replay(
+                lambda: Planner(ReplaySource(path, options.select), options.answers),
+                upstreams=None if recorder is None else recorder.labelled(options.labels, observer.recorded),
+                upgrade=Upgrade,
+                on_served=observer.served,
+                on_refused=observer.refused,
+                on_trouble=observer.trouble,
+            )
             await self._replay.start()
         except BaseException:
             sock.close()
@@ -112,22 +118,10 @@ class Cassette:
             purpose=purpose,
             redaction=options.answers.redaction,
         )
-        found = Recording(settings, self._observer.trouble, self._observer.refused)
-        await found.start(self.base)
-        self._recording = found
-        return found.path
-
-    def _new_replay(self, path: Path) -> Replay:
-        options, observer = self._options, self._observer
-        taken = self._recording
-        return Replay(
-            lambda: Planner(ReplaySource(path, options.select), options.answers),
-            upstreams=None if taken is None else taken.labelled(options.labels, observer.recorded),
-            upgrade=Upgrade,
-            on_served=observer.served,
-            on_refused=observer.refused,
-            on_trouble=observer.trouble,
-        )
+        recorder = Recording(settings, self._observer.trouble, self._observer.refused)
+        await recorder.start(self.base)
+        self._recording = recorder
+        return recorder.path
 
     def cut(self) -> None:
         """End at once a `stop` that waits for running recordings."""

@@ -16,18 +16,18 @@ from wiretape.viewer.wings.replay.schedule import Schedule, timed
 
 _FAULT = re.compile(r"(?P<kind>[a-z]+)(?::(?P<first>[^:@]+))?(?::(?P<second>[^:@]+))?(?:@(?P<position>.+))?")
 _POSITION = re.compile(r"#(\d{1,9})|(\d{1,3}(?:\.\d+)?)%")
-_VALUES: Final = {
+_VALUE_FORMS: Final = {
     "stall": re.compile(r"(\d{1,9}(?:\.\d+)?)(ms|s)"),
     "slow": re.compile(r"(\d{1,6}(?:\.\d+)?)x"),
     "status": re.compile(r"([45]\d\d)"),
 }
 """The kinds that take a value, and what that looks like."""
-_TAKEN: Final = {
+_VALUE_HELP: Final = {
     "stall": "a time above 0: stall:5s@#120",
     "slow": "a factor above 0: slow:3x",
     "status": "a status from 400 to 599: status:429:0.1",
 }
-_PLACED: Final = ("cut", "reset", "corrupt", "stall")
+_KINDS_WITH_POSITION: Final = ("cut", "reset", "corrupt", "stall")
 EXAMPLES: Final = "cut@50%, reset@#3, stall:5s@#120, corrupt@#7, slow:3x, status:429:0.1"
 
 
@@ -51,38 +51,38 @@ def parse(text: str) -> Fault:
     """Read a fault. Raise ValueError, with examples, if it is none."""
     match = _FAULT.fullmatch(text.strip())
     kind = match["kind"] if match else ""
-    if match is None or kind not in (*_PLACED, *_VALUES):
+    if match is None or kind not in (*_KINDS_WITH_POSITION, *_VALUE_FORMS):
         raise ValueError(f"{text!r} is no fault: use {EXAMPLES}")
-    given = [part for part in (match["first"], match["second"]) if part is not None]
-    value = _value(kind, given.pop(0) if given else "", text) if kind in _VALUES else 0
-    probability = _probability(given.pop(0), text) if given else 1.0
-    if given or (kind in _PLACED) != (match["position"] is not None):
+    parts = [part for part in (match["first"], match["second"]) if part is not None]
+    value = _value(kind, parts.pop(0) if parts else "", text) if kind in _VALUE_FORMS else 0
+    probability = _probability(parts.pop(0), text) if parts else 1.0
+    if parts or (kind in _KINDS_WITH_POSITION) != (match["position"] is not None):
         raise ValueError(f"{text!r}: {kind} is written as in {EXAMPLES}")
     event, share = _position(match["position"], text) if match["position"] else (None, 0.0)
     return Fault(text, kind, value, probability, event, share)
 
 
-def _value(kind: str, text: str, whole: str) -> float:
-    match = _VALUES[kind].fullmatch(text)
+def _value(kind: str, text: str, fault: str) -> float:
+    match = _VALUE_FORMS[kind].fullmatch(text)
     if match is None or not float(match[1]):
-        raise ValueError(f"{whole!r}: {kind} takes {_TAKEN[kind]}")
+        raise ValueError(f"{fault!r}: {kind} takes {_VALUE_HELP[kind]}")
     return float(match[1]) * (1 if kind != "stall" else 1e9 if match[2] == "s" else 1e6)
 
 
-def _probability(text: str, whole: str) -> float:
+def _probability(text: str, fault: str) -> float:
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = -1
-    if not 0 <= found <= 1:
-        raise ValueError(f"{whole!r}: {text} is no probability: use a number from 0 to 1")
-    return found
+        value = -1
+    if not 0 <= value <= 1:
+        raise ValueError(f"{fault!r}: {text} is no probability: use a number from 0 to 1")
+    return value
 
 
-def _position(text: str, whole: str) -> tuple[int | None, float]:
+def _position(text: str, fault: str) -> tuple[int | None, float]:
     match = _POSITION.fullmatch(text)
     if match is None or (match[2] and float(match[2]) > 100):
-        raise ValueError(f"{whole!r}: {text} is no position: use #120 (an event) or 50% (of the body)")
+        raise ValueError(f"{fault!r}: {text} is no position: use #120 (an event) or 50% (of the body)")
     return (int(match[1]), 0.0) if match[1] else (None, float(match[2]) / 100)
 
 
@@ -105,7 +105,7 @@ def applied(schedule: Schedule, faults: Sequence[Fault], spans: Callable[[], Spa
 
 def unplaced(struck: Sequence[Fault], done: Sequence[str]) -> tuple[str, ...]:
     """Return the faults whose place an answer does not have."""
-    return tuple(fault.text for fault in struck if fault.kind in _PLACED and fault.text not in done)
+    return tuple(fault.text for fault in struck if fault.kind in _KINDS_WITH_POSITION and fault.text not in done)
 
 
 def _place(schedule: Schedule, fault: Fault, spans: Callable[[], Spans]) -> tuple[int, int] | None:
@@ -114,8 +114,8 @@ def _place(schedule: Schedule, fault: Fault, spans: Callable[[], Spans]) -> tupl
     if fault.event is None:
         start = int(size * fault.share)
         return None if fault.kind == "corrupt" and start == size else (start, size)
-    found = spans()
-    return found[fault.event] if fault.event < len(found) and found[fault.event][1] <= size else None
+    events = spans()
+    return events[fault.event] if fault.event < len(events) and events[fault.event][1] <= size else None
 
 
 def _broken(schedule: Schedule, fault: Fault, place: tuple[int, int]) -> Schedule:

@@ -56,16 +56,18 @@ def record(
     a wrong argument, and `wiretape.recorder.errors.WiretapeError` if the tape cannot be written. It blocks until the
     tape is open, some tenths of a second: in asyncio code, call it by `asyncio.to_thread`.
     """
-    given = (upstream,) if isinstance(upstream, str) else tuple(upstream)
+    upstream_texts = (upstream,) if isinstance(upstream, str) else tuple(upstream)
     try:
-        upstreams = options.read_upstreams(given) if given else []
-        named = options.read_labels(tuple(f"{name}={value}" for name, value in (labels or {}).items()))
+        upstreams = options.read_upstreams(upstream_texts) if upstream_texts else []
+        label_values = options.read_labels(tuple(f"{name}={value}" for name, value in (labels or {}).items()))
     except click.UsageError as error:
         raise ValueError(error.message) from None
     plan = pointing.plan_base_urls(upstreams, os.environ, ())
     tape = options.tape_path(None if path is None else Path(path).expanduser())
     certificates = None if ca_file is None else Path(ca_file).expanduser()
-    settings = service.Options(tape, plan.upstreams, labels=named, ca_file=certificates, purpose="wiretape.record()")
+    settings = service.Options(
+        tape, plan.upstreams, labels=label_values, ca_file=certificates, purpose="wiretape.record()"
+    )
     return LiveTape(settings, plan)
 
 
@@ -81,7 +83,7 @@ class LiveTape(Tape):
 
     def __init__(self, settings: service.Options, plan: pointing.PointingPlan) -> None:
         super().__init__(settings.tape)
-        self._upstreams = [one.name for one in plan.upstreams]
+        self._upstreams = [upstream.name for upstream in plan.upstreams]
         self._change = threading.Condition()
         self._ids: deque[str] = deque()
         self._faults: list[str] = []
@@ -130,12 +132,12 @@ class LiveTape(Tape):
         """
         with self._change:
             if not self._change.wait_for(lambda: self._ids or self._is_closed, timeout):
-                running = counted(self._recorder.unfinished, "exchange")
-                raise TimeoutError(f"no exchange finished within {timeout:g} s; {running} running")
+                running_count = counted(self._recorder.unfinished, "exchange")
+                raise TimeoutError(f"no exchange finished within {timeout:g} s; {running_count} running")
             if not self._ids:
                 raise NotFound("no exchange is left: the recording has ended, and all of them were taken")
             id = self._ids.popleft()
-        return self._read(id)
+        return self._detail(id)
 
     def __iter__(self) -> Iterator[DetailRow]:
         while True:
@@ -145,9 +147,9 @@ class LiveTape(Tape):
                         return
                     self._change.wait(_LOOK_SECONDS)
                 id = self._ids.popleft()
-            yield self._read(id)
+            yield self._detail(id)
 
-    def _read(self, id: str) -> DetailRow:
+    def _detail(self, id: str) -> DetailRow:
         with TapePlace(self.path).opened() as source:
             return source.exchange(source.find(id)).detail()
 
@@ -162,7 +164,15 @@ class LiveTape(Tape):
             self._is_closing = True
         atexit.unregister(self.close)
         try:
-            self._stop()
+            stopping = asyncio.run_coroutine_threadsafe(self._recorder.stop(), self._thread.loop)
+            try:
+                stopping.result()
+            except KeyboardInterrupt:  # by who does not want to wait for running exchanges
+                self._thread.loop.call_soon_threadsafe(self._recorder.cut)
+                stopping.result()
+                raise
+            finally:
+                self._thread.close(_THREAD_SECONDS)
         finally:
             with self._change:
                 self._is_closed = True
@@ -172,14 +182,3 @@ class LiveTape(Tape):
         missing = [f"{counted(count, thing)} could not be stored" for thing, count in lost.items() if count]
         for problem in (*self._faults, *totals.problems, *missing):
             warnings.warn(f"wiretape.record(): {problem}", RuntimeWarning, stacklevel=2)
-
-    def _stop(self) -> None:
-        stopping = asyncio.run_coroutine_threadsafe(self._recorder.stop(), self._thread.loop)
-        try:
-            stopping.result()
-        except KeyboardInterrupt:  # by who does not want to wait for running exchanges
-            self._thread.loop.call_soon_threadsafe(self._recorder.cut)
-            stopping.result()
-            raise
-        finally:
-            self._thread.close(_THREAD_SECONDS)

@@ -58,16 +58,16 @@ def merged(marks: "Iterable[pytest.Mark]") -> tuple[Any, dict[str, Any]]:
     """
     tape, arguments = None, dict[str, Any]()
     for mark in marks:
-        given = {**mark.kwargs}
-        named = [*mark.args, *([given.pop("tape")] if "tape" in given else [])]
-        if len(named) > 1:
+        arguments_of_mark = {**mark.kwargs}
+        tapes = [*mark.args, *([arguments_of_mark.pop("tape")] if "tape" in arguments_of_mark else [])]
+        if len(tapes) > 1:
             raise ValueError(
-                f"wiretape({', '.join(map(repr, named))}): name one tape; 'wiretape db merge' joins several"
+                f"wiretape({', '.join(map(repr, tapes))}): name one tape; 'wiretape db merge' joins several"
             )
-        if unknown := [name for name in given if name not in ARGUMENTS]:
+        if unknown := [name for name in arguments_of_mark if name not in ARGUMENTS]:
             raise ValueError(f"wiretape(…, {unknown[0]}=…): there are tape, {', '.join(ARGUMENTS)}")
-        tape = named[0] if named and tape is None else tape
-        arguments = given | arguments
+        tape = tapes[0] if tapes and tape is None else tape
+        arguments = arguments_of_mark | arguments
     return tape, arguments
 
 
@@ -81,6 +81,10 @@ def read(
 
     Raise ValueError, naming the wrong argument.
     """
+    from wiretape.recorder.relay import providers
+    from wiretape.viewer.query.parser import parse
+    from wiretape.viewer.wings.replay.network import read_allowed
+
     tape, arguments = merged(marks)
     if tape is not None and not isinstance(tape, str | Path):
         raise ValueError(f"wiretape({tape!r}): the tape is a path, relative to the test's file")
@@ -88,20 +92,21 @@ def read(
     mode = "new" if mode == NEW else mode
     if mode not in RECORD:
         raise ValueError(f"record={mode!r} is none of {', '.join(RECORD)}")
-    where = arguments.get("filter")
-    if where is not None:
-        _checked("filter", where, _read_filter)
+    filter_text = arguments.get("filter")
+    if filter_text is not None:
+        _checked("filter", filter_text, parse)
     return MarkerSettings(
         tape=module.parent / (tape or DEFAULT.format(module=module.stem)),
         options=_options(arguments, mode, faults),
-        upstreams=[_checked("upstream", one, _read_upstream) for one in _several("upstream", arguments)],
-        filter=where,
-        allowed_hosts=[_checked("allow_hosts", host, _read_host) for host in _several("allow_hosts", arguments)],
+        upstreams=[_checked("upstream", upstream, providers.parse) for upstream in _texts("upstream", arguments)],
+        filter=filter_text,
+        allowed_hosts=[_checked("allow_hosts", host, read_allowed) for host in _texts("allow_hosts", arguments)],
     )
 
 
 def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]) -> "ServingOptions":
     from wiretape.viewer.wings.replay import planning
+    from wiretape.viewer.wings.replay.faults import parse
     from wiretape.viewer.wings.replay.matching import MODES
 
     match = arguments.get("match", "request")
@@ -109,11 +114,11 @@ def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]
         raise ValueError(f"match={match!r} is none of {', '.join(MODES)}")
     return planning.ServingOptions(
         mode=match,
-        ignored=_several("ignore", arguments),
+        ignored=_texts("ignore", arguments),
         speed=_checked("speed", arguments.get("speed", 0), _read_speed),
         cap_ns=_checked("max_gap", arguments.get("max_gap"), _read_gap),
         rechunk=_checked("rechunk", str(arguments.get("rechunk", "recorded")), planning.read_rechunk),
-        faults=_read_faults([*_several("fault", arguments), *faults]),
+        faults=[_checked("fault", text, parse) for text in [*_texts("fault", arguments), *faults]],
         seed=_checked("seed", arguments.get("seed", 0), int),
         record=record,
         redaction=_read_redaction(arguments),
@@ -124,63 +129,39 @@ def _read_redaction(arguments: Mapping[str, object]) -> "Rules":
     from wiretape.viewer import config
 
     is_on = arguments.get("redact") is not False
-    patterns = _several("redact", arguments) if is_on else ()
+    patterns = _texts("redact", arguments) if is_on else ()
     return config.redaction([_checked("redact", pattern, config.regex) for pattern in patterns], is_on=is_on)
 
 
-def _several(name: str, arguments: Mapping[str, object]) -> Sequence[str]:
-    given = arguments.get(name, ())
-    found = (given,) if isinstance(given, str) else given
-    if not isinstance(found, list | tuple) or not all(isinstance(one, str) for one in found):
-        raise ValueError(f"{name}={given!r} is no text and no list of texts")
-    return found
+def _texts(name: str, arguments: Mapping[str, object]) -> Sequence[str]:
+    value = arguments.get(name, ())
+    texts = (value,) if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{name}={value!r} is no text and no list of texts")
+    return texts
 
 
-def _checked(name: str, given: Any, read: Any) -> Any:
+def _checked(name: str, value: Any, reader: Any) -> Any:
     try:
-        return read(given)
+        return reader(value)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{name}={given!r}: {error}") from error
+        raise ValueError(f"{name}={value!r}: {error}") from error
 
 
-def _read_speed(given: float) -> float:
-    speed = float(given)
+def _read_speed(value: float) -> float:
+    speed = float(value)
     if not 0 <= speed < math.inf:
         raise ValueError("give a number; 0: as fast as possible")
     return speed or math.inf
 
 
-def _read_gap(given: str | float | None) -> int | None:
+def _read_gap(value: str | float | None) -> int | None:
     from wiretape.viewer.query.values import number
 
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, str):
-        return int(number(given, "duration"))
-    if not 0 <= given < math.inf:
+    if isinstance(value, str):
+        return int(number(value, "duration"))
+    if not 0 <= value < math.inf:
         raise ValueError("give seconds, from 0")
-    return int(given * 1e9)
-
-
-def _read_faults(given: Sequence[str]) -> Any:
-    from wiretape.viewer.wings.replay import faults
-
-    return [_checked("fault", one, faults.parse) for one in given]
-
-
-def _read_upstream(given: str) -> object:
-    from wiretape.recorder.relay import providers
-
-    return providers.parse(given)
-
-
-def _read_host(given: str) -> str:
-    from wiretape.viewer.wings.replay.network import read_allowed
-
-    return read_allowed(given)
-
-
-def _read_filter(given: str) -> object:
-    from wiretape.viewer.query.parser import parse
-
-    return parse(given)
+    return int(value * 1e9)

@@ -1,10 +1,16 @@
 """Pure: the choice of the recording that answers a request.
 
-A request and a recorded one are compared by method, path and body. A path counts from below the upstream's URL, as the
-recorder routes it: with or without the provider's mount, with or without a version that is a part of the base URL. A
-value redacted on the tape equals any credential, a secret masked in a body any secret; neither the order of a query's
-fields nor the way in which a character is percent-encoded matters. A body of JSON is compared by its values: neither
-the order of keys nor white space matters.
+A request and a recorded one are compared by method, path and body. The rules:
+
+- A path counts from below the upstream's URL, as the recorder routes it: with or without the provider's mount, with or
+  without a version that is a part of the base URL. Neither the order of a query's fields nor the way in which a
+  character is percent-encoded matters.
+- A value redacted on the tape equals any credential, a secret masked in a body any secret: who replays has other keys.
+- A body of JSON is compared by its values: neither the order of keys nor white space matters. Fields that change no
+  answer are left out (`_HINTS`), and so is what a user ignores, and the boundary of multipart forms.
+- Recordings that match equally well take turns; they are counted by the oldest of them, so that one that is recorded
+  meanwhile comes last. In a `sequence` only the path counts, and it ends with its last recording.
+- If nothing matches, the miss names the recording with the fewest differences.
 """
 
 import bisect
@@ -16,7 +22,7 @@ import random
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, takewhile, zip_longest
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
@@ -33,19 +39,18 @@ from wiretape.viewer.source.tape.replayed import ExchangeHead
 Mode = Literal["request", "model", "sequence", "random", "id"]
 MODES: Final[tuple[Mode, ...]] = ("request", "model", "sequence", "random", "id")
 
-_MARK = re.compile(r"REDACTED:sha256:[0-9a-f]{8}")
-_NAMED = re.compile(rb"/@([0-9A-Za-z-]{1,64})(/.*|$)", re.DOTALL)
+_REDACTION_MARK = re.compile(r"REDACTED:sha256:[0-9a-f]{8}")
+_ID_IN_PATH = re.compile(rb"/@([0-9A-Za-z-]{1,64})(/.*|$)", re.DOTALL)
 _MOUNT = re.compile(rb"/([a-z0-9][a-z0-9_-]*)(?=[/?])")
-_IN_FIELD = "!$'()*,;:@~/?"
-_IN_SEGMENT = "!$&'()*+,;=:@~"
+_PLAIN_IN_FIELD = "!$'()*,;:@~/?"
+_PLAIN_IN_SEGMENT = "!$&'()*+,;=:@~"
 """Characters that stand for themselves in a query's field, and in a segment of a path (RFC 3986, 3.3 and 3.4)."""
-_LEAST_PREFIX = 4
-_MOST_DIFFERENCES = 3
 _COUNTED_DIFFERENCES = 200
+"""Limit of differences counted: two long conversations that differ from the start have thousands."""
 _BODIES_READ: Final = 4
 """Bodies that are kept as they are compared: a request is looked at several times."""
 _STARS: Final = re.compile(rb"\*{4,}")
-_SHOWN = 48
+_SHOWN_CHARACTERS = 48
 _CANDIDATES = 50
 """Limit of recordings compared in detail to find the nearest."""
 _EXACT = 1 << 53
@@ -90,9 +95,16 @@ class Miss:
     is_unanswered: bool = False
 
 
-def named(target: bytes, header: bytes | None) -> tuple[bytes, str | None]:
+class _Difference(NamedTuple):
+    """A place that differs from the recording, such as `messages[0].content`, and its values there."""
+
+    name: str
+    text: str
+
+
+def read_target(target: bytes, header: bytes | None) -> tuple[bytes, str | None]:
     """Return a request's target and the id that it names: by the header, or by a path that begins with `/@ID/`."""
-    if match := _NAMED.match(target):
+    if match := _ID_IN_PATH.match(target):
         target = match[2] or b"/"
         return target, match[1].decode()
     return target, header.decode("latin-1").strip() if header else None
@@ -130,11 +142,9 @@ def _value_of(data: bytes) -> tuple[Any, Callable[[Any], bytes]]:
         return _JSON.decode(data), _SORTED.encode
     except (msgspec.DecodeError, ValueError, RecursionError):
         # Takes what msgspec refuses and programs send: lone surrogates, NaN.
-        return json.loads(data, parse_float=_number), _sorted
-
-
-def _sorted(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        value = json.loads(data, parse_float=_number)
+        return value, lambda value: encoder.encode(value).encode("utf-8", "surrogatepass")
 
 
 def _number(text: str) -> float | int:
@@ -188,7 +198,7 @@ class Library:
         redaction: Rules = SECRETS,
     ) -> None:
         self._mask = Masker(redaction)
-        self._read = functools.lru_cache(_BODIES_READ)(self._comparable_body)
+        self._body_of = functools.lru_cache(_BODIES_READ)(self._comparable_body)
         self._mode, self._bodies_of, self._ignored, self._needs_answer = mode, bodies_of, ignored, needs_answer
         self._random, self._kind = random.Random(seed), kind
         self.heads: list[ExchangeHead] = []
@@ -197,7 +207,7 @@ class Library:
         self._upstreams: dict[str, list[Upstream]] = {}
         self._digests: dict[int, bytes | None] = {}
         self._turns: dict[int, int] = {}
-        self.apart: set[str] = set()
+        self.answered_earlier: set[str] = set()
         """The ids of exchanges that no sequence goes on with: they answered one of its requests already."""
 
     def add(self, heads: Sequence[ExchangeHead]) -> None:
@@ -205,132 +215,138 @@ class Library:
         for head in heads:
             self.heads.append(head)
             self._by_id[head.id] = head
-            if self._mode == "sequence" and head.id in self.apart:
+            if self._mode == "sequence" and head.id in self.answered_earlier:
                 continue
             if head.upstream not in self._upstreams:
                 self._upstreams[head.upstream] = mounts(head.upstream)
-            same = self._by_path.setdefault((head.method, head.upstream, _comparable(head.path)), [])
-            if same and same[-1].no > head.no:  # it has ended after a later one
-                bisect.insort(same, head, key=lambda one: one.no)
+            siblings = self._by_path.setdefault((head.method, head.upstream, _comparable(head.path)), [])
+            if siblings and siblings[-1].no > head.no:  # it has ended after a later one
+                bisect.insort(siblings, head, key=lambda sibling: sibling.no)
             else:
-                same.append(head)
+                siblings.append(head)
 
-    def find(self, asked: ReplayRequest) -> ExchangeHead | Miss:
+    def find(self, request: ReplayRequest) -> ExchangeHead | Miss:
         """Return the recording that answers a request, or why there is none."""
-        if asked.id is not None:
-            return self._with_id(asked.id)
+        if request.id is not None:
+            return self._with_id(request.id)
         if self._mode == "id":
             return Miss(
                 "no exchange is named: send its id in the header X-Wiretape-Exchange, or begin the path by /@ID/"
             )
-        candidates = self._at(asked)
+        candidates = self._at(request)
         if self._mode == "sequence":
             if not candidates:
-                return self._missed(asked, [])
+                return self._missed(request, [])
             if self._turns.get(candidates[0].no, 0) < len(candidates):
                 return candidates[self._turn(candidates)]
-            return Miss(f"the sequence is over: {len(candidates)} recorded for {_line(asked)}, and this is one more")
-        fitting = self._exact(asked, candidates) or self._fitting(asked, self._read(asked.body), candidates)
-        answered = self._answered(fitting)
+            return Miss(f"the sequence is over: {len(candidates)} recorded for {_line(request)}, and this is one more")
+        matches: Sequence[ExchangeHead] = ()
+        if self._mode == "request":  # the same bytes need no body of a recording to be read
+            digest = hashlib.sha256(request.body).hexdigest()
+            matches = self._answered([head for head in candidates if head.request_sha256 == digest])
+        matches = matches or self._matches(request, self._body_of(request.body), candidates)
+        answered = self._answered(matches)
         if answered:
             return self._random.choice(answered) if self._mode == "random" else self._in_turn(answered)
-        return self._unanswered(asked, fitting[-1]) if fitting else self._missed(asked, candidates)
+        if not matches:
+            return self._missed(request, candidates)
+        head = matches[-1]
+        message = f"no recording answers {_line(request)}: {head.id} holds no answer ({head.outcome})"
+        return Miss(message, head.id, ("answer",), is_unanswered=True)
 
     def _answered(self, heads: Sequence[ExchangeHead]) -> Sequence[ExchangeHead]:
         return [head for head in heads if head.is_answered] if self._needs_answer else heads
 
-    def _exact(self, asked: ReplayRequest, candidates: Sequence[ExchangeHead]) -> Sequence[ExchangeHead]:
-        """Return the recordings of the same bytes, which no body needs to be read for."""
-        if self._mode != "request":
-            return ()
-        digest = hashlib.sha256(asked.body).hexdigest()
-        return self._answered([head for head in candidates if head.request_sha256 == digest])
-
-    def _fitting(self, asked: ReplayRequest, body: Body, candidates: Sequence[ExchangeHead]) -> Sequence[ExchangeHead]:
+    def _matches(
+        self, request: ReplayRequest, body: Body, candidates: Sequence[ExchangeHead]
+    ) -> Sequence[ExchangeHead]:
         match self._mode:
             case "random":
                 return candidates
             case "model":
-                return [head for head in candidates if head.model == _model(asked, body)]
-        return self._same(candidates, body)
+                return [head for head in candidates if head.model == _model(request, body)]
+        return self._with_same_body(candidates, body)
 
-    def key(self, asked: ReplayRequest) -> Hashable | None:
+    def key(self, request: ReplayRequest) -> Hashable | None:
         """Return the key shared by requests that the same recordings answer; None if each request has its own."""
         if self._mode == "sequence":
             return None
-        body = self._read(asked.body)
-        what = {"random": None, "model": _model(asked, body)}.get(self._mode, body.digest)
-        return asked.method, _comparable(asked.target.decode("latin-1")), what
+        body = self._body_of(request.body)
+        distinction = {"random": None, "model": _model(request, body)}.get(self._mode, body.digest)
+        return request.method, _comparable(request.target.decode("latin-1")), distinction
 
-    def before(self, asked: ReplayRequest, until: int) -> Sequence[ExchangeHead]:
+    def replaced(self, request: ReplayRequest, until: int) -> Sequence[ExchangeHead]:
         """Return the recordings, with numbers up to `until`, that a new one of a request is to replace.
 
         They are those that answer it, but of a sequence the next one, and at random those of the same body.
         """
-        candidates = [head for head in self._at(asked) if head.no <= until]
+        candidates = [head for head in self._at(request) if head.no <= until]
         if self._mode == "sequence":
             turn = self._turn(candidates) if candidates else 0
             return candidates[turn : turn + 1]
-        body = self._read(asked.body)
-        fitting = self._fitting(asked, body, candidates)
-        return self._same(fitting, body) if self._mode == "random" else fitting
+        body = self._body_of(request.body)
+        matches = self._matches(request, body, candidates)
+        return self._with_same_body(matches, body) if self._mode == "random" else matches
 
-    def near(self, asked: ReplayRequest) -> Sequence[ExchangeHead] | Miss:
+    def near(self, request: ReplayRequest) -> Sequence[ExchangeHead] | Miss:
         """Return the recordings that may answer a request whose body is still to come, oldest first."""
-        if asked.id is not None or self._mode == "id":
-            found = self.find(asked)
-            return found if isinstance(found, Miss) else [found]
-        return self._at(asked) or self._missed(asked, [])
+        if request.id is not None or self._mode == "id":
+            match = self.find(request)
+            return match if isinstance(match, Miss) else [match]
+        return self._at(request) or self._missed(request, [])
 
-    def meet(self, asked: ReplayRequest) -> ExchangeHead | Miss:
+    def meet(self, request: ReplayRequest) -> ExchangeHead | Miss:
         """Return the recording that answers a request whose body comes too late to choose by it."""
-        if asked.id is not None or self._mode in ("id", "sequence", "random"):
-            return self.find(asked)
-        found = self._at(asked)
-        return self._in_turn(found) if found else self._missed(asked, [])
+        if request.id is not None or self._mode in ("id", "sequence", "random"):
+            return self.find(request)
+        candidates = self._at(request)
+        return self._in_turn(candidates) if candidates else self._missed(request, [])
 
-    def differing(self, head: ExchangeHead, what: str, recorded: bytes, asked: bytes) -> Miss | None:
+    def differing(self, head: ExchangeHead, label: str, recorded_message: bytes, message: bytes) -> Miss | None:
         """Return the difference of a later message from the recorded one; None if there is none that counts."""
-        own, body = self._read(recorded), self._read(asked)
-        if self._mode != "request" or own.digest == body.digest:
+        recorded_body, body = self._body_of(recorded_message), self._body_of(message)
+        if self._mode != "request" or recorded_body.digest == body.digest:
             return None
-        found = _told(_differing("", own.value, body.value))
-        return Miss(f"{what} is not that of {head.id}: it differs in {_said(found)}", head.id, _names(found))
+        differences = _described(_differing("", recorded_body.value, body.value))
+        return Miss(
+            f"{label} is not that of {head.id}: it differs in {_summary(differences)}",
+            head.id,
+            tuple(difference.name for difference in differences),
+        )
 
     def _with_id(self, id: str) -> ExchangeHead | Miss:
         if id in self._by_id:
             return self._by_id[id]
-        fitting = [head for head in self.heads if head.id.startswith(id.lower())] if len(id) >= _LEAST_PREFIX else []
-        if len(fitting) == 1:
-            return fitting[0]
-        which = "several recordings begin" if fitting else "no recording that has ended begins"
+        matches = [head for head in self.heads if head.id.startswith(id.lower())] if len(id) >= 4 else []
+        if len(matches) == 1:
+            return matches[0]
+        which = "several recordings begin" if matches else "no recording that has ended begins"
         return Miss(f"{which} with the id {_short(id)}")
 
-    def _at(self, asked: ReplayRequest) -> list[ExchangeHead]:
-        """Return the recordings of a request's method and path."""
-        for mounted in (True, False):
-            keys = dict.fromkeys(self._keys(asked, mounted))
-            found = [self._by_path[key] for key in keys if key in self._by_path]
-            if found:
-                return found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=lambda head: head.no)
+    def _at(self, request: ReplayRequest) -> list[ExchangeHead]:
+        for is_mounted in (True, False):
+            keys = dict.fromkeys(self._keys(request, is_mounted=is_mounted))
+            groups = [self._by_path[key] for key in keys if key in self._by_path]
+            if groups:
+                return groups[0] if len(groups) == 1 else sorted(chain.from_iterable(groups), key=lambda head: head.no)
         return []
 
-    def _keys(self, asked: ReplayRequest, mounted: bool) -> Iterator[tuple[str, str, str]]:
+    def _keys(self, request: ReplayRequest, *, is_mounted: bool) -> Iterator[tuple[str, str, str]]:
         """Yield the keys of a target: those of the upstreams that its first segment names, else of any."""
-        mount = _MOUNT.match(asked.target)
+        mount = _MOUNT.match(request.target)
         is_api = mount is not None and mount[1].decode() in apis.BY_NAME
-        targets = [asked.target, *([asked.target[len(mount[0]) :]] if mount and is_api else [])]
+        targets = [request.target, *([request.target[len(mount[0]) :]] if mount and is_api else [])]
         for url, upstreams in self._upstreams.items():
-            chosen = [one for one in upstreams if one.name] if mounted else [one for one in upstreams if not one.name]
+            chosen = [upstream for upstream in upstreams if bool(upstream.name) == is_mounted]
             for target in targets:
                 if (route := providers.route(chosen, target)) is not None:
-                    yield asked.method, url, _comparable(_REDACTOR.path(route[1].decode("latin-1")))
+                    yield request.method, url, _comparable(_REDACTOR.path(route[1].decode("latin-1")))
 
-    def _same(self, heads: Sequence[ExchangeHead], body: Body) -> Sequence[ExchangeHead]:
+    def _with_same_body(self, heads: Sequence[ExchangeHead], body: Body) -> Sequence[ExchangeHead]:
         """Return those whose body is the same; each is read once."""
         unknown = [head for head in heads if head.no not in self._digests]
-        for head, own in self._with_bodies(unknown):
-            self._digests[head.no] = None if own is None else own.digest
+        for head, recorded in self._with_bodies(unknown):
+            self._digests[head.no] = None if recorded is None else recorded.digest
         return [head for head in heads if self._digests[head.no] == body.digest]
 
     def _with_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[tuple[ExchangeHead, Body | None]]:
@@ -342,55 +358,54 @@ class Library:
         plain = masked(data, self._mask.spans(data))
         return read_body(_STARS.sub(b"****", plain) if b"****" in plain else plain, self._ignored)
 
-    def _in_turn(self, fitting: Sequence[ExchangeHead]) -> ExchangeHead:
-        return fitting[self._turn(fitting) % len(fitting)]
+    def _in_turn(self, matches: Sequence[ExchangeHead]) -> ExchangeHead:
+        return matches[self._turn(matches) % len(matches)]
 
-    def _turn(self, fitting: Sequence[ExchangeHead]) -> int:
+    def _turn(self, matches: Sequence[ExchangeHead]) -> int:
         """Return the number of times that one of these was served before; later recordings are behind them."""
-        turn = self._turns.get(fitting[0].no, 0)
-        self._turns[fitting[0].no] = turn + 1
+        turn = self._turns.get(matches[0].no, 0)
+        self._turns[matches[0].no] = turn + 1
         return turn
 
-    def _unanswered(self, asked: ReplayRequest, head: ExchangeHead) -> Miss:
-        message = f"no recording answers {_line(asked)}: {head.id} holds no answer ({head.outcome})"
-        return Miss(message, head.id, ("answer",), is_unanswered=True)
-
-    def _missed(self, asked: ReplayRequest, candidates: Sequence[ExchangeHead]) -> Miss:
+    def _missed(self, request: ReplayRequest, candidates: Sequence[ExchangeHead]) -> Miss:
         """Describe the nearest recording and its differences."""
         if not self.heads:
-            return Miss(f"no {self._kind} is recorded yet, so that nothing answers {_line(asked)}")
+            return Miss(f"no {self._kind} is recorded yet, so that nothing answers {_line(request)}")
         if not candidates:
-            nearest = max(self.heads[-_CANDIDATES:], key=lambda head: _likeness(head, asked))
-            differs = "method" if nearest.path.encode() == asked.target else "path"
+            nearest = max(self.heads[-_CANDIDATES:], key=lambda head: _likeness(head, request))
+            differs = "method" if nearest.path.encode() == request.target else "path"
             return Miss(
-                f"no recording answers {_line(asked)}: the nearest is {nearest.id}, which differs in its {differs}:"
+                f"no recording answers {_line(request)}: the nearest is {nearest.id}, which differs in its {differs}:"
                 f" {_short(nearest.method)} {_short(nearest.path)}",
                 nearest.id,
                 (differs,),
             )
-        last, body = self._with_bodies(candidates[-_CANDIDATES:]), self._read(asked.body)
-        compared = [(_differences(head, own, body), head) for head, own in last]
-        found, head = min(compared, key=lambda pair: len(pair[0]))
-        message = f"no recording answers {_line(asked)}: the nearest is {head.id}, which differs in {_said(found)}"
-        return Miss(message, head.id, _names(found))
+        body = self._body_of(request.body)
+        newest = self._with_bodies(candidates[-_CANDIDATES:])
+        compared = [(_differences(head, recorded, body), head) for head, recorded in newest]
+        differences, head = min(compared, key=lambda pair: len(pair[0]))
+        message = (
+            f"no recording answers {_line(request)}: the nearest is {head.id}, which differs in {_summary(differences)}"
+        )
+        return Miss(message, head.id, tuple(difference.name for difference in differences))
 
 
-def _differences(head: ExchangeHead, own: Body | None, body: Body) -> list[tuple[str, str]]:
-    if own is None:
-        return [("body", "body: that of the recorded request is not on the tape as a whole")]
-    if own.digest == body.digest:  # the model decides, and is in the path
-        return [("model", f"model: {_short(head.model)} recorded")]
-    return _told(_differing("", own.value, body.value))
+def _differences(head: ExchangeHead, recorded: Body | None, body: Body) -> list[_Difference]:
+    if recorded is None:
+        return [_Difference("body", "body: that of the recorded request is not on the tape as a whole")]
+    if recorded.digest == body.digest:  # the model decides, and is in the path
+        return [_Difference("model", f"model: {_short(head.model)} recorded")]
+    return _described(_differing("", recorded.value, body.value))
 
 
 def mounts(url: str) -> list[Upstream]:
     """Return an upstream as it is served at the root, and below the name of its API."""
     try:
-        root = providers.make("", _MARK.sub("redacted", url))
+        root = providers.make("", _REDACTION_MARK.sub("redacted", url))
     except ValueError:
         root = providers.make("", "http://unknown.invalid")
-    named = [providers.make(root.api, root.url)] if root.api else []
-    return [root, *named]
+    by_name = [providers.make(root.api, root.url)] if root.api else []
+    return [root, *by_name]
 
 
 def _comparable(path: str) -> str:
@@ -398,63 +413,56 @@ def _comparable(path: str) -> str:
 
     Programs, cassettes and proxies write the same request differently: `%3a`, `%3A` or `:`; fields sorted or not.
     """
-    head, _, query = (_MARK.sub("REDACTED", path) if "REDACTED" in path else path).partition("?")
+    head, _, query = (_REDACTION_MARK.sub("REDACTED", path) if "REDACTED" in path else path).partition("?")
     fields = [field.replace("+", " ").partition("=") for field in query.split("&") if field]
-    named = [(_recoded(name, _IN_FIELD), mark + _recoded(value, _IN_FIELD)) for name, mark, value in fields]
-    named.sort(key=lambda field: field[0])  # fields of one name are a list, whose order counts
-    segments = "/".join(_recoded(segment, _IN_SEGMENT) for segment in head.split("/"))
-    return "?".join([segments, *filter(None, ["&".join(name + value for name, value in named)])])
+    pairs = [(_recoded(name, _PLAIN_IN_FIELD), mark + _recoded(value, _PLAIN_IN_FIELD)) for name, mark, value in fields]
+    pairs.sort(key=lambda field: field[0])  # fields of one name are a list, whose order counts
+    segments = "/".join(_recoded(segment, _PLAIN_IN_SEGMENT) for segment in head.split("/"))
+    return "?".join([segments, *filter(None, ["&".join(name + value for name, value in pairs)])])
 
 
 def _recoded(text: str, plain: str) -> str:
     return text if text.isalnum() and text.isascii() else quote(unquote_to_bytes(text), safe=plain)
 
 
-def _model(asked: ReplayRequest, body: Body) -> str | None:
-    return body.model or model_in_path(asked.target.decode("latin-1"))
+def _model(request: ReplayRequest, body: Body) -> str | None:
+    return body.model or model_in_path(request.target.decode("latin-1"))
 
 
-def _likeness(head: ExchangeHead, asked: ReplayRequest) -> tuple[int, bool, int]:
-    mine, theirs = head.path.split("/"), asked.target.decode("latin-1").split("/")
-    tail = 0
-    for one, other in zip(reversed(mine), reversed(theirs), strict=False):
-        if one != other:
-            break
-        tail += 1
-    return tail, head.method == asked.method, head.no
+def _likeness(head: ExchangeHead, request: ReplayRequest) -> tuple[int, bool, int]:
+    recorded_segments, asked_segments = head.path.split("/"), request.target.decode("latin-1").split("/")
+    pairs = zip(reversed(recorded_segments), reversed(asked_segments), strict=False)
+    tail = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return tail, head.method == request.method, head.no
 
 
 def _differing(name: str, mine: object, theirs: object) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the places where two JSON values differ."""
     if isinstance(mine, dict) and isinstance(theirs, dict):
         for key in [*mine, *(key for key in theirs if key not in mine)]:
             path = f"{name}.{key}" if name else str(key)
             yield from _differing(path, mine.get(key, _ABSENT), theirs.get(key, _ABSENT))
     elif isinstance(mine, list) and isinstance(theirs, list):
-        for place, (one, other) in enumerate(zip_longest(mine, theirs, fillvalue=_ABSENT)):
-            yield from _differing(f"{name}[{place}]", one, other)
+        for place, (mine_item, theirs_item) in enumerate(zip_longest(mine, theirs, fillvalue=_ABSENT)):
+            yield from _differing(f"{name}[{place}]", mine_item, theirs_item)
     elif mine is _ABSENT or theirs is _ABSENT or type(mine) is not type(theirs) or mine != theirs:
         yield name or "body", mine, theirs
 
 
-def _told(differing: Iterator[tuple[str, object, object]]) -> list[tuple[str, str]]:
-    """Return the first places that differ, each with its description, as text that UTF-8 has bytes for."""
+def _described(differing: Iterator[tuple[str, object, object]]) -> list[_Difference]:
+    """Return the first places that differ, as text that UTF-8 has bytes for."""
     clean = encoding.Cleaner().text
     return [
-        (clean(name), clean(f"{name}: {_value(mine)} recorded, {_value(theirs)} asked"))
+        _Difference(clean(name), clean(f"{name}: {_value(mine)} recorded, {_value(theirs)} asked"))
         for name, mine, theirs in islice(differing, _COUNTED_DIFFERENCES)
     ]
 
 
-def _said(differences: Sequence[tuple[str, str]]) -> str:
-    more = len(differences) - _MOST_DIFFERENCES
-    said = "; ".join(difference for _, difference in differences[:_MOST_DIFFERENCES])
+def _summary(differences: Sequence[_Difference]) -> str:
+    shown = differences[:3]  # a message of one line
+    more = len(differences) - len(shown)
+    text = "; ".join(difference.text for difference in shown)
     counted = "many" if len(differences) == _COUNTED_DIFFERENCES else more
-    return f"{said} and {counted} more" if more > 0 else said
-
-
-def _names(differences: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    return tuple(name for name, _ in differences)
+    return f"{text} and {counted} more" if more > 0 else text
 
 
 def _value(value: object) -> str:
@@ -462,19 +470,19 @@ def _value(value: object) -> str:
         return "nothing"
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
-    text, value = "", value[:_SHOWN] if isinstance(value, str) else value
+    text, value = "", value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value
     for part in _SHOWING.iterencode(value):  # of a large value, only its beginning is written
         text += part
-        if len(text) > _SHOWN:
+        if len(text) > _SHOWN_CHARACTERS:
             break
     return _short(text)
 
 
 def _short(text: str | None) -> str:
     text = text or "none"
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
-def _line(asked: ReplayRequest) -> str:
-    path = _REDACTOR.path(asked.target.partition(b"?")[0].decode("latin-1"))
-    return f"{asked.method} {_short(path)}"
+def _line(request: ReplayRequest) -> str:
+    path = _REDACTOR.path(request.target.partition(b"?")[0].decode("latin-1"))
+    return f"{request.method} {_short(path)}"

@@ -3,6 +3,9 @@
 The timers of event loops count in milliseconds. Here the kernel's own timer (`timerfd`, Linux) wakes the loop at the
 earliest of all deadlines, on the clock in which they are given; elsewhere the loop's timer does. `Lateness` counts how
 late the writes were.
+
+Deadlines are absolute, so lateness does not add up. After a late write, the next one is put off by at most `APART_NS`
+(`spaced`): at its own time it would follow at once, and the client would take both in one read, which was two.
 """
 
 import asyncio
@@ -30,17 +33,16 @@ _MOST_LATE_NS = 1_000_000
 """Lateness, in ns, beyond which writes keep half of their distance: late writes do not merge."""
 _CLOCK_MONOTONIC = 1
 _ABSOLUTE = 1
-_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
-_AT_ONCE = 64
+"""`CLOCK_MONOTONIC` and `TFD_TIMER_ABSTIME` of Linux; `os.timerfd_create` is there from Python 3.13 on."""
+_CALLS_IN_A_ROW = 64
 """Limit of calls in a row; then the event loop looks after its sockets."""
-_TICK_BYTES = 8
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def spaced(due: int, gap: int, now: int) -> int:
     """Return the time of a write due `gap` after the one before it, which was done now: late, but not merged."""
-    apart = max(due + _MOST_LATE_NS, now + min(gap // 2, APART_NS))
-    return max(due, min(now + APART_NS, apart))
+    latest = max(due + _MOST_LATE_NS, now + min(gap // 2, APART_NS))
+    return max(due, min(now + APART_NS, latest))
 
 
 class _Timespecs(ctypes.Structure):
@@ -73,18 +75,18 @@ class Pacer:
     def _wake(self) -> None:
         if self._timer is not None:
             with contextlib.suppress(BlockingIOError):  # it was set again meanwhile
-                os.read(self._timer, _TICK_BYTES)
+                os.read(self._timer, 8)  # the count of ticks, without which the descriptor stays readable
         self._run()
 
     def _run(self) -> None:
         self._armed, self._handle, self._is_running = None, None, True
         try:
-            for _ in range(_AT_ONCE):
+            for _ in range(_CALLS_IN_A_ROW):
                 if not self._due or self._due[0][0] > (now := self._clock.now()):
                     break
                 _, _, paced = heapq.heappop(self._due)
                 if (due := paced(now)) is not None:
-                    self.add(due, paced)
+                    self.add(due, paced)  # `_is_running`: one setting of the timer is enough for all
         finally:
             self._is_running = False
             self._arm()
@@ -101,7 +103,10 @@ class Pacer:
         if left_ns <= 0:
             self._handle = self._loop.call_soon(self._run)
         elif self._timer is not None:
-            _set(self._timer, due)
+            # An absolute deadline: the time until this call takes effect makes the tick no later.
+            spec = _Timespecs(0, 0, *divmod(due, 1_000_000_000))
+            if _LIBC.timerfd_settime(self._timer, _ABSOLUTE, ctypes.byref(spec), None):
+                raise OSError(ctypes.get_errno() or errno.EINVAL, "a timer could not be set")
         else:
             self._handle = self._loop.call_later(left_ns / 1e9, self._run)
 
@@ -120,14 +125,8 @@ def _timer() -> int | None:
     """Return a file descriptor that can be read when a deadline is over; None where the system has none."""
     if not sys.platform.startswith("linux"):
         return None
-    timer = _LIBC.timerfd_create(_CLOCK_MONOTONIC, _FLAGS)
+    timer = _LIBC.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
     return timer if timer >= 0 else None
-
-
-def _set(timer: int, due: int) -> None:
-    seconds, nanoseconds = divmod(due, 1_000_000_000)
-    if _LIBC.timerfd_settime(timer, _ABSOLUTE, ctypes.byref(_Timespecs(0, 0, seconds, nanoseconds)), None):
-        raise OSError(ctypes.get_errno() or errno.EINVAL, "a timer could not be set")
 
 
 _STEP_NS = 10_000
@@ -142,10 +141,10 @@ class Lateness:
     counts: Counter[int] = field(default_factory=Counter)
     most_ns: int = 0
 
-    def add(self, other: "Lateness") -> None:
+    def add(self, lateness: "Lateness") -> None:
         """Count the writes that another has counted."""
-        self.counts.update(other.counts)
-        self.most_ns = max(self.most_ns, other.most_ns)
+        self.counts.update(lateness.counts)
+        self.most_ns = max(self.most_ns, lateness.most_ns)
 
     def percentile(self, percent: float) -> int:
         """Return a percentile of the lateness of the writes, in ns."""
@@ -157,8 +156,8 @@ class Lateness:
         return min(steps[place] * _STEP_NS, self.most_ns)
 
     def __str__(self) -> str:
-        found = [f"p{percent} {self.percentile(percent) / 1e6:.2f}" for percent in (50, 99)]
-        return f"late {', '.join(found)}, at most {self.most_ns / 1e6:.2f} ms"
+        percentiles = [f"p{percent} {self.percentile(percent) / 1e6:.2f}" for percent in (50, 99)]
+        return f"late {', '.join(percentiles)}, at most {self.most_ns / 1e6:.2f} ms"
 
 
 def lateness(late_ns: Sequence[int]) -> Lateness:

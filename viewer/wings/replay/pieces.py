@@ -39,41 +39,40 @@ class Section(NamedTuple):
     until_ns: int
 
     def of(self, pieces: list[TimedPiece]) -> list[TimedPiece]:
-        """Return the pieces that came within it."""
         return [piece for piece in pieces if self.from_ns <= piece.at_ns <= self.until_ns]
 
 
-def pieces(one: FullExchange, form: Form, *, terminal: bool, turn: int | None = None) -> list[TimedPiece]:
+def pieces(full: FullExchange, form: Form, *, terminal: bool, turn: int | None = None) -> list[TimedPiece]:
     """Return an exchange in pieces, in the order in which they came; for a terminal, recorded text passes `safe`.
 
     `turn` chooses the audio of one turn. Raises `ValueError` if there is none of that number.
     """
     match form:
         case "sse":
-            found = _reads(one)
+            chosen = _reads(full)
         case "text":
-            found = _shown(one) if terminal else _content(one)
+            chosen = _terminal_text(full) if terminal else _content(full)
         case "events":
-            found = _lines(one)
+            chosen = _lines(full)
         case "jsonl":
-            found = _rows(one)
+            chosen = _rows(full)
         case "audio":
-            sounds = wav.sounds(one.decoded, turn)
-            found = (TimedPiece(sound.at_ns or 0, wav.pcm(sound)) for sound in sounds)
-    made = list(found)
-    at_ns = accumulate((piece.at_ns for piece in made), max)
-    return [TimedPiece(at, piece.data) for at, piece in zip(at_ns, made, strict=True)]
+            sounds = wav.sounds(full.decoded, turn)
+            chosen = (TimedPiece(sound.at_ns or 0, wav.pcm(sound)) for sound in sounds)
+    unordered = list(chosen)
+    at_ns = accumulate((piece.at_ns for piece in unordered), max)
+    return [TimedPiece(at, piece.data) for at, piece in zip(at_ns, unordered, strict=True)]
 
 
-def section(one: FullExchange, begin: str | None, end: str | None) -> Section:
+def section(full: FullExchange, begin: str | None, end: str | None) -> Section:
     """Return the part between two positions, as the viewer's `go to` takes them; None is the start, or the end.
 
     A distance such as +2s counts from the start, or from `begin`. Raises `ValueError` if there is no such place, or if
     the end is before the beginning.
     """
-    transcript, last_ns = _transcript(one), one.last_ns or 0
+    transcript, last_ns = _transcript(full), full.last_ns or 0
     playback = Playback(transcript.at, last_ns, lambda: 0)
-    times = Times(started_at=one.row.started_at)
+    times = Times(started_at=full.row.started_at)
     from_ns = 0 if begin is None else _place(begin, playback, transcript, times)
     playback.seek_to(from_ns)
     until_ns = playback.end_ns if end is None else _place(end, playback, transcript, times)
@@ -91,51 +90,51 @@ def _place(position: str, playback: Playback, transcript: Transcript, times: Tim
     return at_ns if count is None else transcript.at[count - 1]
 
 
-def _transcript(one: FullExchange) -> Transcript:
-    transcript = Transcript(one.decoded)
-    transcript.come_by(one.last_ns or 0)
+def _transcript(full: FullExchange) -> Transcript:
+    transcript = Transcript(full.decoded)
+    transcript.come_by(full.last_ns or 0)
     return transcript
 
 
-def _reads(one: FullExchange) -> Iterator[TimedPiece]:
-    raw = Body([("content-encoding", one.exchange.content_encoding or "")], one.reads, one.body)
-    _, reads, data = uncoding.uncoded(raw) or raw
+def _reads(full: FullExchange) -> Iterator[TimedPiece]:
+    coded = Body([("content-encoding", full.exchange.content_encoding or "")], full.reads, full.body)
+    _, reads, data = uncoding.uncoded(coded) or coded
     position = 0
     for read in reads:
         end = read.start + read.size
         yield TimedPiece(read.at_ns, data[position:end])  # with the bytes of a damaged read before it
         position = max(position, end)
     if position < len(data):
-        yield TimedPiece(one.last_ns or 0, data[position:])
+        yield TimedPiece(full.last_ns or 0, data[position:])
 
 
-def _shown(one: FullExchange) -> Iterator[TimedPiece]:
-    last = ""
-    for at_ns, last in coloured(list(one.decoded.chunks()), one.last_ns or 0):
-        yield TimedPiece(at_ns, last.encode())
-    if last and not last.endswith("\n"):
-        yield TimedPiece(one.last_ns or 0, b"\r\n")
+def _terminal_text(full: FullExchange) -> Iterator[TimedPiece]:
+    text = ""
+    for at_ns, text in coloured(list(full.decoded.chunks()), full.last_ns or 0):
+        yield TimedPiece(at_ns, text.encode())
+    if text and not text.endswith("\n"):
+        yield TimedPiece(full.last_ns or 0, b"\r\n")
 
 
-def _content(one: FullExchange) -> Iterator[TimedPiece]:
+def _content(full: FullExchange) -> Iterator[TimedPiece]:
     """Yield the content of the first choice: together the bytes of `show --part text`."""
-    transcript, cleaner = _transcript(one), Cleaner()
+    transcript, cleaner = _transcript(full), Cleaner()
     for voice in transcript.voices[:1]:
         for delta in voice.content.deltas():
             content = cleaner.text(voice.content.text[delta.start : delta.end])
             yield TimedPiece(transcript.at[delta.event], content.encode())
 
 
-def _lines(one: FullExchange) -> Iterator[TimedPiece]:
-    transcript = _transcript(one)
+def _lines(full: FullExchange) -> Iterator[TimedPiece]:
+    transcript = _transcript(full)
     heading, *lines = events.lines(transcript, SINCE_REQUEST)
     yield TimedPiece(0, f"{heading}\n".encode())
     yield from (TimedPiece(at_ns, f"{line}\n".encode()) for at_ns, line in zip(transcript.at, lines, strict=True))
 
 
-def _rows(one: FullExchange) -> Iterator[TimedPiece]:
-    transcript = _transcript(one)
-    for at_ns, row in zip(transcript.at, events.table(transcript, one.decoded), strict=True):
+def _rows(full: FullExchange) -> Iterator[TimedPiece]:
+    transcript = _transcript(full)
+    for at_ns, row in zip(transcript.at, events.table(transcript, full.decoded), strict=True):
         line = io.BytesIO()
         text.write(line, "jsonl", list(row), [row], exact=False)
         yield TimedPiece(at_ns, line.getvalue())

@@ -1,6 +1,8 @@
 """Finds the answer to a request, and schedules its writes.
 
-This takes milliseconds for an exchange that is not cached: do it in another thread than the `Pacer`'s.
+This takes milliseconds for an exchange that is not cached: do it in another thread than the `Pacer`'s. The order of
+changes to a recorded answer: decoded, if the client does not accept its content coding; cut into other writes
+(`rechunk`); paced; faults last, so that their positions and delays are what the user named.
 """
 
 import contextlib
@@ -28,9 +30,7 @@ from wiretape.viewer.wings.replay.schedule import Schedule
 from wiretape.viewer.wings.replay.turns import Turns
 
 CACHED_BYTES = 64 << 20
-"""Bodies that are kept ready to be served."""
-_READ_BYTES = 200
-"""Approximate size in memory of a read's times."""
+"""Limit of bodies that are kept ready to be served."""
 
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
@@ -174,12 +174,12 @@ class Planner:
         )
         self._cached: OrderedDict[tuple[int, bool], tuple[RecordedExchange, AnswerPlan]] = OrderedDict()
         """Answers by number, with (True) and without their content coding."""
-        self._held = 0
+        self._cached_bytes = 0
         self._served: dict[int, int] = {}
         self.refresh()
         heads = self.heads
         self._cold = iter([*self._library.heads])
-        self._before = heads[-1].no if heads else 0
+        self._last_at_start = heads[-1].no if heads else 0
         is_new = not any(head.is_answered for head in heads)
         self._adds = options.record in ("new", "all") or (options.record == "once" and is_new)
 
@@ -187,97 +187,96 @@ class Planner:
         """Add new recordings; return True if there were any."""
         newer = self._source.newer()
         self._library.add([head for head in newer if head.framing != "websocket"])
-        self._sockets.add([self._asked_for(head) for head in newer if head.framing == "websocket"])
+        sockets = [head for head in newer if head.framing == "websocket"]
+        if self._options.mode == "model":  # it is in the first message: the path of a WebSocket has none
+            bodies = map(read_body, (message or b"" for message in self._first_messages(sockets)))
+            sockets = [
+                head._replace(model=body.model or head.model) for head, body in zip(sockets, bodies, strict=True)
+            ]
+        self._sockets.add(sockets)
         return bool(newer)
 
     @property
     def heads(self) -> Sequence[ExchangeHead]:
-        """The served exchanges, oldest first."""
         return sorted([*self._library.heads, *self._sockets.heads], key=lambda head: head.no)
 
     def warm(self) -> bool:
         """Prepare one more answer before its request; return True if there may be more to prepare."""
         head = next(self._cold, None)
-        if head is None or self._held > CACHED_BYTES // 2:
+        if head is None or self._cached_bytes > CACHED_BYTES // 2:
             return False
         with contextlib.suppress(WiretapeError):  # reported to the request
-            self._base(head)
+            self._plain_plan(head)
         return True
 
     def recorded(self, id: str) -> None:
         """Note that an exchange is being recorded to answer a request."""
-        self._library.apart.add(id)
+        self._library.answered_earlier.add(id)
 
-    def plan(self, asked: ReplayRequest) -> AnswerPlan | Miss | ToRecord:
+    def plan(self, request: ReplayRequest) -> AnswerPlan | Miss | ToRecord:
         """Return the plan for answering a request."""
-        if self._options.record == "all" and asked.id is None:
-            return ToRecord(Miss("all requests go to the API"), None, self._library.before(asked, self._before))
-        found = self._library.find(asked)
-        if isinstance(found, Miss) and self.refresh():
-            found = self._library.find(asked)
-        if isinstance(found, Miss):
-            return self._missed(asked, found)
+        if self._options.record == "all" and request.id is None:
+            older = self._library.replaced(request, self._last_at_start)
+            return ToRecord(Miss("all requests go to the API"), None, older)
+        match = self._library.find(request)
+        if isinstance(match, Miss) and self.refresh():
+            match = self._library.find(request)
+        if isinstance(match, Miss):
+            return self._missed(request, match)
         try:
-            answer, plan = self._accepted(found, asked.headers)
+            answer, plan = self._accepted(match, request.headers)
         except NotFound as error:
-            return Miss(str(error), found.id)
-        turn = self._served[found.no] = self._served.get(found.no, 0) + 1
-        struck = faults.striking(self._options.faults, self._options.seed, found.id, turn)
+            return Miss(str(error), match.id)
+        turn = self._served[match.no] = self._served.get(match.no, 0) + 1
+        struck = faults.striking(self._options.faults, self._options.seed, match.id, turn)
         return _with_faults(plan, answer, struck) if struck else plan
 
-    def _missed(self, asked: ReplayRequest, miss: Miss) -> Miss | ToRecord:
-        if asked.id is not None or self._options.mode == "id" or self._options.record == "none":
+    def _missed(self, request: ReplayRequest, miss: Miss) -> Miss | ToRecord:
+        if request.id is not None or self._options.mode == "id" or self._options.record == "none":
             return miss
         if self._adds or miss.is_unanswered:
-            return ToRecord(miss, self._library.key(asked))
+            return ToRecord(miss, self._library.key(request))
         return replace(miss, message=f"{miss.message} (to record missing requests: --record new)")
 
-    def _base(self, head: ExchangeHead) -> tuple[RecordedExchange, AnswerPlan]:
-        """Return an exchange's answer, and the plan of serving it without faults."""
+    def _plain_plan(self, head: ExchangeHead) -> tuple[RecordedExchange, AnswerPlan]:
         return self._planned(head, (head.no, True), lambda: self._source.answer(head))
 
     def _accepted(
         self, head: ExchangeHead, headers: Sequence[tuple[bytes, bytes]]
     ) -> tuple[RecordedExchange, AnswerPlan]:
         """Return the same, without the answer's content coding if a client with these headers does not take it."""
-        answer, plan = self._base(head)
+        answer, plan = self._plain_plan(head)
         codings = encoding.codings_of(encoding.coding_of(answer.exchange.headers.response))
         if all(guard.accepts(headers, coding.removeprefix("x-")) for coding in codings):
             return answer, plan
         return self._planned(head, (head.no, False), lambda: _uncoded(answer))
 
     def _planned(
-        self, head: ExchangeHead, key: tuple[int, bool], read: Callable[[], RecordedExchange]
+        self, head: ExchangeHead, key: tuple[int, bool], read_answer: Callable[[], RecordedExchange]
     ) -> tuple[RecordedExchange, AnswerPlan]:
         if key in self._cached:
             self._cached.move_to_end(key)
             return self._cached[key]
-        answer = read()
-        made = answer, _planned(head, answer, self._options)
-        self._cached[key] = made
-        self._held += _weight(answer)
-        while self._held > CACHED_BYTES and len(self._cached) > 1:
+        answer = read_answer()
+        planned = answer, _planned(head, answer, self._options)
+        self._cached[key] = planned
+        self._cached_bytes += _memory_of(answer)
+        while self._cached_bytes > CACHED_BYTES and len(self._cached) > 1:
             _, (oldest, _) = self._cached.popitem(last=False)
-            self._held -= _weight(oldest)
-        return made
+            self._cached_bytes -= _memory_of(oldest)
+        return planned
 
     # WebSockets
 
     def _first_messages(self, heads: Sequence[ExchangeHead]) -> Iterator[bytes | None]:
         for head in heads:
             try:
-                yield turns.first(self._source.answer(head))
+                yield turns.first_message(self._source.answer(head))
             except NotFound:  # its bytes are not here, or it was deleted meanwhile: it answers nothing
                 yield None
 
-    def _asked_for(self, head: ExchangeHead) -> ExchangeHead:
-        """Return a WebSocket with the model of its first message, if it is matched by model."""
-        if self._options.mode != "model":
-            return head
-        return head._replace(model=read_body(next(self._first_messages([head])) or b"").model or head.model)
-
     def greet(
-        self, asked: ReplayRequest, offered: str, protocols: Sequence[str]
+        self, request: ReplayRequest, offered: str, protocols: Sequence[str]
     ) -> Greeting | AnswerPlan | Miss | ToRecord | Refusal:
         """Return the greeting, or the error, that answers a request for a WebSocket before its first message.
 
@@ -285,65 +284,68 @@ class Planner:
         recorded again, as it is unknown yet which recording the new one replaces.
         """
         record = self._options.record
-        if record == "all" and asked.id is None:
+        if record == "all" and request.id is None:
             return Refusal(426, "all requests are recorded again, over HTTP only: send the request over HTTP")
-        if record == "once" and self._adds and asked.id is None:
+        if record == "once" and self._adds and request.id is None:
             return ToRecord(Miss("the tape is new"))
-        near = self._sockets.near(asked)
+        near = self._sockets.near(request)
         if isinstance(near, Miss) and self.refresh():
-            near = self._sockets.near(asked)
+            near = self._sockets.near(request)
         if isinstance(near, Miss):
-            is_http = not isinstance(self._library.near(replace(asked, method="POST")), Miss)
+            is_http = not isinstance(self._library.near(replace(request, method="POST")), Miss)
             if is_http:
                 return Refusal(426, f"{near.message}; send the request over HTTP")
-            missed = self._missed(asked, near)
+            missed = self._missed(request, near)
             return ToRecord(near) if isinstance(missed, ToRecord) else missed
-        head = next((one for one in near if one.has_bytes), near[0])
+        head = next((head for head in near if head.has_bytes), near[0])
         try:
             answer = self._source.answer(head)
         except NotFound as error:
             return Miss(str(error), head.id)
+        # Greetings are counted apart from the WebSocket's turns, which follow: a fault of either has its own chance.
         turn = self._served[-head.no] = self._served.get(-head.no, 0) + 1
         struck = faults.striking(self._options.faults, self._options.seed, head.id, turn)
         if (status := next((fault for fault in struck if fault.kind == "status"), None)) is not None:
             return _failure(_planned(head, answer, self._options), status)
         extension = answer.exchange.extensions if turns.agrees(answer.exchange.extensions, offered) else None
         recorded = answer.exchange.headers.response
-        headers = [pair for pair in passed(_bytes(recorded)) if pair[0].lower() not in _NEGOTIATED]
+        headers = [pair for pair in served_headers(_bytes(recorded)) if pair[0].lower() not in _NEGOTIATED]
         headers += [(b"sec-websocket-extensions", extension.encode("latin-1"))] if extension else []
         headers += [
             (b"sec-websocket-protocol", value.encode())
             for name, value in recorded
             if name == "sec-websocket-protocol" and value in protocols
         ]
-        made = turns.of(answer, as_recorded=True)
-        waits = schedule.paced(replace(made.schedules[0], head_ns=answer.exchange.headers_ns or 0), self._options.speed)
-        return Greeting(waits.head_ns or 0, extension, headers, bool(made.schedules[0].body or not made.asked))
+        recorded_turns = turns.of(answer, as_recorded=True)
+        first = replace(recorded_turns.schedules[0], head_ns=answer.exchange.headers_ns or 0)
+        waits = schedule.paced(first, self._options.speed)
+        speaks_first = bool(first.body or not recorded_turns.client_messages)
+        return Greeting(waits.head_ns or 0, extension, headers, speaks_first)
 
-    def talk(self, asked: ReplayRequest, extension: str | None, *, is_met: bool) -> Talk | Miss:
+    def talk(self, request: ReplayRequest, extension: str | None, *, is_met: bool) -> Talk | Miss:
         """Return the plan of a WebSocket for a request; its body is the first message unless `is_met`."""
-        found = self._sockets.meet(asked) if is_met else self._sockets.find(asked)
-        if isinstance(found, Miss):
-            return found
+        match = self._sockets.meet(request) if is_met else self._sockets.find(request)
+        if isinstance(match, Miss):
+            return match
         options = self._options
         try:
-            answer = self._source.answer(found)
+            answer = self._source.answer(match)
         except NotFound as error:
-            return Miss(str(error), found.id)
-        made = turns.of(answer, as_recorded=answer.exchange.extensions in (extension, None))
-        made = turns.paced(turns.rechunked(made, options.rechunk), options.speed, options.cap_ns)
-        turn = self._served[found.no] = self._served.get(found.no, 0) + 1
-        struck = faults.striking(options.faults, options.seed, found.id, turn)
-        made, done = turns.with_faults(made, struck)
-        return Talk(found, made, done, faults.unplaced(struck, done))
+            return Miss(str(error), match.id)
+        played = turns.of(answer, as_recorded=answer.exchange.extensions in (extension, None))
+        played = turns.paced(turns.rechunked(played, options.rechunk), options.speed, options.cap_ns)
+        turn = self._served[match.no] = self._served.get(match.no, 0) + 1
+        struck = faults.striking(options.faults, options.seed, match.id, turn)
+        played, applied = turns.with_faults(played, struck)
+        return Talk(match, played, applied, faults.unplaced(struck, applied))
 
     def confirm(self, talk: Talk, number: int, message: bytes) -> Miss | None:
         """Return the difference of a client's message from the recorded one of that number, or None."""
-        recorded = talk.turns.asked[number] if number < len(talk.turns.asked) else None
-        what = f"message {number} of the client"
+        recorded = talk.turns.client_messages[number] if number < len(talk.turns.client_messages) else None
+        label = f"message {number} of the client"
         if recorded is None:
-            return Miss(f"{what} is one more than were recorded of {talk.head.id}", talk.head.id)
-        return self._sockets.differing(talk.head, what, recorded, message)
+            return Miss(f"{label} is one more than were recorded of {talk.head.id}", talk.head.id)
+        return self._sockets.differing(talk.head, label, recorded, message)
 
     def close(self) -> None:
         self._source.close()
@@ -358,21 +360,21 @@ def _uncoded(answer: RecordedExchange) -> RecordedExchange:
     return RecordedExchange(replace(answer.exchange, content_encoding=None, headers=headers), body.reads, body.data)
 
 
-def _weight(answer: RecordedExchange) -> int:
-    return len(answer.body) + len(answer.reads) * _READ_BYTES
+def _memory_of(answer: RecordedExchange) -> int:
+    return len(answer.body) + len(answer.reads) * 200  # a read's times, offsets and write, as Python's objects
 
 
 def _planned(head: ExchangeHead, answer: RecordedExchange, options: ServingOptions) -> AnswerPlan:
     facts = answer.exchange
-    made = schedule.recorded(answer)
+    writes = schedule.recorded(answer)
     if options.rechunk == "event":
-        made = schedule.rechunked(made, schedule.event_ends(answer))
+        writes = schedule.rechunked(writes, schedule.event_ends(answer))
     elif options.rechunk != "recorded":
-        made = schedule.rechunked(made, schedule.in_pieces(made.body, options.rechunk))
-    made = schedule.paced(made, options.speed, options.cap_ns)
+        writes = schedule.rechunked(writes, schedule.in_pieces(writes.body, options.rechunk))
+    writes = schedule.paced(writes, options.speed, options.cap_ns)
     recorded = _bytes(answer.exchange.headers.response)
-    chunked, length = _framing(answer, made)
-    headers = passed(recorded)
+    chunked, length = _framing(answer, writes)
+    headers = served_headers(recorded)
     if length is not None:
         headers.append((b"content-length", b"%d" % length))
     headers.append((b"x-wiretape-exchange", head.id.encode()))
@@ -384,10 +386,10 @@ def _planned(head: ExchangeHead, answer: RecordedExchange, options: ServingOptio
         headers,
         chunked,
         closes,
-        made,
+        writes,
         missing=facts.gap_bytes,
         asked_ns=asked_ns,
-        trailers=passed(_bytes(answer.exchange.headers.trailers)),
+        trailers=served_headers(_bytes(answer.exchange.headers.trailers)),
         reset_code=None if facts.reset_code is None else reset_number(facts.reset_code),
     )
 
@@ -396,7 +398,7 @@ def _bytes(headers: Headers) -> list[tuple[bytes, bytes]]:
     return [(name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in headers]
 
 
-def passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def served_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Return the recorded headers that are served: end-to-end and well-formed, no cookies, none of wiretape's own."""
     return [
         (name, value)
@@ -405,37 +407,37 @@ def passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def _framing(answer: RecordedExchange, made: Schedule) -> tuple[bool, int | None]:
+def _framing(answer: RecordedExchange, writes: Schedule) -> tuple[bool, int | None]:
     """Return a pair: True if an answer is sent in HTTP chunks, and the length for its head, or None.
 
     The length of a body that ends too early is larger than the body, so that the client notices.
     """
     facts = answer.exchange
-    stated = dict(reversed([(name, value) for name, value in answer.exchange.headers.response])).get(
+    header = dict(reversed([(name, value) for name, value in answer.exchange.headers.response])).get(
         "content-length", ""
     )
-    known = int(stated) if stated.isascii() and stated.isdecimal() and len(stated) < 16 else None
+    stated_length = int(header) if header.isascii() and header.isdecimal() and len(header) < 16 else None
     match facts.framing:
         case "none":
-            return False, known if facts.method == "HEAD" else None
+            return False, stated_length if facts.method == "HEAD" else None
         case "close":
             return False, None
         case "chunked":
             return True, None
-        case "length" if made.end != "end":
-            return False, max(known or 0, len(made.body) + 1)
+        case "length" if writes.end != "end":
+            return False, max(stated_length or 0, len(writes.body) + 1)
         case "length":
-            return False, len(made.body)
-    return (True, None) if known is None else (False, max(known, len(made.body)))
+            return False, len(writes.body)
+    return (True, None) if stated_length is None else (False, max(stated_length, len(writes.body)))
 
 
 def _with_faults(plan: AnswerPlan, answer: RecordedExchange, struck: Sequence[Fault]) -> AnswerPlan:
     status = next((fault for fault in struck if fault.kind == "status"), None)
     if status is not None:
         return _failure(plan, status)
-    made, applied = faults.applied(plan.schedule, struck, partial(schedule.events, answer))
-    done = tuple(fault.text for fault in applied)
-    return replace(plan, schedule=made, faults=done, unplaced=faults.unplaced(struck, done))
+    writes, applied = faults.applied(plan.schedule, struck, partial(schedule.events, answer))
+    names = tuple(fault.text for fault in applied)
+    return replace(plan, schedule=writes, faults=names, unplaced=faults.unplaced(struck, names))
 
 
 def _failure(plan: AnswerPlan, fault: Fault) -> AnswerPlan:
@@ -444,7 +446,7 @@ def _failure(plan: AnswerPlan, fault: Fault) -> AnswerPlan:
     error = {"type": "wiretape_fault", "code": "fault", "message": f"wiretape: the fault {fault.text} was asked for"}
     body = msgspec.json.encode({"type": "error", "error": error})
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    made = Schedule(body, 0, [0], [len(body)], 0, "end", joins_head=True, joins_end=True)
+    writes = Schedule(body, 0, [0], [len(body)], 0, "end", joins_head=True, joins_end=True)
     return replace(
-        plan, status=status, headers=headers, chunked=False, closes=False, schedule=made, faults=(fault.text,)
+        plan, status=status, headers=headers, chunked=False, closes=False, schedule=writes, faults=(fault.text,)
     )

@@ -51,13 +51,13 @@ class _Clock:
     @contextlib.contextmanager
     def stopping(self) -> Iterator[None]:
         """Stop and go on as the terminal asks; without a handler, all that was due meanwhile would come at once."""
-        before = signal.getsignal(signal.SIGTSTP)
-        if before is not signal.SIG_IGN:
+        handler = signal.getsignal(signal.SIGTSTP)
+        if handler is not signal.SIG_IGN:
             signal.signal(signal.SIGTSTP, self._stop)
         try:
             yield
         finally:
-            signal.signal(signal.SIGTSTP, before)
+            signal.signal(signal.SIGTSTP, handler)
 
     def _stop(self, *_: object) -> None:
         began = SYSTEM.now()
@@ -131,73 +131,73 @@ def play(
             _save(exchange.full(connection, numbers[0]), turn, file, options.place(db).file)
             return
         with output.stdout() as out, clock.stopping():
-            for place, no in enumerate(itertools.cycle(numbers) if loop else numbers):
+            for index, no in enumerate(itertools.cycle(numbers) if loop else numbers):
                 output.raise_if_unread()
-                one = exchange.full(connection, no)
+                recorded = exchange.full(connection, no)
                 connection.rollback()
-                ended = _play(one, job, out)
-                if ended and place < len(numbers):
-                    click.echo(redact.message(f"{one.row.id}: {ended}"), err=True)
+                ending = _play(recorded, job, out)
+                if ending and index < len(numbers):
+                    click.echo(redact.message(f"{recorded.row.id}: {ending}"), err=True)
 
 
-def _save(one: "FullExchange", turn: int | None, file: Path, tape: Path | None) -> None:
+def _save(full: "FullExchange", turn: int | None, file: Path, tape: Path | None) -> None:
     """Write the audio of an exchange as a WAV file that appears when it is complete."""
     from wiretape.recorder.errors import NotFound, NotShipped
     from wiretape.viewer import outfile
     from wiretape.viewer.wings.replay import wav
 
-    if not one.exchange.has_bytes:
-        raise NotShipped(one.row.id)
+    if not full.exchange.has_bytes:
+        raise NotShipped(full.row.id)
     try:
-        found = wav.sounds(one.decoded, turn)
-        if not found:
-            raise NotFound(f"{one.row.id} has no audio of an answer in a known format: see 'wiretape help voice'")
+        sounds = wav.sounds(full.decoded, turn)
+        if not sounds:
+            raise NotFound(f"{full.row.id} has no audio of an answer in a known format: see 'wiretape help voice'")
         with outfile.replacing(file, tape) as stream:
-            samples = wav.write(stream, found)
+            samples = wav.write(stream, sounds)
     except ValueError as error:
-        raise click.UsageError(f"{one.row.id}: {error}") from error
-    seconds = samples / found[0].format.rate
+        raise click.UsageError(f"{full.row.id}: {error}") from error
+    seconds = samples / sounds[0].format.rate
     click.echo(f"wrote {redact.shown(click.format_filename(file))} ({seconds:.3f} s of audio)", err=True)
 
 
-def _play(one: "FullExchange", job: _PlayJob, out: BinaryIO) -> str:
+def _play(full: "FullExchange", job: _PlayJob, out: BinaryIO) -> str:
     from wiretape.recorder.errors import NotShipped
     from wiretape.viewer.exchange import facts
     from wiretape.viewer.wings.replay import pieces
 
-    if not one.exchange.has_bytes:
-        raise NotShipped(one.row.id)
+    if not full.exchange.has_bytes:
+        raise NotShipped(full.row.id)
     try:
-        section = pieces.section(one, job.begin, job.end)
-        made = pieces.pieces(one, job.form, terminal=output.on_terminal(), turn=job.turn)
+        section = pieces.section(full, job.begin, job.end)
+        pieces_of = pieces.pieces(full, job.form, terminal=output.on_terminal(), turn=job.turn)
     except ValueError as error:
-        raise click.UsageError(f"{one.row.id}: {error}") from error
-    chosen = section.of(made)
-    _write_in_time(chosen, section, job, out)
-    if section.until_ns >= (one.last_ns or 0) and one.row.outcome != "complete":
-        return "it still runs: later data is missing" if one.row.outcome == "open" else one.ending
-    if job.form == "audio" and not made:
+        raise click.UsageError(f"{full.row.id}: {error}") from error
+    section_pieces = section.of(pieces_of)
+    _write_in_time(section_pieces, section, job, out)
+    if section.until_ns >= (full.last_ns or 0) and full.row.outcome != "complete":
+        return "it still runs: later data is missing" if full.row.outcome == "open" else full.ending
+    if job.form == "audio" and not pieces_of:
         return "there is no audio of an answer in a known format"
-    if job.form == "text" and not made:
-        return f"there is no text: {facts.no_text(one.row, '--as sse plays it')}"
-    if made and not chosen:
-        known = "its time is unknown" if one.last_ns is None else f"it ended after {one.last_ns / 1e9:.3f} s"
-        return f"no data in that section; {known}"
+    if job.form == "text" and not pieces_of:
+        return f"there is no text: {facts.no_text(full.row, '--as sse plays it')}"
+    if pieces_of and not section_pieces:
+        reach = "its time is unknown" if full.last_ns is None else f"it ended after {full.last_ns / 1e9:.3f} s"
+        return f"no data in that section; {reach}"
     return ""
 
 
-def _write_in_time(made: "list[TimedPiece]", section: "Section", job: _PlayJob, out: BinaryIO) -> None:
+def _write_in_time(timed: "list[TimedPiece]", section: "Section", job: _PlayJob, out: BinaryIO) -> None:
     """Write each piece when it is due, in one write, and return when the section is over."""
-    playback = job.pace.playback([piece.at_ns for piece in made], section.until_ns, job.clock.now)
+    playback = job.pace.playback([piece.at_ns for piece in timed], section.until_ns, job.clock.now)
     if section.from_ns > 0:
         playback.seek_to(section.from_ns - 1)
     gc.freeze()  # a collection of the objects held here would delay a write
     playback.play()
-    left = iter(made)
+    remainder = iter(timed)
     while (deadline := playback.deadline()) is not None:
         while (left_ns := deadline - job.clock.now()) > 0:
             output.raise_if_unread()
             SYSTEM.sleep(min(left_ns, _LOOK_NS) / 1e9)
-        for piece in itertools.islice(left, playback.advance()):
+        for piece in itertools.islice(remainder, playback.advance()):
             out.write(piece.data)
             out.flush()

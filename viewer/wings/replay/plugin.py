@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.wings.replay.background import Background, WiretapeServer
 
 _FIXTURE: Final = "wiretape_server"
-_CURE: Final = (
+_ADVICE: Final = (
     "Make the client within the test, or in a fixture of function scope, without a base URL of its own, "
     "or with wiretape_server.url_of('openai')"
 )
@@ -31,11 +31,11 @@ _MARK: Final = (
 _RECORD_MODE: Final = "--record-mode"
 _BACKGROUND: Final = pytest.StashKey["Background"]()
 _SERVER: Final = pytest.StashKey["WiretapeServer"]()
-_LEFT: Final = pytest.StashKey[Sequence[str]]()
+_PROBLEMS: Final = pytest.StashKey[Sequence[str]]()
 """Errors after the last test."""
 _MASKED: Final = pytest.StashKey[int]()
 """The number of secrets masked in new recordings."""
-_TOLD: Final = pytest.StashKey[set[str]]()
+_REPORTED: Final = pytest.StashKey[set[str]]()
 """Messages about a test that were reported already."""
 
 
@@ -54,9 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None]:
     """Add pytest-recording's option, unless another plugin or a conftest has one of that name."""
     result = yield
-    asked = f"{_RECORD_MODE}=none"
+    option = f"{_RECORD_MODE}=none"
     with contextlib.suppress(pytest.UsageError):  # it is there, and has other values
-        if asked in parser.parse_known_and_unknown_args([asked])[1]:
+        if option in parser.parse_known_and_unknown_args([option])[1]:
             names = tuple(marks.RECORD_MODES)
             meaning = f"The same, as pytest-recording names it: {', '.join(names)}."
             parser.getgroup("wiretape").addoption(_RECORD_MODE, choices=names, metavar="MODE", help=meaning)
@@ -83,10 +83,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Return the options set on the command line."""
     faults, record = config.option.wiretape_fault, _record(config)
-    said = [*([f"record {record}"] if record else []), *(f"fault {one}" for one in faults)]
-    return f"wiretape: {', '.join(said)}" if said else None
+    settings = [*([f"record {record}"] if record else []), *(f"fault {fault}" for fault in faults)]
+    return f"wiretape: {', '.join(settings)}" if settings else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -118,7 +117,7 @@ def wiretape_server(request: pytest.FixtureRequest) -> "Iterator[WiretapeServer]
         for name, value in {**server.variables, **keys, **testenv.bypasses(os.environ)}.items():
             patch.setenv(name, value)
         server.guard.install(patch)
-        item.stash[_SERVER], item.stash[_TOLD] = server, set()
+        item.stash[_SERVER], item.stash[_REPORTED] = server, set()
         yield server
     server.end()
 
@@ -127,14 +126,14 @@ def _begin(config: pytest.Config, item: pytest.Item) -> "WiretapeServer":
     from wiretape.recorder.errors import WiretapeError
 
     try:
-        asked = marks.read(item.path, item.iter_markers("wiretape"), _record(config), config.option.wiretape_fault,
+        settings = marks.read(item.path, item.iter_markers("wiretape"), _record(config), config.option.wiretape_fault,
                            config.getini("wiretape_record"))  # fmt: skip
     except (WiretapeError, ValueError) as error:
         raise _failure(str(error)) from None
-    if asked.options.record == "none" and not paths.exists(asked.tape):
-        raise _failure(f"no tape at {asked.tape}: record it by 'pytest {_quoted(item)} --wiretape-record=once'")
+    if settings.options.record == "none" and not paths.exists(settings.tape):
+        raise _failure(f"no tape at {settings.tape}: record it by 'pytest {_quoted(item)} --wiretape-record=once'")
     try:
-        return _background(config).begin(asked, item.nodeid, os.environ)
+        return _background(config).begin(settings, item.nodeid, os.environ)
     except (WiretapeError, ValueError) as error:
         raise _failure(str(error)) from None
 
@@ -167,18 +166,28 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def _judge(report: pytest.TestReport, item: pytest.Item, server: "WiretapeServer") -> None:
     """Add new errors of a test to the report of one of its phases."""
-    misses = {one.miss.message: one.path for one in server.misses if one.miss is not None}
-    told = item.stash[_TOLD]
-    refused = [host for host in dict.fromkeys(server.guard.refused) if host not in told]
-    fresh = [one for one in dict.fromkeys([*server.troubles, *misses]) if one not in told]
-    told.update(refused, fresh)
-    lines: list[str] = []
+    from wiretape.viewer.wings.replay import testenv
+
+    misses = {request.miss.message: request.path for request in server.misses if request.miss is not None}
+    reported = item.stash[_REPORTED]
+    refused = [host for host in dict.fromkeys(server.guard.refused) if host not in reported]
+    fresh = [problem for problem in dict.fromkeys([*server.troubles, *misses]) if problem not in reported]
+    reported.update(refused, fresh)
+    lines, name = list[str](), safe(item.nodeid)
     if fresh:
-        lines += _lines(item, fresh, [misses[one] for one in fresh if one in misses])
+        lines.append(f"wiretape: {name} sent requests that could not be answered:")
+        lines += (f"  {safe(problem)}" for problem in fresh)
+        keys = dict.fromkeys(key for problem in fresh if (key := testenv.key_of(misses.get(problem, ""))))
+        if any(problem in misses for problem in fresh):
+            needed = f", with {' and '.join(keys)} set" if keys else ""
+            lines.append(f"record them with: pytest {_quoted(item)} --wiretape-record=new{needed}")
     if refused:
-        lines += _refusal_lines(item, refused)
+        lines.append(f"wiretape: {name} opened connections to other hosts than its tape's server, which were refused:")
+        lines += (f"  {safe(host)}" for host in refused)
+        allowing = f"@pytest.mark.wiretape(…, allow_hosts={safe(refused[0])!r})"
+        lines.append(f"{_ADVICE}. If a host is no API: {allowing}")
     elif report.when == "call" and report.passed and not server.was_asked:
-        lines += [f"wiretape: {safe(item.nodeid)} asked its tape for nothing. {_CURE}; or remove its mark"]
+        lines.append(f"wiretape: {name} asked its tape for nothing. {_ADVICE}; or remove its mark")
     if not lines:
         return
     if report.passed:
@@ -186,25 +195,6 @@ def _judge(report: pytest.TestReport, item: pytest.Item, server: "WiretapeServer
         report.longrepr = "\n".join(lines)
     else:
         report.sections.append(("wiretape", "\n".join(lines)))
-
-
-def _refusal_lines(item: pytest.Item, hosts: Sequence[str]) -> Iterator[str]:
-    """Yield the message about connections to anything but the test's server."""
-    yield f"wiretape: {safe(item.nodeid)} opened connections to other hosts than its tape's server, which were refused:"
-    yield from (f"  {safe(host)}" for host in hosts)
-    yield f"{_CURE}. If a host is no API: @pytest.mark.wiretape(…, allow_hosts={safe(hosts[0])!r})"
-
-
-def _lines(item: pytest.Item, problems: list[str], missed: list[str]) -> Iterator[str]:
-    """Yield the message about a test: its unanswered requests, and the command that records them."""
-    from wiretape.viewer.wings.replay import testenv
-
-    yield f"wiretape: {safe(item.nodeid)} sent requests that could not be answered:"
-    yield from (f"  {safe(one)}" for one in problems)
-    if missed:
-        keys = dict.fromkeys(key for path in missed if (key := testenv.key_of(path)))
-        needed = f", with {' and '.join(keys)} set" if keys else ""
-        yield f"record them with: pytest {_quoted(item)} --wiretape-record=new{needed}"
 
 
 def _quoted(item: pytest.Item) -> str:
@@ -216,10 +206,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the thread; a failed recording fails the session."""
     stash = session.config.stash
     if _BACKGROUND in stash:
-        stash[_LEFT] = stash[_BACKGROUND].close()
+        stash[_PROBLEMS] = stash[_BACKGROUND].close()
         stash[_MASKED] = stash[_BACKGROUND].masked_count
         del stash[_BACKGROUND]
-        if stash[_LEFT] and session.exitstatus == pytest.ExitCode.OK:
+        if stash[_PROBLEMS] and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -227,5 +217,5 @@ def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter", config:
     """Report the failed recordings, and the secrets masked in others."""
     if count := config.stash.get(_MASKED, 0):
         terminalreporter.write_line(f"wiretape: {counted(count, 'secret')} masked in new recordings")
-    for one in config.stash.get(_LEFT, ()):
-        terminalreporter.write_line(f"wiretape: {safe(one)}", red=True)
+    for problem in config.stash.get(_PROBLEMS, ()):
+        terminalreporter.write_line(f"wiretape: {safe(problem)}", red=True)

@@ -3,7 +3,7 @@
 The tape is read by other connections, which cannot write. For a tape that is text, or that is to hold no secrets, the
 recorder writes to a private database, from which new exchanges are added to the tape, masked: a process that is killed
 at any moment leaves no secret in it. The lines of a text stay as they are, byte for byte. A recording of a request may
-replace an older one, unless that is better (`Replacing`).
+replace an older one, unless that is better (`Replacing`): a failed run does not spoil the cassette.
 """
 
 import asyncio
@@ -41,9 +41,7 @@ from wiretape.viewer.source.tape.replayed import ExchangeHead
 from wiretape.viewer.wings.replay.planning import ToRecord
 
 SETTLE_SECONDS = 3.0
-"""A request waits this long for the recording of the same one, which has ended, to be on the tape."""
-_SAVE_SECONDS = 1.0
-"""Shortest interval between writes of a cassette's text, in seconds, except at the end."""
+"""Time that a request waits for a finished recording of the same one to be on the tape."""
 
 Recorded = Callable[[journal.Finished, bool], None]
 """Callback for an exchange that is on the tape now; True if it stays: a failed one never replaces a good one."""
@@ -89,27 +87,25 @@ class RecordedTape:
 
     def __init__(self, tape: Path, *, is_private: bool) -> None:
         """Make the copy; the tape need not be there. Raises `TapeError` and its kinds."""
-        self._opened = contextlib.ExitStack()
+        self._cleanup = contextlib.ExitStack()
         self.path = tape
         if is_private:
-            with contextlib.ExitStack() as opened:
+            with contextlib.ExitStack() as cleanup:
                 directory = Path(tempfile.mkdtemp(prefix="wiretape-"))
-                opened.callback(shutil.rmtree, directory, ignore_errors=True)
+                cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
                 self.path = directory / f"{tape.stem}.db"
                 if paths.is_file(tape) and tape.stat().st_size:
                     if tape.suffix == lock.TEXT_SUFFIX:
                         cut.made(tape, self.path)
                     else:
                         file.copy(tape, self.path)
-                self._opened = opened.pop_all()
+                self._cleanup = cleanup.pop_all()
 
     def keep(self) -> None:
-        """Leave the private copy where it is."""
-        self._opened.pop_all()
+        self._cleanup.pop_all()
 
     def close(self) -> None:
-        """Remove the private copy."""
-        self._opened.close()
+        self._cleanup.close()
 
 
 class Recording:
@@ -137,7 +133,6 @@ class Recording:
 
     @property
     def masked_count(self) -> int:
-        """The number of secrets that were masked in new recordings."""
         return 0 if self._target is None else self._target.masked_count
 
     async def start(self, served_at: str) -> None:
@@ -177,7 +172,7 @@ class Recording:
             self._saving = asyncio.create_task(self._save_now_and_then())
 
     def labelled(
-        self, labels: Mapping[str, str], on_recorded: Recorded = lambda _one, _is_kept: None
+        self, labels: Mapping[str, str], on_recorded: Recorded = lambda _exchange, _is_kept: None
     ) -> "LabelledUpstreams":
         """Return the `Upstreams` of a `Replay` that set labels on their recordings."""
         return LabelledUpstreams(self, labels, on_recorded)
@@ -200,11 +195,13 @@ class Recording:
         if key is None:
             return False
         live = self._recorder.proxy.live
-        ended = [one for one in self._pending.values() if one.key == key and one.exchange not in live]
+        finished = [
+            pending for pending in self._pending.values() if pending.key == key and pending.exchange not in live
+        ]
         with contextlib.suppress(TimeoutError):  # answered from finished recordings
             async with asyncio.timeout(SETTLE_SECONDS):
-                for one in ended:
-                    await one.settled.wait()
+                for pending in finished:
+                    await pending.settled.wait()
         return key in self._settled
 
     def relay(
@@ -229,28 +226,28 @@ class Recording:
             self._pending[exchange.id] = _PendingExchange(exchange, key, to_record, on_recorded)
         return exchange
 
-    def _finished(self, one: journal.Finished) -> None:
-        pending = self._pending.pop(one.id, None)
+    def _finished(self, exchange: journal.Finished) -> None:
+        pending = self._pending.pop(exchange.id, None)
         if pending is not None:
             pending.settled.set()
             self._settled.add(pending.key)
-            is_kept = self._replacing.add(one, pending.to_record.replaces)
+            is_kept = self._replacing.add(exchange, pending.to_record.replaces)
             self._is_new.set()
-            pending.on_recorded(one, is_kept)
+            pending.on_recorded(exchange, is_kept)
 
     async def _save_now_and_then(self) -> None:
         while True:
             await self._is_new.wait()
             await self._save()
-            await asyncio.sleep(_SAVE_SECONDS)
+            await asyncio.sleep(1)  # the text is written as a whole, so not for each recording of many
 
     async def _save(self) -> bool:
         """Add the recordings to the tape; return True on success."""
         assert self._target is not None
         self._is_new.clear()
-        kept, gone = list(self._replacing.kept), set(self._replacing.gone)
+        kept_ids, replaced_ids = list(self._replacing.kept_ids), set(self._replacing.replaced_ids)
         try:  # in one thread: the last write is the newest
-            await asyncio.get_running_loop().run_in_executor(self._saver, self._target.save, kept, gone)
+            await asyncio.get_running_loop().run_in_executor(self._saver, self._target.save, kept_ids, replaced_ids)
         except WiretapeError as error:
             self._on_trouble(str(error))
             return False
@@ -264,20 +261,20 @@ class Recording:
         if self._saving is not None:
             self._saving.cancel()
             await asyncio.wait([self._saving])
-        if self._replacing.kept and not await self._save():
+        if self._replacing.kept_ids and not await self._save():
             self._tape.keep()
             self._on_trouble(f"the recordings are kept in {self.path}")
 
     def _erase(self) -> None:
-        gone = sorted(self._replacing.gone)
-        if not gone:
+        replaced_ids = sorted(self._replacing.replaced_ids)
+        if not replaced_ids:
             return
         try:
             with file.writing(self.path, self._options.purpose, create=False) as connection:
-                for _ in retention.erase(connection, gone):
+                for _ in retention.erase(connection, replaced_ids):
                     pass
         except TapeBusy as error:
-            count = counted(len(gone), "older recording")
+            count = counted(len(replaced_ids), "older recording")
             self._on_trouble(f"{count} stay on the tape, to be removed by the next --record all: {error}")
         except WiretapeError as error:
             self._on_trouble(f"replaced recordings could not be removed: {error}")
@@ -295,7 +292,6 @@ class LabelledUpstreams:
         return None if to_record.key is None else (*sorted(self.labels.items()), to_record.key)
 
     async def settle(self, to_record: ToRecord) -> bool:
-        """Wait until a recording that would answer the request, and has ended, is on the tape; False: there is none."""
         return await self.recording.settle(self._key(to_record))
 
     def relay(self, client: Client, request: Request, to_record: ToRecord) -> RelayedExchange | Refusal | None:
@@ -326,27 +322,25 @@ class TextFile:
     def _unwritable(self, cause: str) -> WiretapeError:
         return WiretapeError(f"{self._path} cannot be written ({cause}): name another tape, or see to it")
 
-    def save(self, kept: Collection[str], gone: Collection[str]) -> None:
-        """Replace the text as a whole: its lines stay as they are, `kept` exchanges are appended, `gone` ones removed.
+    def save(self, kept_ids: Collection[str], removed_ids: Collection[str]) -> None:
+        """Replace the text as a whole: its lines stay, `kept_ids` are appended, `removed_ids` removed.
 
         Changes by others since then stay, too. Raises `WiretapeError`, and leaves the text as it was.
         """
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with _locked(self._path.parent):
-                before = self._path.read_bytes() if paths.exists(self._path) else b""
-                ended = b"" if not before or before.endswith(b"\n") else b"\n"
-                lines = [*cut.without(io.BytesIO(before + ended), self._session, gone)]
-                new = list(self._lines(kept))
+                old_text = self._path.read_bytes() if paths.exists(self._path) else b""
+                last_line_end = b"" if not old_text or old_text.endswith(b"\n") else b"\n"
+                lines = [*cut.without(io.BytesIO(old_text + last_line_end), self._session, removed_ids)]
+                mask = Masker(self._redaction)
+                with queries.opened(self._tape) as connection:
+                    numbers = list(queries.numbers(connection, exchanges.c.id.in_(kept_ids)))
+                    new = list(cut.lines(connection, numbers, mask))
+                self.masked_count = mask.count
                 outfile.replace_private(self._path, b"".join([*lines, *(new[1:] if lines else new)]))
         except (OSError, ValueError) as error:
             raise self._unwritable(str(error)) from error
-
-    def _lines(self, ids: Collection[str]) -> Iterator[bytes]:
-        mask = Masker(self._redaction)
-        with queries.opened(self._tape) as connection:
-            yield from cut.lines(connection, list(queries.numbers(connection, exchanges.c.id.in_(ids))), mask)
-        self.masked_count = mask.count
 
 
 class DatabaseFile:
@@ -360,15 +354,15 @@ class DatabaseFile:
         """Raise `TapeBusy` if the tape cannot be written, before anything is recorded."""
         lock.check_place(self._path)
 
-    def save(self, kept: Collection[str], gone: Collection[str]) -> None:
-        """Add the `kept` exchanges that the tape does not have, and remove the `gone` ones.
+    def save(self, kept_ids: Collection[str], removed_ids: Collection[str]) -> None:
+        """Add the `kept_ids` exchanges that the tape does not have, and remove the `removed_ids`.
 
         Each transaction adds whole, masked exchanges: a kill in between leaves the rest in the private copy. Raises
         `WiretapeError`.
         """
         mask = Masker(self._redaction)
         with queries.opened(self._copy) as connection:
-            numbers = list(queries.numbers(connection, exchanges.c.id.in_(kept)))
+            numbers = list(queries.numbers(connection, exchanges.c.id.in_(kept_ids)))
             lines = list(cut.lines(connection, numbers, mask))
         with (
             private.directory("wiretape-masked-", "recordings without their secrets") as directory,
@@ -377,7 +371,7 @@ class DatabaseFile:
         ):
             masked = directory / "tape.db"
             cut.make_passing_tape(lines, masked, "the recordings")
-            for _ in retention.erase(connection, sorted(gone)):
+            for _ in retention.erase(connection, sorted(removed_ids)):
                 pass
             for _ in merge.copy(connection, [masked], merge.plan(connection, [masked])):
                 pass
@@ -397,11 +391,11 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 class Replacing:
-    """Counts recordings; `kept` are the ids of new ones, `gone` those that are to be removed, new or older."""
+    """The ids of new recordings to keep, and of recordings to remove: older ones, or new ones that are worse."""
 
     def __init__(self) -> None:
-        self.kept: list[str] = []
-        self.gone: set[str] = set()
+        self.kept_ids: list[str] = []
+        self.replaced_ids: set[str] = set()
 
     def add(self, new: Finished, older: Sequence[ExchangeHead]) -> bool:
         """Add a recording, with the older ones that it may replace; return True if it stays.
@@ -409,11 +403,11 @@ class Replacing:
         It does not if one of those is better: whole, where this one failed or the client left it, or left, where this
         one failed.
         """
-        if any(_rank(one.outcome) > _rank(new.outcome) for one in older):
-            self.gone.add(new.id)
+        if any(_rank(head.outcome) > _rank(new.outcome) for head in older):
+            self.replaced_ids.add(new.id)
             return False
-        self.kept.append(new.id)
-        self.gone.update(one.id for one in older)
+        self.kept_ids.append(new.id)
+        self.replaced_ids.update(head.id for head in older)
         return True
 
 

@@ -33,7 +33,7 @@ def label_of(test: str) -> str:
     return test if label == test else f"id-{hashlib.sha256(test.encode()).hexdigest()[:16]}"
 
 
-class _Opened(NamedTuple):
+class _ShelvedTape(NamedTuple):
     """A tape as it was when it was opened; `state` differs after a change of its files."""
 
     state: object
@@ -44,33 +44,33 @@ class Shelf:
     """The tapes that are open."""
 
     def __init__(self) -> None:
-        self._opened: dict[tuple[Path, str | None], _Opened] = {}
+        self._tapes: dict[tuple[Path, str | None], _ShelvedTape] = {}
 
-    def excerpt(self, tape: Path, where: str | None, test: str) -> "Excerpt":
+    def excerpt(self, tape: Path, filter_text: str | None, test: str) -> "Excerpt":
         """Return the part of a tape, within a filter, to be served to a test. Raises `WiretapeError`."""
-        state = [_state(tape), _state(tape.with_name(f"{tape.name}-wal"))]
-        opened = self._opened.get((tape, where))
-        if opened is None or opened.state != state:
-            if opened is not None:
-                opened.recordings.close()
-                del self._opened[tape, where]
-            opened = self._opened[tape, where] = _Opened(state, TapeRecordings(tape, where))
-        return Excerpt(opened.recordings, test)
+        state = [_file_state(tape), _file_state(tape.with_name(f"{tape.name}-wal"))]
+        shelved = self._tapes.get((tape, filter_text))
+        if shelved is None or shelved.state != state:
+            if shelved is not None:
+                shelved.recordings.close()
+                del self._tapes[tape, filter_text]
+            shelved = self._tapes[tape, filter_text] = _ShelvedTape(state, TapeRecordings(tape, filter_text))
+        return Excerpt(shelved.recordings, test)
 
-    def suffices(self, tape: Path, where: str | None, test: str) -> bool:
+    def suffices(self, tape: Path, filter_text: str | None, test: str) -> bool:
         """Return True if a tape need not be recorded for a test. Raises `WiretapeError`."""
         if not paths.exists(tape):
             return False
-        self.excerpt(tape, where, test)
-        return self._opened[tape, where].recordings.suffices(test)
+        self.excerpt(tape, filter_text, test)
+        return self._tapes[tape, filter_text].recordings.suffices(test)
 
     def close(self) -> None:
-        for opened in self._opened.values():
-            opened.recordings.close()
-        self._opened.clear()
+        for shelved in self._tapes.values():
+            shelved.recordings.close()
+        self._tapes.clear()
 
 
-def _state(path: Path) -> object:
+def _file_state(path: Path) -> object:
     """Return a file's identity, modification time and size; None if there is none."""
     try:
         status = path.stat()
@@ -79,56 +79,53 @@ def _state(path: Path) -> object:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def selected(where: str | None, test: str, *, with_unlabelled: bool) -> Select:
+def selected(filter_text: str | None, test: str, *, with_unlabelled: bool) -> Select:
     """Return the condition on exchanges to serve to a test while it records: its own, or those of no test."""
-    own = columns.label(LABEL) == test
-    condition = own | columns.label(LABEL).is_(None) if with_unlabelled else own
-    if where is not None:
-        condition &= conditions.condition(parse(where))
+    of_test = columns.label(LABEL) == test
+    condition = of_test | columns.label(LABEL).is_(None) if with_unlabelled else of_test
+    if filter_text is not None:
+        condition &= conditions.condition(parse(filter_text))
     return lambda _: condition
 
 
 class TapeRecordings:
     """The ended exchanges of a tape; answers are cached in memory once read, as long as there is room."""
 
-    def __init__(self, tape: Path, where: str | None) -> None:
-        condition = None if where is None else conditions.condition(parse(where))
+    def __init__(self, tape: Path, filter_text: str | None) -> None:
+        condition = None if filter_text is None else conditions.condition(parse(filter_text))
         self._source = ReplaySource(cut.readable(tape), lambda _: condition)
         self._heads = self._source.newer()
         self._tests = self._source.labelled(LABEL)
-        self._kept: dict[tuple[str, int], Any] = {}
-        self._held = 0
+        self._cache: dict[tuple[str, int], Any] = {}
+        self._cached_bytes = 0
 
     def of(self, test: str) -> Sequence[ExchangeHead]:
-        """Return the exchanges to serve to a test."""
         if test not in self._tests.values():
             return self._heads
         return [head for head in self._heads if self._tests.get(head.no, test) == test]
 
     def suffices(self, test: str) -> bool:
         """Return True if any of the test's recordings has an answer; without labelled ones, all of them count."""
-        own = [head for head in self._heads if self._tests.get(head.no) == test] if self._tests else self._heads
-        return any(head.is_answered for head in own)
+        of_test = [head for head in self._heads if self._tests.get(head.no) == test] if self._tests else self._heads
+        return any(head.is_answered for head in of_test)
 
     def request_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[bytes | None]:
-        """Yield the body of each request without its content coding; None if not all of it is there."""
-        missing = self._source.request_bodies([head for head in heads if ("request", head.no) not in self._kept])
+        missing = self._source.request_bodies([head for head in heads if ("request", head.no) not in self._cache])
         for head in heads:
-            yield self._keep(("request", head.no), lambda: next(missing), lambda body: len(body or b""))
+            yield self._cached(("request", head.no), lambda: next(missing), lambda body: len(body or b""))
 
     def answer(self, head: ExchangeHead) -> RecordedExchange:
-        """Return the answer to a request. Raises `TapeError` and `NotFound`."""
-        return self._keep(("answer", head.no), lambda: self._source.answer(head), lambda answer: len(answer.body))
+        return self._cached(("answer", head.no), lambda: self._source.answer(head), lambda answer: len(answer.body))
 
-    def _keep(self, key: tuple[str, int], read: Callable[[], T], size: Callable[[T], int]) -> T:
-        if key in self._kept:
-            kept: T = self._kept[key]
-            return kept
-        found = read()
-        if self._held + size(found) <= KEPT_BYTES:
-            self._kept[key] = found
-            self._held += size(found)
-        return found
+    def _cached(self, key: tuple[str, int], read_value: Callable[[], T], size: Callable[[T], int]) -> T:
+        if key in self._cache:
+            cached: T = self._cache[key]
+            return cached
+        value = read_value()
+        if self._cached_bytes + size(value) <= KEPT_BYTES:
+            self._cache[key] = value
+            self._cached_bytes += size(value)
+        return value
 
     def close(self) -> None:
         self._source.close()

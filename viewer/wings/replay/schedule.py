@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import Final, Literal
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, RecordedExchange
 
 End = Literal["end", "close", "reset", "garbage", "silence"]
@@ -44,16 +44,21 @@ class Schedule:
     joins_head: bool = False
     joins_end: bool = False
 
+    def write(self, index: int) -> tuple[bytes, int]:
+        """Return the data of a write, and the time since the one before it, in ns."""
+        start, before_ns = (self.ends[index - 1], self.at_ns[index - 1]) if index else (0, self.at_ns[0])
+        return self.body[start : self.ends[index]], self.at_ns[index] - before_ns
+
 
 def recorded(answer: RecordedExchange) -> Schedule:
     """Return the schedule of an answer as it came."""
     facts, reads = answer.exchange, answer.reads
-    ends, places = encoding.spans(reads.start, reads.size, len(answer.body))
-    at_ns, last = list[int](), facts.headers_ns or 0
-    for place in places:  # -1: the tape lacks the read, and its bytes go with the one before
-        last = max(last, reads.at_ns[place]) if place >= 0 else last
-        at_ns.append(last)
-    end_ns = max(last, facts.end_ns or 0)
+    ends, read_indexes = encoding.spans(reads.start, reads.size, len(answer.body))
+    at_ns, last_ns = list[int](), facts.headers_ns or 0
+    for index in read_indexes:  # -1: the tape lacks the read, and its bytes go with the one before
+        last_ns = max(last_ns, reads.at_ns[index]) if index >= 0 else last_ns
+        at_ns.append(last_ns)
+    end_ns = max(last_ns, facts.end_ns or 0)
     return Schedule(
         body=answer.body,
         head_ns=None if facts.status is None else facts.headers_ns or 0,
@@ -62,7 +67,7 @@ def recorded(answer: RecordedExchange) -> Schedule:
         end_ns=end_ns,
         end=_end(facts),
         joins_head=bool(at_ns) and at_ns[0] == facts.headers_ns,
-        joins_end=(bool(at_ns) or facts.headers_ns is not None) and last == facts.end_ns,
+        joins_end=(bool(at_ns) or facts.headers_ns is not None) and last_ns == facts.end_ns,
     )
 
 
@@ -103,23 +108,19 @@ def events(answer: RecordedExchange) -> Sequence[tuple[int, int]]:
     """
     decoded = decode(*answer)
     if encoding.is_identity(answer.exchange.coding):
-        return [*zip(_starts(decoded), decoded.ends, strict=True)]
-    spans = {read.seq: (read.start, read.start + read.size) for read in answer.reads}
+        # An event starts where the one before it ended: the bytes between them are its own.
+        return [*zip([*accumulate(decoded.ends, max, initial=0)][:-1], decoded.ends, strict=True)]
+    spans = {stored_read.seq: (stored_read.start, stored_read.start + stored_read.size) for stored_read in answer.reads}
     return [spans.get(-1 if seq is None else seq, (0, 0)) for seq in decoded.reads]
-
-
-def _starts(decoded: Decoded) -> Sequence[int]:
-    """Return the starts of events, each including the bytes since the event before."""
-    return [*accumulate(decoded.ends, max, initial=0)][:-1]
 
 
 def paced(schedule: Schedule, speed: float = 1.0, cap_ns: int | None = None) -> Schedule:
     """Speed a schedule up by a factor (`math.inf`: without any wait), and limit each wait to `cap_ns`."""
     if cap_ns is not None:
         instants = sorted({0, schedule.head_ns or 0, *schedule.at_ns, schedule.end_ns})
-        shown = accumulate((min(later - before, cap_ns) for before, later in pairwise(instants)), initial=0)
-        new = dict(zip(instants, shown, strict=True))
-        schedule = timed(schedule, new.__getitem__)
+        shortened = accumulate((min(later - earlier, cap_ns) for earlier, later in pairwise(instants)), initial=0)
+        shortened_ns = dict(zip(instants, shortened, strict=True))
+        schedule = timed(schedule, shortened_ns.__getitem__)
     return schedule if speed == 1 else timed(schedule, lambda at: int(min(at / speed, _LATEST)))
 
 
@@ -128,6 +129,6 @@ def wait(wait_ns: int, speed: float, cap_ns: int | None) -> int:
     return int(min((wait_ns if cap_ns is None else min(wait_ns, cap_ns)) / speed, _LATEST))
 
 
-def timed(schedule: Schedule, new: Callable[[int], int]) -> Schedule:
-    head_ns = None if schedule.head_ns is None else new(schedule.head_ns)
-    return replace(schedule, head_ns=head_ns, at_ns=[*map(new, schedule.at_ns)], end_ns=new(schedule.end_ns))
+def timed(schedule: Schedule, time_of: Callable[[int], int]) -> Schedule:
+    head_ns = None if schedule.head_ns is None else time_of(schedule.head_ns)
+    return replace(schedule, head_ns=head_ns, at_ns=[*map(time_of, schedule.at_ns)], end_ns=time_of(schedule.end_ns))

@@ -1,7 +1,18 @@
 """Serves recordings over HTTP: each answer with its bytes, reads, timing and end, one recorded read in one write.
 
-An app of the recorder's own HTTP server. The plan of an answer is made in a thread (`planning`); the `Pacer` times its
-writes. A slow client holds up its own answer only, and a bounded part of that waits for it.
+An app of the recorder's own HTTP server. The rules of an answer:
+
+- The body of the request comes whole before anything is chosen: the recording is found by it. The plan is made in a
+  thread (`planning`), as decoding takes milliseconds in which other answers would stand still.
+- Times count from the request. If it took longer to send than the recorded one, they count from later by the
+  difference, so that the answer does not begin before upstream could have known the request.
+- One recorded read is one write, and the `Pacer` calls when it is due. Parts that came in one read (the head and the
+  first data, the last data and the end) leave in one write: a client would see two reads where there was one.
+- A slow client holds up its own answer only: with `UNSENT_BYTES` unsent nothing more is written, and half of that must
+  have left before the next write. The span is noted, and lateness after it is the client's, so it is not counted.
+- A request without a recording goes to `upstreams`, if there are any, after recordings of the same request that have
+  ended are on the tape; it is planned again then, once.
+- An answer ends as recorded: whole, by a close, a reset or bytes that are no HTTP, or never.
 """
 
 import asyncio
@@ -33,14 +44,12 @@ from wiretape.viewer.wings.replay.planning import AnswerPlan, Planner, ToRecord
 UNSENT_BYTES = 256 << 10
 """Limit of bytes that a client has not taken; beyond it its answer waits."""
 BODY_BYTES = 64 << 20
+"""Limit of a request's body, which is held in memory until the answer begins."""
 ALL_BODIES_BYTES = 256 << 20
-"""Limits of the body of a request, and of the bodies of all requests, until their answers begin."""
+"""Limit of the bodies of all requests."""
 CLOSE_NS = 1_000_000
-_LISTED = 1000
+"""Distance below which a client may take two writes in one read."""
 T = TypeVar("T")
-_NO_CHUNK = b"wiretape: this is no chunk\r\n"
-_NO_HTTP = b"wiretape: the recorded answer was no HTTP\r\n\r\n"
-_LISTED_FIELDS = ("id", "method", "path", "model", "status", "outcome", "started_at")
 
 
 @dataclass(slots=True)
@@ -49,7 +58,7 @@ class Served:
 
     The answer does not have the place of faults that are `unplaced`, and the tape not its `missing` bytes. `written_ns`
     and `sizes` have an element for each write that brought body bytes, `late` one for each that had a deadline: how
-    much later it was. `held` is when the client took nothing any more, and when it did again.
+    much later it was. `waits` are the spans in which the client took nothing.
     """
 
     method: str
@@ -66,17 +75,17 @@ class Served:
     written_ns: "array[int]" = field(default_factory=lambda: array("q"))
     sizes: "array[int]" = field(default_factory=lambda: array("q"))
     late: "array[int]" = field(default_factory=lambda: array("q"))
-    close: int = 0
+    close_count: int = 0
     """Writes within `CLOSE_NS` of the one before, nearer than recorded, so that a client may take both in one read."""
-    held: list[tuple[int, int]] = field(default_factory=list)
+    waits: list[tuple[int, int]] = field(default_factory=list)
     ended_ns: int | None = None
-    ended: str = ""
+    ending: str = ""
     """The schedule's end, or `client`: it left before, or `relayed`: upstream answers."""
 
     def wrote(self, at: int, size: int, gap: int) -> None:
         """Note a write of body bytes, which was due `gap` after the one before."""
-        if self.written_ns and 2 * (apart := at - self.written_ns[-1]) < gap and apart < CLOSE_NS:
-            self.close += 1
+        if self.written_ns and 2 * (distance := at - self.written_ns[-1]) < gap and distance < CLOSE_NS:
+            self.close_count += 1
         self.written_ns.append(at)
         self.sizes.append(size)
 
@@ -159,11 +168,11 @@ class Replay(HttpApp):
         if not self._shares_thread:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def plan(self, asked: ReplayRequest) -> "asyncio.Future[AnswerPlan | Miss | ToRecord]":
-        return self.planned(lambda planner: planner.plan(asked))
+    def plan(self, request: ReplayRequest) -> "asyncio.Future[AnswerPlan | Miss | ToRecord]":
+        return self.planned(lambda planner: planner.plan(request))
 
-    def planned(self, find: Callable[[Planner], T]) -> "asyncio.Future[T]":
-        return asyncio.get_running_loop().run_in_executor(self._thread, lambda: find(self._planner))
+    def planned(self, plan: Callable[[Planner], T]) -> "asyncio.Future[T]":
+        return asyncio.get_running_loop().run_in_executor(self._thread, lambda: plan(self._planner))
 
     def refuse_body(self, size: int, more: int) -> Refusal | None:
         """Count `more` bytes of a request's body of `size`; return the refusal of one for which there is no room."""
@@ -175,16 +184,13 @@ class Replay(HttpApp):
         return None
 
     def forget_body(self, size: int) -> None:
-        """Make room for others: a request's body of `size` is no longer held."""
         self._body_bytes -= size
 
     def recorded(self, id: str) -> None:
-        """Note that an exchange is being recorded to answer a request."""
         self._planner.recorded(id)
 
     @property
     def heads(self) -> Sequence[ExchangeHead]:
-        """The served exchanges, oldest first."""
         return self._planner.heads
 
     # app.HttpApp
@@ -210,22 +216,22 @@ class Response(Responder):
         self._now = app.clock.now
         self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
         self._t0 = self._origin = self._served.requested
-        """When the request came, and 0 of the schedule: later if the request took longer than the recorded one."""
+        """When the request came, and the origin of the schedule's times."""
         app.on_came(self._served)
         self._pieces: list[bytes] = []
         self._size = 0
-        self._asked: ReplayRequest | None = None
+        self._replay_request: ReplayRequest | None = None
         self._settling: asyncio.Task[None] | None = None
-        self._is_asked = self._is_over = self._is_held = self._has_settled = False
+        self._is_requested = self._is_over = self._is_held = self._has_settled = False
         self._plan: AnswerPlan
-        self._place = -1
-        """The next write, -1: the head."""
+        self._index = -1
+        """The number of the next write; -1: the head."""
 
     # responder.Responder
 
     def body_came(self) -> None:
         """Read a piece of the request's body, and answer once it is whole."""
-        if self._is_asked:
+        if self._is_requested:
             return
         piece = self._request.take()
         self._pieces.append(piece)
@@ -234,64 +240,61 @@ class Response(Responder):
         if refusal is not None:
             self.request_failed(refusal)
         elif self._request.complete:
-            self._is_asked = True
+            self._is_requested = True
             self._served.uploaded_ns = self._now() - self._t0
-            self._ask()
-
-    def _ask(self) -> None:
-        request = self._request
-        if request.target == b"/" and request.method in ("GET", "HEAD"):
-            self._end("list")
-            answer_list(self._client, request, self._app.heads)
-            return
-        header = next((value for name, value in request.headers if name == b"x-wiretape-exchange"), None)
-        target, id = matching.named(request.target, header)
-        self._pieces = [b"".join(self._pieces)]
-        plain = matching.uncoded(request.headers, self._pieces[0])
-        self._asked = ReplayRequest(request.method, target, plain, id, request.headers)
-        self._app.plan(self._asked).add_done_callback(self._client.guarded(self._planned))
+            request = self._request
+            if request.target == b"/" and request.method in ("GET", "HEAD"):
+                self._end("list")
+                answer_list(self._client, request, self._app.heads)
+                return
+            header = next((value for name, value in request.headers if name == b"x-wiretape-exchange"), None)
+            target, id = matching.read_target(request.target, header)
+            self._pieces = [b"".join(self._pieces)]
+            plain = matching.uncoded(request.headers, self._pieces[0])
+            self._replay_request = ReplayRequest(request.method, target, plain, id, request.headers)
+            self._app.plan(self._replay_request).add_done_callback(self._client.guarded(self._planned))
 
     def _planned(self, planning: "asyncio.Future[AnswerPlan | Miss | ToRecord]") -> None:
         if self._is_over or planning.cancelled():
             return
         try:
-            found = planning.result()
+            outcome = planning.result()
         except WiretapeError as error:
             self._app.on_trouble(str(error))
             self._fail(500, str(error), "tape")
         else:
-            match found:
+            match outcome:
                 case ToRecord():
-                    self._settling = asyncio.get_running_loop().create_task(self._record(found))
+                    self._settling = asyncio.get_running_loop().create_task(self._record(outcome))
                 case Miss():
-                    self._miss(found)
+                    self._miss(outcome)
                 case AnswerPlan():
                     self._forget_body()
-                    self._begin(found)
+                    self._begin(outcome)
 
     def _miss(self, miss: Miss, status: int = 404) -> None:
         self._served.miss = miss
         self._fail(status, miss.message, "not_recorded", nearest=miss.nearest, differs=miss.differs)
 
-    async def _record(self, found: ToRecord) -> None:
+    async def _record(self, to_record: ToRecord) -> None:
         """Relay the request to upstream, unless it is answered by a recording that is about to settle."""
-        upstreams = self._app.upstreams
-        assert upstreams is not None  # else nothing is to be recorded
+        assert self._app.upstreams is not None  # else nothing is to be recorded
         try:
-            if not self._has_settled and await upstreams.settle(found):
+            # Once only: a recording that settles, and still does not answer the request, would be waited for for ever.
+            if not self._has_settled and await self._app.upstreams.settle(to_record):
                 self._has_settled = True
-                assert self._asked is not None  # it is kept until it is answered
-                self._app.plan(self._asked).add_done_callback(self._client.guarded(self._planned))
+                assert self._replay_request is not None  # it is kept until it is answered
+                self._app.plan(self._replay_request).add_done_callback(self._client.guarded(self._planned))
             elif not self._is_over:
-                self._relay(upstreams, found)
+                self._relay(self._app.upstreams, to_record)
         except Exception as error:  # noqa: BLE001 - any failure is reported to the client and the user
             self._client.failed(error)
 
-    def _relay(self, upstreams: Upstreams, found: ToRecord) -> None:
-        self._request.pieces = self._pieces
-        relayed = upstreams.relay(self._client, self._request, found)
+    def _relay(self, upstreams: Upstreams, to_record: ToRecord) -> None:
+        self._request.pieces = self._pieces  # upstream gets the body as it came, with its content coding
+        relayed = upstreams.relay(self._client, self._request, to_record)
         if isinstance(relayed, Refusal):
-            self._miss(replace(found.miss, message=relayed.message), relayed.status)
+            self._miss(replace(to_record.miss, message=relayed.message), relayed.status)
             return
         self._end("relayed")
         if relayed is not None:
@@ -315,7 +318,7 @@ class Response(Responder):
         """Continue once the client has taken half of the limit."""
         if self._is_held and self._client.unsent < UNSENT_BYTES // 2:
             self._is_held = False
-            self._served.held[-1] = (self._served.held[-1][0], self._now() - self._t0)
+            self._served.waits[-1] = (self._served.waits[-1][0], self._now() - self._t0)
             self._add(self._now())
 
     def taker_failed(self, error: Exception) -> None:
@@ -328,20 +331,18 @@ class Response(Responder):
         self._end("stopped")
         self._client.close()
 
-    def _end(self, ended: str) -> None:
-        """Note the end, once."""
+    def _end(self, ending: str) -> None:
         if self._is_over:
             return
         self._is_over = True
         self._forget_body()
-        self._served.ended, self._served.ended_ns = ended, self._now() - self._t0
+        self._served.ending, self._served.ended_ns = ending, self._now() - self._t0
         self._app.live.discard(self)
         self._app.on_served(self._served)
 
     def _forget_body(self) -> None:
-        """Keep the request's body no longer; one that is relayed is its exchange's."""
         self._app.forget_body(self._size)
-        self._pieces, self._size, self._asked = [], 0, None
+        self._pieces, self._size, self._replay_request = [], 0, None
 
     # the answer
 
@@ -350,7 +351,7 @@ class Response(Responder):
         self._served.head, self._served.status, self._served.faults = plan.head, plan.status, plan.faults
         self._served.missing, self._served.unplaced = plan.missing, plan.unplaced
         if plan.schedule.head_ns is None:
-            self._place = 0
+            self._index = 0
         if plan.schedule.head_ns is None and plan.schedule.end == "silence":
             return  # the client will leave
         self._origin += max((self._served.uploaded_ns or 0) - plan.asked_ns, 0)
@@ -360,10 +361,10 @@ class Response(Responder):
         self._app.pacer.add(due, self._client.guarded(self._advance))
 
     def _due(self) -> int:
-        made = self._plan.schedule
-        if self._place < 0:
-            return made.head_ns or 0
-        return made.at_ns[self._place] if self._place < len(made.at_ns) else made.end_ns
+        schedule = self._plan.schedule
+        if self._index < 0:
+            return schedule.head_ns or 0
+        return schedule.at_ns[self._index] if self._index < len(schedule.at_ns) else schedule.end_ns
 
     def _advance(self, now: int) -> int | None:
         """Write the due parts; return the time of the next, or None: not before the client has taken more, or never."""
@@ -371,48 +372,43 @@ class Response(Responder):
             return None
         if self._client.unsent > UNSENT_BYTES:
             self._is_held = True
-            self._served.held.append((now - self._t0, 0))
+            self._served.waits.append((now - self._t0, 0))
             return None
         due = self._due()
         self._write()
-        if not self._served.held:
+        if not self._served.waits:
             self._served.late.append(max(self._now() - self._origin - due, 0))
-        return self._next()
-
-    def _next(self) -> int | None:
-        made = self._plan.schedule
-        if self._is_over or (made.end == "silence" and self._place >= len(made.at_ns)):
+        schedule = self._plan.schedule
+        if self._served.ending or (schedule.end == "silence" and self._index >= len(schedule.at_ns)):
             return None
         due = self._due()
-        if made.end_ns and self._place < len(made.at_ns):  # unless nothing is waited for, and not for the end
-            gap = due - (made.at_ns[self._place - 1] if self._place else made.head_ns or 0)
-            due = spaced(due, gap, self._now() - self._origin)
+        # The end adds no data that could merge; and at speed 0 nothing is waited for.
+        if schedule.end_ns and self._index < len(schedule.at_ns):
+            previous = schedule.at_ns[self._index - 1] if self._index else schedule.head_ns or 0
+            due = spaced(due, due - previous, self._now() - self._origin)
         return self._origin + due
 
     def _write(self) -> None:
         """Send the head, or a write of the body, or the end; parts that were read together are written together."""
-        made = self._plan.schedule
-        if self._place < 0:
-            plan = self._plan
-            self._place = 0
+        plan, schedule = self._plan, self._plan.schedule
+        is_head = self._request.method == "HEAD"
+        if self._index < 0:
+            self._index = 0
             self._served.head_ns = self._now() - self._t0
-            is_head = self._request.method == "HEAD"
             headers = providers.relocated(matching.mounts(plan.head.upstream)[0], plan.headers, self._request.origin)
             if plan.head.method == "HEAD" and not is_head:  # named by its id: there is no body of the stated length
                 headers = [*(pair for pair in headers if pair[0] != b"content-length"), (b"content-length", b"0")]
             self._client.start(plan.status or 0, b"", headers, chunked=plan.chunked and not is_head, closes=plan.closes)
-            is_joined = made.joins_head if made.at_ns else made.joins_end
-            if not is_joined or self._request.method == "HEAD":
+            is_joined = schedule.joins_head if schedule.at_ns else schedule.joins_end
+            if not is_joined or is_head:
                 self._client.flush()
                 return
-        if self._place < len(made.at_ns) and self._request.method != "HEAD":
-            body = made.body[made.ends[self._place - 1] if self._place else 0 : made.ends[self._place]]
-            at_ns = self._plan.schedule.at_ns
-            gap = at_ns[self._place] - at_ns[self._place - 1] if self._place else 0
-            self._place += 1
-            self._client.add(body)
-            self._served.wrote(self._now() - self._t0, len(body), gap)
-            if self._place < len(made.at_ns) or not made.joins_end:
+        if self._index < len(schedule.at_ns) and not is_head:
+            data, gap_ns = schedule.write(self._index)
+            self._index += 1
+            self._client.add(data)
+            self._served.wrote(self._now() - self._t0, len(data), gap_ns)
+            if self._index < len(schedule.at_ns) or not schedule.joins_end:
                 self._client.flush()
                 return
         self._finish()
@@ -425,7 +421,8 @@ class Response(Responder):
             return
         self._end(end)
         if end == "garbage" and (plan.chunked or plan.status is None):
-            client.add_unframed(_NO_HTTP if plan.status is None else _NO_CHUNK)
+            garbage = "the recorded answer was no HTTP\r\n" if plan.status is None else "this is no chunk"
+            client.add_unframed(f"wiretape: {garbage}\r\n".encode())
         if end == "reset":
             client.flush()
             client.reset(plan.reset_code)
@@ -444,17 +441,22 @@ def answer_error(client: Client, status: int, message: str, code: str, **more: o
     client.answer(status, msgspec.json.encode({"type": "error", "error": error}), "application/json", headers)
 
 
+_NEWEST = 1000
+"""Limit of the list: a browser shows it as one page."""
+
+
 def answer_list(client: Client, request: Request, heads: Sequence[ExchangeHead]) -> None:
     """Answer with a list of the newest served exchanges: as JSON if that is accepted by name, else as text."""
-    listed = heads[-_LISTED:]
+    newest = heads[-_NEWEST:]
     accepted = b",".join(value for name, value in request.headers if name == b"accept")
     if b"json" in accepted:
-        rows = [{name: getattr(head, name) for name in _LISTED_FIELDS} for head in listed]
+        names = ("id", "method", "path", "model", "status", "outcome", "started_at")
+        rows = [{name: getattr(head, name) for name in names} for head in newest]
         client.answer(200, msgspec.json.encode({"count": len(heads), "exchanges": rows}), "application/json")
         return
     lines = [f"wiretape serves {len(heads)} recorded exchanges; /@ID/… asks for one of them"]
     lines += [
         f"{head.id}  {head.status or '–':>3}  {head.outcome:<13}  {head.model or '–':<24}  {head.method} {head.path}"
-        for head in listed
+        for head in newest
     ]
     client.answer(200, "".join(f"{safe(line)}\n" for line in lines).encode(), "text/plain; charset=utf-8")

@@ -49,20 +49,16 @@ _RECORD = ("none", "once", "new", "new_episodes", "all")
 _MODES = ("request", "model", "sequence", "random", "id")
 
 
-def _read_faults(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[Any]:
+def _read_faults(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> list[Any]:
     from wiretape.viewer.wings.replay import faults
 
-    return [options.parsed("--fault", faults.parse, text) for text in given]
+    return [options.parsed("--fault", faults.parse, text) for text in texts]
 
 
-def _read_record(_context: click.Context, _option: click.Parameter, given: str) -> str:
-    return "new" if given == "new_episodes" else given
-
-
-def _read_rechunk(_context: click.Context, _option: click.Parameter, given: str) -> str | int:
+def _read_rechunk(_context: click.Context, _option: click.Parameter, text: str) -> str | int:
     from wiretape.viewer.wings.replay.planning import read_rechunk
 
-    return options.parsed("--rechunk", read_rechunk, given)
+    return options.parsed("--rechunk", read_rechunk, text)
 
 
 def _options(
@@ -92,7 +88,8 @@ _answered = gathered(
                  help="Break answers: cut@50%, reset@#3 (before event 3), stall:5s@#120, corrupt@#7, slow:3x, "
                  "status:429:0.1 (one in ten). May be repeated."),
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of random faults."),
-    click.option("--record", type=click.Choice(_RECORD), default="none", show_default=True, callback=_read_record,
+    click.option("--record", type=click.Choice(_RECORD), default="none", show_default=True,
+                 callback=lambda _context, _option, mode: "new" if mode == "new_episodes" else mode,
                  help="Requests to send upstream and record: none; once: those without a recording, if the tape is new "
                  "or empty; new (or new_episodes): those without a recording; all."),
     masking.no_redact,
@@ -134,7 +131,7 @@ _asking = gathered(
 def serve(
     ids: tuple[str, ...],
     db: Path | None,
-    where: "Filter | None",
+    filter: "Filter | None",
     listen: str,
     ready_file: Path | None,
     pace: Pace,
@@ -178,7 +175,7 @@ def serve(
     settings = CassetteOptions(
         path,
         answers,
-        lambda connection: condition(options.named(TapePlace(path).over(connection), ids, where)),
+        lambda connection: condition(options.selection(TapePlace(path).over(connection), ids, filter)),
         host,
         port,
         read_upstreams(asking.upstreams) if answers.record != "none" else (),
@@ -276,27 +273,36 @@ class _Report:
         self._all, self._redactor = Lateness(), Redactor(None)
         self._answered = self._missed = self._recorded = self._failed = self._close = self.code = 0
 
-    def served(self, one: "Served") -> None:
+    def served(self, request: "Served") -> None:
         """Log the end of a request."""
         from wiretape.viewer.wings.replay import pacing
 
-        path = self._redactor.path(one.path)
-        if one.head is None or one.miss is not None:
-            self._missed += one.miss is not None
-            if one.ended not in ("list", "relayed"):
-                why = "the client left before it was answered" if one.ended == "client" else one.ended
-                _say(f"{one.status or '–'} {one.method} {path}: {one.miss.message if one.miss else why}")
+        path = self._redactor.path(request.path)
+        if request.head is None or request.miss is not None:
+            self._missed += request.miss is not None
+            if request.ending not in ("list", "relayed"):
+                reason = "the client left before it was answered" if request.ending == "client" else request.ending
+                reason = request.miss.message if request.miss else reason
+                _say(f"{request.status or '–'} {request.method} {path}: {reason}")
             return
         self._answered += 1
-        self._close += one.close
-        late = pacing.lateness(one.late)
+        self._close += request.close_count
+        late = pacing.lateness(request.late)
         self._all.add(late)
-        notes = [counted(len(one.sizes), "write"), one.ended, *([str(late)] if late.counts else []), *one.faults]
-        notes += [f"{fault} found no such position" for fault in one.unplaced]
-        notes += [f"{counted(one.close, 'write')} closer to the one before than recorded"] if one.close else []
-        notes += [f"held by the client {counted(len(one.held), 'time')}"] if one.held else []
-        notes += [f"{counted(one.missing, 'byte')} not on the tape: cut there"] if one.missing else []
-        _say(f"{one.status or '–'} {one.method} {path} → {one.head.id}: {', '.join(notes)}")
+        notes = [
+            counted(len(request.sizes), "write"),
+            request.ending,
+            *([str(late)] if late.counts else []),
+            *request.faults,
+        ]
+        notes += [f"{fault} found no such position" for fault in request.unplaced]
+        if request.close_count:
+            notes.append(f"{counted(request.close_count, 'write')} closer to the one before than recorded")
+        if request.waits:
+            notes.append(f"held by the client {counted(len(request.waits), 'time')}")
+        if request.missing:
+            notes.append(f"{counted(request.missing, 'byte')} not on the tape: cut there")
+        _say(f"{request.status or '–'} {request.method} {path} → {request.head.id}: {', '.join(notes)}")
 
     def refused(self, refusal: "Refusal") -> None:
         _say(f"refused ({refusal.status}): {refusal.message}")
@@ -306,7 +312,7 @@ class _Report:
         self.code = 1
         _say(message)
 
-    def recorded(self, one: "Finished", is_kept: bool) -> None:
+    def recorded(self, exchange: "Finished", is_kept: bool) -> None:
         """Log a recorded exchange, and the treatment of a failed one."""
         from wiretape.recorder.clock import SYSTEM
         from wiretape.recorder.commands.status import finished_line
@@ -314,16 +320,17 @@ class _Report:
         from wiretape.recorder.local_time import of_day
 
         self._recorded += 1
-        _say(f"recorded {finished_line(one, of_day(SYSTEM.wall()))}")
-        if one.outcome not in FAILURES:
+        _say(f"recorded {finished_line(exchange, of_day(SYSTEM.wall()))}")
+        if exchange.outcome not in FAILURES:
             return
         self._failed += 1
         if not is_kept:
-            _say(f"{one.id[:8]} failed: the older recording stays, and this one is dropped")
-        elif one.status is None:
-            _say(f"{one.id[:8]} has no answer: it will be requested again")
+            _say(f"{exchange.id[:8]} failed: the older recording stays, and this one is dropped")
+        elif exchange.status is None:
+            _say(f"{exchange.id[:8]} has no answer: it will be requested again")
         else:
-            _say(f"{one.id[:8]} is a failure, and will be served as one: wiretape rm {one.id[:8]}, or --record all")
+            id = exchange.id[:8]
+            _say(f"{id} is a failure, and will be served as one: wiretape rm {id}, or --record all")
 
     def conclude(self, totals: "Totals | None", masked_count: int) -> None:
         """Log the summary of all requests."""
@@ -333,11 +340,11 @@ class _Report:
             recorded = f", {self._recorded} recorded ({self._failed} failed){masked}"
             for problem in totals.problems:
                 self.trouble(problem)
-        asked = counted(self._answered, "request")
+        request_count = counted(self._answered, "request")
         late = f"; writes were {self._all}" if self._all.counts else ""
         if self._close:
             late += f"; {counted(self._close, 'write')} so close to the one before that a client may read both at once"
-        _say(f"{asked} answered{recorded}, {self._missed} not recorded{late}")
+        _say(f"{request_count} answered{recorded}, {self._missed} not recorded{late}")
 
 
 def _say(line: str) -> None:

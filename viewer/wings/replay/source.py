@@ -21,12 +21,12 @@ class ReplaySource:
     """A tape's ended exchanges. It is used by one thread, the one that opened it."""
 
     def __init__(self, path: Path, select: Select = lambda _: None) -> None:
-        self._path, self._last = path, 0
-        self._running: set[int] = set()
-        with ExitStack() as opened:
-            self._connection = opened.enter_context(queries.opened(path))
-            self._where = select(self._connection)
-            self._opened = opened.pop_all()
+        self._path, self._last_no = path, 0
+        self._unfinished: set[int] = set()
+        with ExitStack() as cleanup:
+            self._connection = cleanup.enter_context(queries.opened(path))
+            self._condition = select(self._connection)
+            self._cleanup = cleanup.pop_all()
 
     def newer(self) -> Sequence[ExchangeHead]:
         """Return the exchanges that were not returned before, oldest first; one that still runs is returned later.
@@ -34,17 +34,14 @@ class ReplaySource:
         Raises `TapeError`.
         """
         with queries.explained(self._path):
-            return self._newer()
-
-    def _newer(self) -> Sequence[ExchangeHead]:
-        # Running exchanges first: one that ends or begins between the queries is found once.
-        after, waited_for = self._last, self._running
-        running, self._last = replayed.running(self._connection, after)
-        chosen = [columns.among(waited_for)] if waited_for else []
-        chosen.append(replayed.numbers(after, self._last))
-        found = [head for among in chosen for head in replayed.heads(self._connection, self._where, among)]
-        self._running = (waited_for | running).difference(head.no for head in found)
-        return found
+            # Running exchanges first: one that ends or begins between the queries is found once.
+            previous_last, unfinished = self._last_no, self._unfinished
+            still_running, self._last_no = replayed.running(self._connection, previous_last)
+            groups = [columns.among(unfinished)] if unfinished else []
+            groups.append(replayed.numbers(previous_last, self._last_no))
+            heads = [head for numbers in groups for head in replayed.heads(self._connection, self._condition, numbers)]
+            self._unfinished = (unfinished | still_running).difference(head.no for head in heads)
+            return heads
 
     def labelled(self, key: str) -> dict[int, str]:
         """Return the value of a label, by the number of each exchange that has it."""
@@ -68,4 +65,4 @@ class ReplaySource:
 
     def close(self) -> None:
         """Close the tape; damage found in it is reported."""
-        self._opened.close()
+        self._cleanup.close()

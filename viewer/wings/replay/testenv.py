@@ -24,15 +24,15 @@ def variables(base: str, environ: Mapping[str, str]) -> dict[str, str]:
 
     Such a variable is set only where it is set already.
     """
-    found = {}
+    values = {}
     for api in APIS:
         for variable in api.variables:
             preset = environ.get(variable.name)
             if variable.path is not None:
-                found[variable.name] = f"{base}/{api.name}{variable.path}"
+                values[variable.name] = f"{base}/{api.name}{variable.path}"
             elif preset:
-                found[variable.name] = f"{base}/{api.name}{_path(preset)}"
-    return found
+                values[variable.name] = f"{base}/{api.name}{_path(preset)}"
+    return values
 
 
 def _path(url: str) -> str:
@@ -49,7 +49,7 @@ def base_url(base: str, api: str, variables: Mapping[str, str]) -> str:
     """
     if api not in BY_NAME:
         raise ValueError(f"{api!r} is no API known by name: see 'wiretape help upstreams'")
-    values = [variables[one.name] for one in BY_NAME[api].variables if one.name in variables]
+    values = [variables[variable.name] for variable in BY_NAME[api].variables if variable.name in variables]
     return values[0] if values else f"{base}/{api}"
 
 

@@ -86,26 +86,25 @@ def of(served: Sequence[Served], began_ns: int, *, has_waits: bool) -> list[Requ
 
     It `has_waits` unless it answers as fast as possible.
     """
-    return [_one(one, began_ns, has_waits) for one in served]
-
-
-def _one(one: Served, began_ns: int, has_waits: bool) -> RequestTimeline:
-    return RequestTimeline(
-        method=one.method,
-        path=one.path,
-        asked_ms=(one.requested - began_ns) / 1e6,
-        exchange=one.head.id if one.head else None,
-        status=one.status,
-        faults=one.faults,
-        miss=one.miss.message if one.miss and one.ended != "relayed" else None,
-        head_ms=_ms(one.head_ns),
-        writes=tuple(Write(at / 1e6, size) for at, size in zip(one.written_ns, one.sizes, strict=True)),
-        waits=tuple(Wait(at / 1e6, _ms(until or None)) for at, until in one.held),
-        _closed_ms=_ms(one.ended_ns) if one.ended == "client" else None,
-        ended_ms=_ms(one.ended_ns),
-        ended=one.ended or None,
-        _skipped_stall=not has_waits and not one.faults and one.head is not None and one.head.has_stall,
-    )
+    return [
+        RequestTimeline(
+            method=request.method,
+            path=request.path,
+            asked_ms=(request.requested - began_ns) / 1e6,
+            exchange=request.head.id if request.head else None,
+            status=request.status,
+            faults=request.faults,
+            miss=request.miss.message if request.miss and request.ending != "relayed" else None,
+            head_ms=_ms(request.head_ns),
+            writes=tuple(Write(at / 1e6, size) for at, size in zip(request.written_ns, request.sizes, strict=True)),
+            waits=tuple(Wait(at / 1e6, _ms(until or None)) for at, until in request.waits),
+            _closed_ms=_ms(request.ended_ns) if request.ending == "client" else None,
+            ended_ms=_ms(request.ended_ns),
+            ended=request.ending or None,
+            _skipped_stall=not has_waits and not request.faults and request.head is not None and request.head.has_stall,
+        )
+        for request in served
+    ]
 
 
 def _ms(ns: int | None) -> float | None:

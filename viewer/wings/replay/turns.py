@@ -35,7 +35,7 @@ class Turns:
     span.
     """
 
-    asked: Sequence[bytes | None]
+    client_messages: Sequence[bytes | None]
     schedules: Sequence[Schedule]
     starts: Sequence[int]
     between: frozenset[int]
@@ -46,68 +46,74 @@ class Turns:
         return sorted({end for _, end in self.spans})
 
 
-def first(answer: RecordedExchange) -> bytes | None:
-    found, api = websocket.messages(*answer), api_asked(answer.exchange)
-    asks = (one.message for one in found if one.is_client and one.message.kind in ("text", "binary"))
-    return next((message.data for message in asks if not websocket.is_microphone(api, message)), None)
+def first_message(answer: RecordedExchange) -> bytes | None:
+    """Return the message by which a WebSocket is found; None if the client sent none but audio."""
+    messages, api = websocket.messages(*answer), api_asked(answer.exchange)
+    sent = (item.message for item in messages if item.is_client and item.message.kind in ("text", "binary"))
+    return next((message.data for message in sent if not websocket.is_microphone(api, message)), None)
 
 
 def of(answer: RecordedExchange, *, as_recorded: bool) -> Turns:
     """Return the turns of a recorded WebSocket, with its bytes as they were, or its messages in new frames."""
-    came = list(websocket.messages(*answer))
-    whole = schedule.recorded(answer)
-    spans = list(_spans(came))
+    items = list(websocket.messages(*answer))
+    recorded = schedule.recorded(answer)
+    spans = list(_spans(items))
     if not as_recorded:
-        whole, spans = _framed(came, whole)
+        recorded, spans = _framed(items, recorded)
     api = api_asked(answer.exchange)
-    asks = [one for one in came if one.is_client and one.message.kind in _BEGIN]
-    asks = [one for one in asks if not websocket.is_microphone(api, one.message)]
-    origins = [0, *(one.order for one in asks)]
-    places = [0, *(bisect_left(whole.at_ns, origin) for origin in origins[1:]), len(whole.at_ns)]
-    made = [_cut(whole, place, end, origin) for (place, end), origin in zip(pairwise(places), origins, strict=True)]
-    made[-1] = replace(made[-1], end_ns=max(whole.end_ns - origins[-1], made[-1].end_ns), end=whole.end)
+    sent = [item for item in items if item.is_client and item.message.kind in _BEGIN]
+    sent = [item for item in sent if not websocket.is_microphone(api, item.message)]
+    origins = [0, *(item.order for item in sent)]
+    positions = [0, *(bisect_left(recorded.at_ns, origin) for origin in origins[1:]), len(recorded.at_ns)]
+    schedules = [
+        _cut(recorded, position, end, origin)
+        for (position, end), origin in zip(pairwise(positions), origins, strict=True)
+    ]
+    schedules[-1] = replace(
+        schedules[-1], end_ns=max(recorded.end_ns - origins[-1], schedules[-1].end_ns), end=recorded.end
+    )
     return Turns(
-        [None if one.message.kind == "close" else one.message.data for one in asks],
-        made,
-        [whole.ends[place - 1] if place else 0 for place in places[:-1]],
-        frozenset((0, *frame_ends(whole.body))),
+        [None if item.message.kind == "close" else item.message.data for item in sent],
+        schedules,
+        [recorded.ends[position - 1] if position else 0 for position in positions[:-1]],
+        frozenset((0, *frame_ends(recorded.body))),
         spans,
     )
 
 
-def _cut(whole: Schedule, place: int, end: int, origin: int) -> Schedule:
+def _cut(recorded: Schedule, first_write: int, end_write: int, origin: int) -> Schedule:
     """Return some writes as a schedule of their own, with times since `origin`."""
-    start = whole.ends[place - 1] if place else 0
-    ends = [offset - start for offset in whole.ends[place:end]]
-    at_ns = [at - origin for at in whole.at_ns[place:end]]
-    body = whole.body[start : start + (ends[-1] if ends else 0)]
+    start = recorded.ends[first_write - 1] if first_write else 0
+    ends = [offset - start for offset in recorded.ends[first_write:end_write]]
+    at_ns = [at - origin for at in recorded.at_ns[first_write:end_write]]
+    body = recorded.body[start : start + (ends[-1] if ends else 0)]
     return Schedule(body, 0, at_ns, ends, at_ns[-1] if at_ns else 0, "end")
 
 
-def _spans(came: Sequence[TimedMessage]) -> Iterator[tuple[int, int]]:
+def _spans(items: Sequence[TimedMessage]) -> Iterator[tuple[int, int]]:
     end = 0
-    for one in came:
-        if one.is_client:
+    for item in items:
+        if item.is_client:
             yield end, end
         else:
-            yield one.message.start, one.message.end
-            end = max(end, one.message.end)
+            yield item.message.start, item.message.end
+            end = max(end, item.message.end)
 
 
-def _framed(came: Sequence[TimedMessage], whole: Schedule) -> tuple[Schedule, list[tuple[int, int]]]:
+def _framed(items: Sequence[TimedMessage], recorded: Schedule) -> tuple[Schedule, list[tuple[int, int]]]:
     """Return a schedule with a write for each message, and where each item is in it."""
-    frames = [b"" if one.is_client else _frame(one) for one in came]
+    frames = [b"" if item.is_client else _frame(item) for item in items]
     ends = [*accumulate(map(len, frames))]
     spans = [(end - len(frame), end) for frame, end in zip(frames, ends, strict=True)]
-    at_ns = accumulate((one.order for one in came), max)
+    at_ns = accumulate((item.order for item in items), max)
     writes = [(at, end) for frame, at, end in zip(frames, at_ns, ends, strict=True) if frame]
-    made = replace(whole, body=b"".join(frames), at_ns=[at for at, _ in writes], ends=[end for _, end in writes])
-    return replace(made, end_ns=max([made.end_ns, *made.at_ns])), spans
+    framed = replace(recorded, body=b"".join(frames), at_ns=[at for at, _ in writes], ends=[end for _, end in writes])
+    return replace(framed, end_ns=max([framed.end_ns, *framed.at_ns])), spans
 
 
-def _frame(one: TimedMessage) -> bytes:
-    protocol, data = FrameProtocol(client=False, extensions=[]), one.message.data
-    match one.message.kind:
+def _frame(item: TimedMessage) -> bytes:
+    protocol, data = FrameProtocol(client=False, extensions=[]), item.message.data
+    match item.message.kind:
         case "text":
             return bytes(protocol.send_data(data.decode(), fin=True))
         case "binary":
@@ -121,9 +127,9 @@ def _frame(one: TimedMessage) -> bytes:
     return data  # what could not be read
 
 
-def close_frame(said: bytes) -> bytes:
+def close_frame(reason_text: bytes) -> bytes:
     """Return a close frame of a code and a reason, as the decoder writes them."""
-    code, _, reason = said.decode().partition(" ")
+    code, _, reason = reason_text.decode().partition(" ")
     return bytes(FrameProtocol(client=False, extensions=[]).close(int(code), reason))
 
 
@@ -131,19 +137,19 @@ def rechunked(turns: Turns, rechunk: str | int) -> Turns:
     """Split the data of each turn into other writes, as `schedule.rechunked` does."""
     if rechunk == "recorded":
         return turns
-    made = []
-    for start, one in zip(turns.starts, turns.schedules, strict=True):
-        size = len(one.body)
+    schedules = []
+    for start, turn in zip(turns.starts, turns.schedules, strict=True):
+        size = len(turn.body)
         ends: Sequence[int] = [*(end - start for end in turns.message_ends if start < end < start + size), size]
-        made.append(
-            schedule.rechunked(one, ends if isinstance(rechunk, str) else schedule.in_pieces(one.body, rechunk))
+        schedules.append(
+            schedule.rechunked(turn, ends if isinstance(rechunk, str) else schedule.in_pieces(turn.body, rechunk))
         )
-    return replace(turns, schedules=made)
+    return replace(turns, schedules=schedules)
 
 
 def paced(turns: Turns, speed: float, cap_ns: int | None) -> Turns:
     """Play faster and wait no longer, as `schedule.paced` does, in each turn."""
-    return replace(turns, schedules=[schedule.paced(one, speed, cap_ns) for one in turns.schedules])
+    return replace(turns, schedules=[schedule.paced(turn, speed, cap_ns) for turn in turns.schedules])
 
 
 def with_faults(turns: Turns, struck: Sequence[Fault]) -> tuple[Turns, tuple[str, ...]]:
@@ -151,18 +157,21 @@ def with_faults(turns: Turns, struck: Sequence[Fault]) -> tuple[Turns, tuple[str
 
     A stall ends with its turn, as the next turn waits for the client; a fault that cuts the connection ends the turns.
     """
-    made, done = list(turns.schedules), list[str]()
+    schedules, names = list(turns.schedules), list[str]()
     for fault in struck:
         if fault.kind == "slow":
-            made = [faults.applied(one, [fault], list)[0] for one in made]
-            done.append(fault.text)
-        elif (place := _place(turns, fault)) is not None and (at := _turn_at(turns, place[0])) < len(made):
-            start, size = turns.starts[at], len(made[at].body)
-            local = (min(place[0] - start, size), min(place[1] - start, size))
-            made[at], found = faults.applied(made[at], [replace(fault, event=0)], [local].copy)
-            done += [fault.text for _ in found]
-            made = made[: at + 1] if fault.kind in ("cut", "reset") else made
-    return replace(turns, schedules=made), tuple(done)
+            schedules = [faults.applied(turn, [fault], list)[0] for turn in schedules]
+            names.append(fault.text)
+            continue
+        span = _place(turns, fault)
+        number = -1 if span is None else bisect_right(turns.starts, span[0]) - 1
+        if span is not None and number < len(schedules):  # else an earlier fault has cut before
+            start, size = turns.starts[number], len(schedules[number].body)
+            local = (min(span[0] - start, size), min(span[1] - start, size))
+            schedules[number], applied = faults.applied(schedules[number], [replace(fault, event=0)], [local].copy)
+            names += [fault.text for _ in applied]
+            schedules = schedules[: number + 1] if fault.kind in ("cut", "reset") else schedules
+    return replace(turns, schedules=schedules), tuple(names)
 
 
 def _place(turns: Turns, fault: Fault) -> tuple[int, int] | None:
@@ -172,11 +181,6 @@ def _place(turns: Turns, fault: Fault) -> tuple[int, int] | None:
     return int(size * fault.share), size
 
 
-def _turn_at(turns: Turns, offset: int) -> int:
-    """Return the turn that sends the byte at an offset."""
-    return bisect_right(turns.starts, offset) - 1
-
-
 # The handshake
 
 
@@ -184,15 +188,15 @@ def agrees(recorded: str | None, offered: str) -> bool:
     """Return True if a client takes the extension that was agreed on when it was recorded (RFC 7692, 5.1 and 7.1)."""
     if not recorded:
         return True
-    name, had = _parameters(recorded)
+    name, agreed = _parameters(recorded)
     for offer in offered.split(","):
-        its_name, given = _parameters(offer)
-        if its_name != name:
+        offered_name, offered_parameters = _parameters(offer)
+        if offered_name != name:
             continue
-        bits = given.get("server_max_window_bits")
-        is_small = bits is None or int(had.get("server_max_window_bits") or 15) <= int(bits or 15)
-        has_asked = "client_max_window_bits" in given or "client_max_window_bits" not in had
-        if is_small and has_asked and "server_no_context_takeover" not in given.keys() - had.keys():
+        bits = offered_parameters.get("server_max_window_bits")
+        is_small = bits is None or int(agreed.get("server_max_window_bits") or 15) <= int(bits or 15)
+        has_asked = "client_max_window_bits" in offered_parameters or "client_max_window_bits" not in agreed
+        if is_small and has_asked and "server_no_context_takeover" not in offered_parameters.keys() - agreed.keys():
             return True
     return False
 

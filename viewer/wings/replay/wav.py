@@ -35,13 +35,13 @@ def sounds(decoded: Decoded, turn: int | None = None) -> list[Sound]:
     if turn is not None and not 1 <= turn <= len(drafts):
         raise ValueError(f"there is no turn {turn}: it has {len(drafts)}")
     chosen = drafts if turn is None else drafts[turn - 1 : turn]
-    read = _READERS.get(decoded.api or "")
-    found = sorted((item, draft.format) for draft in chosen for item, _ in draft.audio if draft.format is not None)
-    if read is None:
+    decode_item = _READERS.get(decoded.api or "")
+    items = sorted((item, draft.format) for draft in chosen for item, _ in draft.audio if draft.format is not None)
+    if decode_item is None:
         return []
     return [
-        Sound(decoded.at_ns[item], format, read(decoded.data[decoded.starts[item] : decoded.ends[item]]))
-        for item, format in found
+        Sound(decoded.at_ns[item], format, decode_item(decoded.data[decoded.starts[item] : decoded.ends[item]]))
+        for item, format in items
     ]
 
 
@@ -52,16 +52,16 @@ def pcm(sound: Sound) -> bytes:
     return _TABLES[sound.format.encoding][np.frombuffer(sound.data, np.uint8)].tobytes()
 
 
-def write(out: BinaryIO, found: Sequence[Sound]) -> int:
+def write(out: BinaryIO, sounds: Sequence[Sound]) -> int:
     """Write audio as one WAV file; return the number of its samples. Raises `ValueError` if it has several rates."""
-    rates = sorted({sound.format.rate for sound in found})
+    rates = sorted({sound.format.rate for sound in sounds})
     if len(rates) > 1:
         raise ValueError(f"its turns have audio of {' and '.join(map(str, rates))} samples per second: choose --turn N")
     with wave.open(out, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(rates[0])
-        file.writeframes(b"".join(map(pcm, found)))
+        file.writeframes(b"".join(map(pcm, sounds)))
         return file.getnframes()
 
 

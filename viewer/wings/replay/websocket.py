@@ -1,8 +1,17 @@
 """Serves a recorded WebSocket to a client: upstream's data after each message of the client, with its timing.
 
 One recorded read is one write, as over HTTP, planned in a thread and written by the `Pacer`; a client that reads slowly
-holds up its own WebSocket only. A ping is answered between two frames. A message that was not recorded is answered by
-an error, as a message, and a close frame with the code 1008.
+holds up its own WebSocket only. The rules of turns:
+
+- Which recording it is, is decided by the first message, unless upstream spoke first. Messages are looked at one by one
+  and in order, as each look is a call of the planner's thread.
+- A message of the client that is the recorded one begins the next turn, whose times count from that message. Turns are
+  written one after the other, however early the client sends its messages.
+- Microphone data and pongs begin nothing (`turns`); a ping is answered.
+- Frames of our own (pong, error, close) wait until the recorded bytes are between two frames: a recorded read may end
+  in the middle of one, and a frame within a frame would break the connection.
+- A message that was not recorded is answered by an error, as a message, and a close frame with the code 1008.
+- A close frame of the client is answered as recorded, if the client closed there, else by one like the client's.
 """
 
 import asyncio
@@ -10,7 +19,7 @@ import base64
 import binascii
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -35,10 +44,13 @@ from wiretape.viewer.wings.replay.schedule import End, Schedule
 from wiretape.viewer.wings.replay.serve import BODY_BYTES, UNSENT_BYTES, Replay, Served, answer_error
 
 T = TypeVar("T")
-_SWITCH = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
-_VERSION = b"13"
-_REASON_BYTES = 123
-"""Size of the reason in a close frame."""
+
+
+class _Received(NamedTuple):
+    """A message of the client, and when it came."""
+
+    at_ns: int
+    message: WebSocketMessage
 
 
 class _Turn(NamedTuple):
@@ -62,25 +74,25 @@ class _Playing:
 
 
 class Upgrade(Responder, Takeover):
-    """One request for a WebSocket, and what becomes of it."""
+    """A request for a WebSocket, and the WebSocket."""
 
     def __init__(self, app: Replay, client: Http1Client, request: Request) -> None:
         self._app, self._client, self._request, self._now = app, client, request, app.clock.now
         self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
         self._t0 = self._served.requested
         self._is_over = self._is_thinking = self._is_closing = False
-        self._asked: ReplayRequest
+        self._replay_request: ReplayRequest
         self._greeting: Greeting
         self._socket: Socket
         self._incoming: Incoming
-        self._held = 0
-        """Bytes of the client; all are kept."""
-        self._came: deque[tuple[int, WebSocketMessage]] = deque()
+        self._received_bytes = 0
+        """Data of the client, which counts for the limits of bodies."""
+        self._messages: deque[_Received] = deque()
         """Messages of the client that are still to be looked at."""
-        self._count = 0
+        self._turn_count = 0
         self._talk: Talk | None = None
         self._playing = _Playing()
-        self._between: list[bytes] = []
+        self._own_frames: list[bytes] = []
         """Frames of our own, which wait until none of the recorded ones is in the middle."""
         app.on_came(self._served)
         app.live.add(self)
@@ -91,65 +103,63 @@ class Upgrade(Responder, Takeover):
     def _greet(self) -> None:
         headers, request = dict(self._request.headers), self._request
         key = headers.get(b"sec-websocket-key", b"").strip()
-        if headers.get(b"sec-websocket-version", b"").strip() != _VERSION or not _is_key(key):
+        if headers.get(b"sec-websocket-version", b"").strip() != b"13" or not _is_key(key):
             self._fail(400, "the request is for a WebSocket, but not by RFC 6455", "refused")
             return
-        target, id = matching.named(request.target, headers.get(b"x-wiretape-exchange"))
-        self._asked = ReplayRequest(request.method, target, b"", id)
+        target, id = matching.read_target(request.target, headers.get(b"x-wiretape-exchange"))
+        self._replay_request = ReplayRequest(request.method, target, b"", id)
         self._api = api_at(target.decode("latin-1"))
         offered, protocols = (
-            ",".join(value.decode("latin-1") for name, value in request.headers if name == wanted)
-            for wanted in (b"sec-websocket-extensions", b"sec-websocket-protocol")
+            ",".join(value.decode("latin-1") for name, value in request.headers if name == header)
+            for header in (b"sec-websocket-extensions", b"sec-websocket-protocol")
         )
         names = [part.strip() for part in protocols.split(",")]
-        self._find(lambda planner: planner.greet(self._asked, offered, names), self._greeted)
+        self._query(lambda planner: planner.greet(self._replay_request, offered, names), self._greeted)
 
-    def _find(self, find: Callable[[Planner], T], take: Callable[[T], None]) -> None:
-        """Run `find` on the planner, and pass its result to `take` unless it is too late."""
+    def _query(self, query: Callable[[Planner], T], on_result: Callable[[T], None]) -> None:
+        """Run `query` on the planner, and pass its result to `on_result` unless it is too late."""
 
-        def found(finding: "asyncio.Future[T]") -> None:
-            if self._is_over or finding.cancelled():
+        def done(planning: "asyncio.Future[T]") -> None:
+            if self._is_over or planning.cancelled():
                 return
             try:
-                take(finding.result())
+                on_result(planning.result())
             except WiretapeError as error:
                 self._app.on_trouble(str(error))
                 self.stop()
 
-        self._app.planned(find).add_done_callback(self._client.guarded(found))
+        self._app.planned(query).add_done_callback(self._client.guarded(done))
 
-    def _greeted(self, found: Greeting | AnswerPlan | Miss | ToRecord | Refusal) -> None:
-        if isinstance(found, Refusal):
-            self._app.client_rejected(found)
-            self._fail(found.status, found.message, "refused")
-        elif isinstance(found, ToRecord):
-            self._record(found)
-        elif isinstance(found, Miss):
-            self._served.miss = found
-            self._fail(404, found.message, "not_recorded", nearest=found.nearest, differs=found.differs)
-        elif isinstance(found, AnswerPlan):
-            self._refuse(found)
+    def _greeted(self, greeting: Greeting | AnswerPlan | Miss | ToRecord | Refusal) -> None:
+        if isinstance(greeting, Refusal):
+            self._app.client_rejected(greeting)
+            self._fail(greeting.status, greeting.message, "refused")
+        elif isinstance(greeting, ToRecord):
+            self._record(greeting)
+        elif isinstance(greeting, Miss):
+            self._served.miss = greeting
+            self._fail(404, greeting.message, "not_recorded", nearest=greeting.nearest, differs=greeting.differs)
+        elif isinstance(greeting, AnswerPlan):
+            self._served.head, self._served.status = greeting.head, greeting.status
+            self._served.faults = greeting.faults
+            self._end("end")
+            self._client.start(greeting.status or 0, b"", greeting.headers, chunked=False, closes=True)
+            self._client.add(greeting.schedule.body)
+            self._client.flush()
+            self._client.finish()
         else:
-            self._greeting = found
-            self._app.pacer.add(self._t0 + found.at_ns, self._client.guarded(self._switch))
+            self._greeting = greeting
+            self._app.pacer.add(self._t0 + greeting.at_ns, self._client.guarded(self._switch))
 
-    def _record(self, found: ToRecord) -> None:
+    def _record(self, to_record: ToRecord) -> None:
         assert self._app.upstreams is not None  # else nothing is to be recorded
-        relayed = self._app.upstreams.relay(self._client, self._request, found)
+        relayed = self._app.upstreams.relay(self._client, self._request, to_record)
         if isinstance(relayed, Refusal):
             self._fail(relayed.status, relayed.message, "not_recorded")
             return
         self._end("relayed")
         if relayed is not None:
             self._client.hand_over(self, relayed)
-
-    def _refuse(self, plan: AnswerPlan) -> None:
-        self._served.head, self._served.status, self._served.faults = plan.head, plan.status, plan.faults
-        self._end("end")
-        self._client.start(plan.status or 0, b"", plan.headers, chunked=False, closes=True)
-        self._client.add(plan.schedule.body)
-        self._client.flush()
-        self._client.finish()
 
     def _fail(self, status: int, message: str, code: str, **more: object) -> None:
         self._served.status = status
@@ -159,13 +169,16 @@ class Upgrade(Responder, Takeover):
     def _switch(self, _: int) -> None:
         if self._is_over:
             return
-        made = self._greeting
+        greeting = self._greeting
         accept = generate_accept_token(dict(self._request.headers)[b"sec-websocket-key"].strip())
-        headers = [*_SWITCH, (b"sec-websocket-accept", accept), *made.headers]
-        self._incoming = Incoming(from_client=True, extensions=made.extension)
+        headers = [
+            (b"connection", b"Upgrade"), (b"upgrade", b"websocket"), (b"sec-websocket-accept", accept),
+            *greeting.headers,
+        ]  # fmt: skip
+        self._incoming = Incoming(from_client=True, extensions=greeting.extension)
         self._served.status, self._served.head_ns = 101, self._now() - self._t0
         self._socket, early = self._client.switch(101, b"", headers, self)
-        if made.speaks_first:
+        if greeting.speaks_first:
             self._choose(is_met=True)
         if early:
             self.received(self._now(), memoryview(early))
@@ -182,43 +195,41 @@ class Upgrade(Responder, Takeover):
 
     @property
     def is_idle(self) -> bool:
-        """True once it has ended and everything is sent: only the client has not closed yet."""
         return self._is_over and not self._socket.unsent
 
     def received(self, at: int, data: memoryview) -> None:
         """Process the client's data."""
         if self._is_over or self._is_closing:
             return
-        self._held += len(data)
-        refusal = self._app.refuse_body(self._held, len(data))
+        self._received_bytes += len(data)
+        refusal = self._app.refuse_body(self._received_bytes, len(data))
         for message in self._incoming.feed(bytes(data)):
             self._take(at, message)
-        if self._held > BODY_BYTES:
+        if self._received_bytes > BODY_BYTES:
             self._close_with(f"1009 the client sent more than {BODY_BYTES >> 20} MiB")
         elif refusal is not None:
             self._close_with(f"1013 {refusal.message}")
 
     def _take(self, at: int, message: WebSocketMessage) -> None:
         if message.kind == "ping":
-            self._between.append(bytes(FrameProtocol(client=False, extensions=[]).pong(message.data)))
+            self._own_frames.append(bytes(FrameProtocol(client=False, extensions=[]).pong(message.data)))
             self._send_between()
         elif message.kind in ("broken", "limit"):
             self._close_with("1002 the client broke the protocol" if message.kind == "broken" else "1009 too large")
         elif message.kind != "pong" and not is_microphone(self._api, message):
-            self._came.append((at, message))
+            self._messages.append(_Received(at, message))
             self._look()
 
     def progressed(self) -> None:
         """Continue once the client has taken half of the limit, or close once it has taken all."""
         if self._playing.is_held and self._socket.unsent < UNSENT_BYTES // 2:
             self._playing.is_held = False
-            self._served.held[-1] = (self._served.held[-1][0], self._now() - self._t0)
+            self._served.waits[-1] = (self._served.waits[-1][0], self._now() - self._t0)
             self._app.pacer.add(self._now(), self._client.guarded(self._advance))
-        elif self._is_over and self._served.ended == "reset" and not self._socket.unsent:
+        elif self._is_over and self._served.ending == "reset" and not self._socket.unsent:
             self._client.reset()
 
     def write_failed(self, error: OSError) -> None:
-        """End as if the client had left."""
         self._client.lost(error)
 
     def lost(self, error: Exception | None) -> None:
@@ -236,33 +247,33 @@ class Upgrade(Responder, Takeover):
 
     def _look(self) -> None:
         """Look at the next message, unless one is being looked at."""
-        if self._is_thinking or self._is_over or not self._came:
+        if self._is_thinking or self._is_over or not self._messages:
             return
-        if self._came[0][1].kind == "close":
-            self._closed_by_client(*self._came.popleft())
+        if self._messages[0].message.kind == "close":
+            self._closed_by_client(self._messages.popleft())
         elif self._talk is None:
-            self._asked = ReplayRequest(self._asked.method, self._asked.target, self._came[0][1].data, self._asked.id)
+            self._replay_request = replace(self._replay_request, body=self._messages[0].message.data)
             self._choose(is_met=False)
         else:
-            talk, number, data = self._talk, self._count, self._came[0][1].data
+            talk, number, data = self._talk, self._turn_count, self._messages[0].message.data
             self._is_thinking = True
-            self._find(lambda planner: planner.confirm(talk, number, data), self._confirmed)
+            self._query(lambda planner: planner.confirm(talk, number, data), self._confirmed)
 
     def _choose(self, *, is_met: bool) -> None:
-        asked, extension = self._asked, self._greeting.extension
+        request, extension = self._replay_request, self._greeting.extension
         self._is_thinking = True
-        self._find(lambda planner: planner.talk(asked, extension, is_met=is_met), self._chosen)
+        self._query(lambda planner: planner.talk(request, extension, is_met=is_met), self._chosen)
 
-    def _chosen(self, found: Talk | Miss) -> None:
+    def _chosen(self, talk: Talk | Miss) -> None:
         self._is_thinking = False
-        if isinstance(found, Miss):
-            self._missed(found)
+        if isinstance(talk, Miss):
+            self._missed(talk)
             return
-        self._talk, self._served.head = found, found.head
-        self._served.faults, self._served.unplaced = found.faults, found.unplaced
+        self._talk, self._served.head = talk, talk.head
+        self._served.faults, self._served.unplaced = talk.faults, talk.unplaced
         self._begin(0, self._t0)
-        if self._asked.body:
-            self._begin(1, self._came.popleft()[0])
+        if self._replay_request.body:
+            self._begin(1, self._messages.popleft().at_ns)
         self._look()
 
     def _confirmed(self, miss: Miss | None) -> None:
@@ -270,32 +281,34 @@ class Upgrade(Responder, Takeover):
         if miss is not None:
             self._missed(miss)
             return
-        self._begin(self._count + 1, self._came.popleft()[0])
+        self._begin(self._turn_count + 1, self._messages.popleft().at_ns)
         self._look()
 
-    def _closed_by_client(self, at: int, message: WebSocketMessage) -> None:
+    def _closed_by_client(self, close: _Received) -> None:
         """Close as was recorded, if the client closed there, else by a close frame like the client's."""
-        if self._talk is not None and self._talk.turns.asked[self._count : self._count + 1] == [None]:
-            self._begin(self._count + 1, at)
+        recorded = () if self._talk is None else self._talk.turns.client_messages[self._turn_count :]
+        if recorded and recorded[0] is None:
+            self._begin(self._turn_count + 1, close.at_ns)
         else:
-            self._close_with(message.data.decode())
+            self._close_with(close.message.data.decode())
 
     def _missed(self, miss: Miss) -> None:
         """Send the nearest recording, as an error in the shape that SDKs show, and close."""
         self._served.miss = miss
         error = {"message": f"wiretape: {miss.message}", "type": "wiretape_error", "code": "not_recorded"}
-        told = {"type": "error", "status": 404, "error": error | {"nearest": miss.nearest, "differs": miss.differs}}
-        text = msgspec.json.encode(told).decode()
-        self._between.append(bytes(FrameProtocol(client=False, extensions=[]).send_data(text, fin=True)))
+        message = {"type": "error", "status": 404, "error": error | {"nearest": miss.nearest, "differs": miss.differs}}
+        text = msgspec.json.encode(message).decode()
+        self._own_frames.append(bytes(FrameProtocol(client=False, extensions=[]).send_data(text, fin=True)))
         self._close_with(f"1008 wiretape: {miss.message}")
 
-    def _close_with(self, said: str) -> None:
+    def _close_with(self, text: str) -> None:
         """Close with a code and a reason, when no frame is in the middle."""
         if not self._is_closing:
             self._is_closing = True
-            code, _, reason = said.partition(" ")
-            short = reason.encode()[:_REASON_BYTES].decode(errors="ignore")
-            self._between.append(turns.close_frame(f"{code} {short}".rstrip().encode()))
+            code, _, reason = text.partition(" ")
+            # A control frame has at most 125 bytes (RFC 6455, 5.5), two of them for the code.
+            short = reason.encode()[:123].decode(errors="ignore")
+            self._own_frames.append(turns.close_frame(f"{code} {short}".rstrip().encode()))
             self._send_between()
 
     # upstream's turns
@@ -303,39 +316,43 @@ class Upgrade(Responder, Takeover):
     def _begin(self, number: int, origin: int) -> None:
         """Play a turn after those that have begun."""
         assert self._talk is not None
-        made = self._talk.turns.schedules
-        self._count = max(number, self._count)
-        if number < len(made):  # else a fault has cut before
-            self._playing.turns.append(_Turn(made[number], origin, number == len(made) - 1))
+        schedules = self._talk.turns.schedules
+        self._turn_count = max(number, self._turn_count)
+        if number < len(schedules):  # else a fault has cut before
+            self._playing.turns.append(_Turn(schedules[number], origin, number == len(schedules) - 1))
             if not self._playing.is_scheduled:
                 self._playing.is_scheduled = True
                 self._app.pacer.add(self._due(), self._client.guarded(self._advance))
 
     def _due(self) -> int:
-        turn = self._playing.turns[0]
-        made = turn.schedule
-        part = self._playing.parts_written
-        return turn.origin + (made.at_ns[part] if part < len(made.at_ns) else made.end_ns)
+        turn, part = self._playing.turns[0], self._playing.parts_written
+        at_ns = turn.schedule.at_ns
+        return turn.origin + (at_ns[part] if part < len(at_ns) else turn.schedule.end_ns)
 
     def _advance(self, now: int) -> int | None:
         """Write the due parts; return the time of the next, or None: not before something has happened, or never."""
-        if self._is_over or (self._is_closing and self._is_between):
+        if self._is_over or (self._is_closing and self._is_between_frames):
             return None
         if self._socket.unsent > UNSENT_BYTES:
             self._playing.is_held = True
-            self._served.held.append((now - self._t0, 0))
+            self._served.waits.append((now - self._t0, 0))
             return None
         turn, due = self._playing.turns[0], self._due()
         if self._playing.parts_written < len(turn.schedule.at_ns):
-            self._write(turn.schedule)
-            if not self._served.held:
+            piece, gap = turn.schedule.write(self._playing.parts_written)
+            self._playing.parts_written += 1
+            self._playing.bytes_written += len(piece)
+            self._socket.write(piece)
+            self._served.wrote(self._now() - self._t0, len(piece), gap)
+            self._send_between()
+            if not self._served.waits:
                 self._served.late.append(max(self._now() - due, 0))
         elif turn.is_last:
             self._finish(turn.schedule.end)
             return None
         return self._next(due)
 
-    def _next(self, written: int) -> int | None:
+    def _next(self, last_ns: int) -> int | None:
         """Return the time of the next write, in this turn or the one after it, or None if there is none yet."""
         playing, turn = self._playing, self._playing.turns[0]
         if playing.parts_written == len(turn.schedule.at_ns) and not turn.is_last:
@@ -346,30 +363,19 @@ class Upgrade(Responder, Takeover):
             return None
         due = self._due()
         is_write = turn.schedule.end_ns and playing.parts_written < len(playing.turns[0].schedule.at_ns)
-        return spaced(due, due - written, self._now()) if is_write else due
-
-    def _write(self, made: Schedule) -> None:
-        part = self._playing.parts_written
-        piece = made.body[made.ends[part - 1] if part else 0 : made.ends[part]]
-        gap = made.at_ns[part] - made.at_ns[part - 1] if part else 0
-        self._playing.parts_written += 1
-        self._playing.bytes_written += len(piece)
-        self._socket.write(piece)
-        self._served.wrote(self._now() - self._t0, len(piece), gap)
-        self._send_between()
+        return spaced(due, due - last_ns, self._now()) if is_write else due
 
     @property
-    def _is_between(self) -> bool:
-        """True between two recorded frames."""
+    def _is_between_frames(self) -> bool:
         return self._talk is None or self._playing.bytes_written in self._talk.turns.between
 
     def _send_between(self) -> None:
         """Send frames of our own, if none is in the middle."""
-        if self._is_over or not self._is_between:
+        if self._is_over or not self._is_between_frames:
             return
-        if self._between:
-            self._socket.write(b"".join(self._between))
-            self._between.clear()
+        if self._own_frames:
+            self._socket.write(b"".join(self._own_frames))
+            self._own_frames.clear()
         if self._is_closing:
             self._finish("end")
 
@@ -379,21 +385,20 @@ class Upgrade(Responder, Takeover):
             return
         self._end("refused" if self._served.miss else end)
         if end == "reset":
-            if not self._socket.unsent:
+            if not self._socket.unsent:  # else `progressed` does: a reset discards data that is not sent yet
                 self._client.reset()
         else:
             self._socket.end()
             self._socket.resume()
             asyncio.get_running_loop().call_later(LINGER_SECONDS, self._client.close)
 
-    def _end(self, ended: str) -> None:
-        """Note the end, once."""
+    def _end(self, ending: str) -> None:
         if not self._is_over:
             self._is_over = True
-            self._served.ended, self._served.ended_ns = ended, self._now() - self._t0
+            self._served.ending, self._served.ended_ns = ending, self._now() - self._t0
             self._app.live.discard(self)
-            self._app.forget_body(self._held)
-            self._held = 0
+            self._app.forget_body(self._received_bytes)
+            self._received_bytes = 0
             self._app.on_served(self._served)
 
 

@@ -130,10 +130,10 @@ def test_the_modes_choose_by_model_in_sequence_or_by_the_id_alone() -> None:
 
 
 def test_a_path_may_name_the_exchange() -> None:
-    assert matching.named(b"/@aaaa1/v1/chat", None) == (b"/v1/chat", "aaaa1")
-    assert matching.named(b"/@aaaa1", b"other") == (b"/", "aaaa1")
-    assert matching.named(b"/v1/chat", b" aaaa2 ") == (b"/v1/chat", "aaaa2")
-    assert matching.named(b"/@../x", None) == (b"/@../x", None)
+    assert matching.read_target(b"/@aaaa1/v1/chat", None) == (b"/v1/chat", "aaaa1")
+    assert matching.read_target(b"/@aaaa1", b"other") == (b"/", "aaaa1")
+    assert matching.read_target(b"/v1/chat", b" aaaa2 ") == (b"/v1/chat", "aaaa2")
+    assert matching.read_target(b"/@../x", None) == (b"/@../x", None)
 
 
 def test_a_request_that_the_tape_does_not_hold_as_a_whole_matches_nothing() -> None:

@@ -27,4 +27,4 @@ def test_writes_much_closer_than_recorded_are_counted() -> None:
     one = Served("POST", "/", 0)
     for at, gap in ((0, 0), (MS // 4, MS), (MS // 2, MS // 4), (3 * MS, 20 * MS), (3 * MS, 0), (4 * MS, MS)):
         one.wrote(at, 1, gap)
-    assert (one.close, list(one.written_ns)[1:3]) == (1, [MS // 4, MS // 2])
+    assert (one.close_count, list(one.written_ns)[1:3]) == (1, [MS // 4, MS // 2])

@@ -250,7 +250,7 @@ async def test_a_timeout_is_silence_until_the_client_leaves(tape: Path) -> None:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(reader.read(1), 0.1)
         await until(lambda: replay.served)
-    assert replay.served[0].ended == "client"
+    assert replay.served[0].ending == "client"
 
 
 @on_loop
@@ -461,7 +461,7 @@ async def test_a_client_that_does_not_read_holds_up_a_bounded_part_of_its_own_an
             assert len(replay.served) == 1
         await until(lambda: len(replay.served) == 2)
     held = replay.served[1]
-    assert (held.ended, len(held.held)) == ("client", 1)
+    assert (held.ending, len(held.waits)) == ("client", 1)
     assert sum(held.sizes) < 18_000_000
 
 

@@ -136,7 +136,7 @@ async def test_each_turn_waits_for_its_message_and_has_its_bytes_reads_and_times
         assert await caller.reader.read() == b""
         await until(lambda: replay.served)
     (served,) = replay.served
-    assert (served.status, served.ended, list(served.sizes)) == (101, "end", [len(data) for _, data in came])
+    assert (served.status, served.ending, list(served.sizes)) == (101, "end", [len(data) for _, data in came])
     assert not replay.troubles
 
 
@@ -268,7 +268,7 @@ async def test_faults_strike_a_websocket(tape: Path, fault: str, ended: str, sta
                 got = await caller.reader.read()
         await until(lambda: replay.served)
     (served,) = replay.served
-    assert (served.ended, served.faults, served.status) == (ended, (fault,), status)
+    assert (served.ending, served.faults, served.status) == (ended, (fault,), status)
     assert (len(got) < len(joined(came))) == is_short
 
 
