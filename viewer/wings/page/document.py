@@ -76,12 +76,16 @@ def write(out: BinaryIO, page: str, data: Mapping[str, object], parts: Mapping[s
     styles, scripts = ASSETS[page]
     style, script = _joined(styles), _joined(scripts)
     blocks = {"data": encoded(data), **(parts or {})}
+    # Without a time in gzip's head, the same data make the same page, byte for byte.
     markup = _MARKUP.format(
         policy=_policy(style, script, "'none'"),
         icon="",
         style=style,
         script=script,
-        blocks="\n".join(_BLOCK.format(name=name, data=_packed(block)) for name, block in blocks.items()),
+        blocks="\n".join(
+            _BLOCK.format(name=name, data=base64.b64encode(gzip.compress(block, 9, mtime=0)).decode("ascii"))
+            for name, block in blocks.items()
+        ),
     )
     return out.write(markup.encode())
 
@@ -92,7 +96,7 @@ def live(page: str) -> tuple[bytes, str]:
     styles, scripts = ASSETS[page]
     style, script = _joined(styles), _joined((*scripts[:-1], LIVE, scripts[-1]))
     policy = _policy(style, script, "'self'")
-    icon = '\n<link rel="icon" href="data:,">'  # nor is a picture asked for
+    icon = '\n<link rel="icon" href="data:,">'  # browsers ask for /favicon.ico otherwise, without the secret word
     return _MARKUP.format(policy=policy, icon=icon, style=style, script=script, blocks="").encode(), policy
 
 
@@ -121,15 +125,11 @@ def deltas(values: Iterable[int | None]) -> list[int | None]:
 
     Timestamps and offsets only grow: as differences they are short, and compress well.
     """
-    coded, before = list[int | None](), 0
+    coded, previous = list[int | None](), 0
     for value in values:
-        coded.append(None if value is None else value - before)
-        before = before if value is None else value
+        coded.append(None if value is None else value - previous)
+        previous = previous if value is None else value
     return coded
-
-
-def _packed(block: bytes) -> str:
-    return base64.b64encode(gzip.compress(block, 9, mtime=0)).decode("ascii")
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -40,11 +40,10 @@ from wiretape.viewer.wings.page.document import deltas, shortened
 from wiretape.viewer.wings.page.sessions import PageSessions
 
 GAP_STEP: Final = 1.02
-"""The ratio of the scale's steps."""
+"""The ratio of the scale's steps: rounded to the nearest one, a gap is off by at most 1 %."""
 
 LEAST_GAP_NS: Final = 1000
 """The gap of step 1; step 0 is a gap of 0."""
-_GAP_BLOCK: Final = 1 << 18
 
 Gaps = NDArray[np.int64]
 Steps = NDArray[np.int64]
@@ -70,9 +69,6 @@ MOST_PLAYED: Final = 40
 FEW_EVENTS: Final = 3_000
 MOST_EVENTS: Final = 50_000
 """Limit of events in all exchanges that can be played."""
-
-_MOST_COMPARED: Final = 3
-_MOST_CAUSES: Final = 5
 
 _STATISTICS: Final = ("n", "p50", "p90", "p95", "p99", "max")
 _SHOWN: Final = ("ttft", "gap", "tps_user", "latency", "max_silence", "max_output_silence")
@@ -138,7 +134,7 @@ def write(out: BinaryIO, run: RunPage) -> int:
     shared = stream.Shared(text=run.texts is not None)
     counts, middles, packed = pack_gaps(run.columns.gaps)
     parts = {"gaps": packed}
-    parts["streams"] = document.encoded({id: stream.played(one, shared) for id, one in run.streams.items()})
+    parts["streams"] = document.encoded({id: stream.played(page, shared) for id, page in run.streams.items()})
     if run.texts is not None:
         parts["texts"] = document.encoded(_texts(run.columns, run.texts))
     return document.write(out, "run", data(run) | {"gaps": {"count": counts, "middle": middles}}, parts)
@@ -155,18 +151,18 @@ def data(run: RunPage) -> JsonObject:
         "left_out": run.left_out,
         "banner": list(_banner(run)),
         "headlines": run.headlines,
-        "groups": {by: [_group(one) for one in found] for by, found in run.groups.items()},
+        "groups": {by: [_group(item) for item in members] for by, members in run.groups.items()},
         "smaller": run.smaller,
         "verdict": list(_verdict(run.endings)),
-        "comparisons": [_comparison(one) for one in run.comparisons],
+        "comparisons": [_comparison(item) for item in run.comparisons],
         "compared": compare.FIELDS,
         "trend": None if run.trend is None else asdict(run.trend),
         "rows": _rows(run.columns),
         "stalls": _stalls(run.columns, run.limits),
         "stall_ns": run.limits.stall_ns,
-        "states": {name: [one.sign, one.tone] for name, one in states.STATES.items()},
+        "states": {name: [item.sign, item.tone] for name, item in states.STATES.items()},
         "outcomes": OUTCOMES,
-        "quantities": {name: [one.unit, one.meaning, one.of_every_outcome] for name, one in QUANTITIES.items()},
+        "quantities": {name: [item.unit, item.meaning, item.of_every_outcome] for name, item in QUANTITIES.items()},
         "step": [GAP_STEP, LEAST_GAP_NS],
         "language": _language(),
         "playable": list(run.streams),
@@ -186,8 +182,8 @@ def headlines(sample: Sample, figures: TableRow) -> list[JsonObject]:
         "pooled": False,
     }
     value = 100 * attempts.failed / attempts.judged if attempts.judged else None
-    found = [rate | {"value": value, "interval": share and [100 * end for end in share]}]
-    return found + [_headline(sample, figures, name, *one) for name, one in _HEADLINES.items()]
+    error_rate = rate | {"value": value, "interval": share and [100 * end for end in share]}
+    return [error_rate, *(_headline(sample, figures, name, *figure) for name, figure in _HEADLINES.items())]
 
 
 def _headline(sample: Sample, figures: TableRow, name: str, of: str, statistic: str) -> JsonObject:
@@ -215,31 +211,31 @@ _COUNTED: Final = (
 )  # fmt: skip
 
 
-def _group(one: Group) -> JsonObject:
+def _group(group: Group) -> JsonObject:
     quantities = [QUANTITIES[name] for name in _SHOWN]
     return {
-        "name": one.name,
-        "warnings": [explained(warning) for warning in one.row["warnings"]],
-        **{name: one.row[name] for name in _COUNTED},
-        "outcomes": {name: one.row[f"n_{name}"] for name in OUTCOMES if one.row[f"n_{name}"]},
+        "name": group.name,
+        "warnings": [explained(warning) for warning in group.row["warnings"]],
+        **{name: group.row[name] for name in _COUNTED},
+        "outcomes": {name: group.row[f"n_{name}"] for name in OUTCOMES if group.row[f"n_{name}"]},
         "figures": {
             quantity.name: [
-                one.row[f"{quantity.name}_{name}{'' if name == 'n' else quantity.suffix}"] for name in _STATISTICS
+                group.row[f"{quantity.name}_{name}{'' if name == 'n' else quantity.suffix}"] for name in _STATISTICS
             ]
             for quantity in quantities
         },
-        "steps": deltas(step for step, _ in one.spread),
-        "counts": [count for _, count in one.spread],
+        "steps": deltas(step for step, _ in group.spread),
+        "counts": [count for _, count in group.spread],
     }
 
 
-def _comparison(one: Comparison) -> JsonObject:
+def _comparison(comparison: Comparison) -> JsonObject:
     return {
-        "by": one.by,
-        "names": one.names,
-        "rows": [[row[name] for name in compare.FIELDS] for row in one.rows],
-        "worst": one.worst,
-        "members": None if one.by else [deltas(members) for members in one.members],
+        "by": comparison.by,
+        "names": comparison.names,
+        "rows": [[row[name] for name in compare.FIELDS] for row in comparison.rows],
+        "worst": comparison.worst,
+        "members": None if comparison.by else [deltas(members) for members in comparison.members],
     }
 
 
@@ -266,32 +262,32 @@ def _rounded(name: str, value: float | None) -> float | None:
 
 def _verdict(endings: Mapping[Ending, int]) -> Iterator[tuple[str, str]]:
     """Yield the counts of endings, of stalls and of buffered answers, each with its tone."""
-    yield causes.counts(endings, _MOST_CAUSES), "plain"
+    yield causes.counts(endings, 5), "plain"
     yield from ((text, "bad") for text in (causes.stalls(endings), causes.buffered(endings)) if text)
 
 
 def _conversations(names: Sequence[str | None], ids: Sequence[str]) -> JsonObject:
     """Return the column of conversations; one of a single exchange that is named by its id has the place -1."""
     counts = Counter(names)
-    is_own = [name == id and counts[name] == 1 for name, id in zip(names, ids, strict=True)]
-    column = _listed([None if own else name for name, own in zip(names, is_own, strict=True)])
-    places = [-1 if own else place for own, place in zip(is_own, column["places"], strict=True)]
+    are_unnamed = [name == id and counts[name] == 1 for name, id in zip(names, ids, strict=True)]
+    column = _listed([None if is_unnamed else name for name, is_unnamed in zip(names, are_unnamed, strict=True)])
+    places = [-1 if is_unnamed else place for is_unnamed, place in zip(are_unnamed, column["places"], strict=True)]
     return column | {"places": places}
 
 
 def _listed(values: Sequence[Any]) -> JsonObject:
     """Return a column of texts, or of labels, as the different ones and the place of each there; None stays None."""
-    places: dict[Any, int] = {}
+    place_by_value: dict[Any, int] = {}
     different = list[Any]()
-    found = list[int | None]()
+    places_of_values = list[int | None]()
     for value in values:
         key = tuple(value.items()) if isinstance(value, dict) else value
-        if key is not None and key not in places:
-            places[key] = len(different)
+        if key is not None and key not in place_by_value:
+            place_by_value[key] = len(different)
             labels = isinstance(value, dict)
             different.append({name: shortened(text) for name, text in value.items()} if labels else shortened(value))
-        found.append(None if key is None else places[key])
-    return {"values": different, "places": found}
+        places_of_values.append(None if key is None else place_by_value[key])
+    return {"values": different, "places": places_of_values}
 
 
 def _stalls(columns: Columns, limits: Thresholds) -> JsonObject:
@@ -299,7 +295,7 @@ def _stalls(columns: Columns, limits: Thresholds) -> JsonObject:
 
     The silence in which an exchange ended has no index: it begins at the last output, or at T0 without any.
     """
-    found, values = list[tuple[int, int | None, int]](), columns.values
+    stalls, values = list[tuple[int, int | None, int]](), columns.values
     for at, packed in enumerate(columns.gaps):
         longest = (values[name][at] for name in ("max_output_silence_ms", "max_gap_ms"))
         if packed and all(map(limits.is_stall, longest)):
@@ -307,80 +303,89 @@ def _stalls(columns: Columns, limits: Thresholds) -> JsonObject:
             cut = partial(without_tools, tools=values["tool_spans"][at] or ())
             spans = itertools.starmap(cut, itertools.pairwise(ends))
             gaps = ((place, to_ns - from_ns) for place, (from_ns, to_ns) in enumerate(spans))
-            found += ((at, place, lasted_ns) for place, lasted_ns in gaps if limits.is_stall(lasted_ns))
+            stalls += ((at, place, lasted_ns) for place, lasted_ns in gaps if limits.is_stall(lasted_ns))
         if limits.is_stall(lasted_ns := values["last_silence_ms"][at]):
-            found.append((at, None, lasted_ns))
-    return {"row": deltas(row for row, *_ in found), "gap": [one[1] for one in found], "ns": [one[2] for one in found]}
+            stalls.append((at, None, lasted_ns))
+    return {
+        "row": deltas(row for row, *_ in stalls),
+        "gap": [stall[1] for stall in stalls],
+        "ns": [stall[2] for stall in stalls],
+    }
 
 
 def _language() -> JsonObject:
     """Return the language of the page's filters: fields by all of their names, as in other filters."""
-    held = {"id", "label", "labels", "has", *TEXTS, *NUMBERS}
-    own = {name: one for name, one in fields.FIELDS.items() if name in held or (one.rows and set(one.rows) <= held)}
+    names_on_page = {"id", "label", "labels", "has", *TEXTS, *NUMBERS}
+    page_fields = {
+        name: field
+        for name, field in fields.FIELDS.items()
+        if name in names_on_page or (field.rows and set(field.rows) <= names_on_page)
+    }
     return {
-        "names": {name: meant for name, meant in fields.NAMES.items() if meant in own},
-        "left_out": sorted(set(fields.NAMES) - {name for name, meant in fields.NAMES.items() if meant in own}),
-        "fields": {name: [one.kind, one.style, list(one.rows)] for name, one in own.items()},
-        "outcomes": {name: list(meant) for name, meant in fields.OUTCOME_WORDS.items()},
-        "choices": {name: list(one) for name, one in fields.CHOICES.items() if name in own and name != "outcome"},
-        "has": {name: list(one) for name, one in fields.HAS.items() if set(one) <= held},
-        "knowable": sorted(name for name in fields.KNOWABLE if name in own),
+        "names": {name: field for name, field in fields.NAMES.items() if field in page_fields},
+        "left_out": sorted(set(fields.NAMES) - {name for name, field in fields.NAMES.items() if field in page_fields}),
+        "fields": {name: [field.kind, field.style, list(field.rows)] for name, field in page_fields.items()},
+        "outcomes": {name: list(words) for name, words in fields.OUTCOME_WORDS.items()},
+        "choices": {
+            name: list(field) for name, field in fields.CHOICES.items() if name in page_fields and name != "outcome"
+        },
+        "has": {name: list(field) for name, field in fields.HAS.items() if set(field) <= names_on_page},
+        "knowable": sorted(name for name in fields.KNOWABLE if name in page_fields),
         "generations": list(GENERATIONS),
         "failures": list(FAILURES),
     }
 
 
 def _texts(columns: Columns, texts: Mapping[int, OutputText]) -> JsonObject:
-    found = [texts.get(no) for no in columns.numbers]
+    outputs = [texts.get(no) for no in columns.numbers]
     return {
-        "text": [None if one is None else one.text for one in found],
-        "sizes": [None if one is None else one.sizes for one in found],
+        "text": [None if output is None else output.text for output in outputs],
+        "sizes": [None if output is None else output.sizes for output in outputs],
     }
 
 
 def _banner(run: RunPage) -> Iterator[tuple[str, str]]:
-    shown, kept = len(run.columns), sum(one is not None for one in run.columns.gaps)
-    left_out = list(_left_out(run, shown, kept))
+    count, gap_count = len(run.columns), sum(gaps is not None for gaps in run.columns.gaps)
+    left_out = list(_left_out(run, count, gap_count))
     rule = document.MASKED if run.is_masked else "nothing is redacted"
     if left_out:
         yield "Left out:", f"{'; '.join(left_out)}."
     yield (
         "Included:",
         "paths, labels, error messages, finish reasons and types of events, credentials redacted"
-        + (f"; {_told(run)}, in which {rule}" if run.texts is not None else "")
+        + (f"; {_texts_included(run)}, in which {rule}" if run.texts is not None else "")
         + f". Timestamps of {counted(len(run.streams), 'exchange')} to play, read by read. "
         "Durations are kept to the microsecond, gaps to 1 %; figures are made of the tape's own.",
     )
 
 
-def _told(run: RunPage) -> str:
-    """Return the texts of a page with texts."""
-    return f"texts of answers{' and the prompts that sessions began with' if run.sessions.each else ''}"
+def _texts_included(run: RunPage) -> str:
+    return f"texts of answers{' and the prompts that sessions began with' if run.sessions.sessions else ''}"
 
 
-def _left_out(run: RunPage, shown: int, kept: int) -> Iterator[str]:
-    if shown < run.total:
+def _left_out(run: RunPage, count: int, gap_count: int) -> Iterator[str]:
+    if count < run.total:
         yield (
-            f"{run.total - shown:,} of {run.total:,} exchanges: lanes, plots and table have the newest {shown:,}; the "
+            f"{run.total - count:,} of {run.total:,} exchanges: lanes, plots and table have the newest {count:,}; the "
             "trend, the figures, the tables of groups and the comparisons are of all"
         )
-    if kept < shown:
-        yield f"the gaps of {shown - kept:,} exchanges: those of the {kept:,} that waited longest are here"
+    if gap_count < count:
+        yield f"the gaps of {count - gap_count:,} exchanges: those of the {gap_count:,} that waited longest are here"
     yield from sessions.left_out(run.sessions)
     if run.texts is None:
-        yield f"the {_told(run)} (--with-text)"
-    elif len(run.texts) < shown:
-        yield f"the texts of {shown - len(run.texts):,} exchanges: those of the newest {len(run.texts):,} are here"
+        yield f"the {_texts_included(run)} (--with-text)"
+    elif len(run.texts) < count:
+        yield f"the texts of {count - len(run.texts):,} exchanges: those of the newest {len(run.texts):,} are here"
     yield "headers and bodies: export an exchange by itself"
 
 
 def comparisons(samples: Mapping[str, Sequence[Sample]], columns: Columns) -> Iterator[Comparison]:
     """Compare the largest groups of each kind pair by pair, if they have enough exchanges for a verdict."""
-    for by, found in samples.items():
-        large = [one for one in _largest(found) if one.size >= compare.LEAST][:_MOST_COMPARED]
-        of = {one.key[0]: _members(columns, by, one.key[0]) for one in large}
-        for pair in itertools.combinations(sorted(large, key=lambda one: str(one.key[0])), 2):
-            names = [one.key[0] for one in pair]
+    for by, group_samples in samples.items():
+        large = [sample for sample in _largest(group_samples) if sample.size >= compare.LEAST][:3]
+        of = {sample.key[0]: _members(columns, by, sample.key[0]) for sample in large}
+        for pair in itertools.combinations(sorted(large, key=lambda sample: str(sample.key[0])), 2):
+            names = [sample.key[0] for sample in pair]
             yield compared(by, (_name(names[0]), _name(names[1])), pair, [of[name] for name in names], columns)
 
 
@@ -393,18 +398,15 @@ def compared(
 ) -> Comparison:
     """Compare two groups; `members` are their rows."""
     base, new = samples
-    worst = [_worst(columns, rows) for rows in members]
-    ids = [None if at is None else columns.values["id"][at] for at in worst]
+    ids = list[str | None]()
+    for rows in members:
+        complete = (at for at in rows if columns.values["outcome"][at] == "complete")
+        at = max(complete, key=lambda at: _waited(columns, at), default=None)
+        ids.append(None if at is None else columns.values["id"][at])
     return Comparison(by, names, compare.groups(base, new), ids, members)
 
 
-def _worst(columns: Columns, members: Iterable[int]) -> int | None:
-    complete = (at for at in members if columns.values["outcome"][at] == "complete")
-    return max(complete, key=lambda at: _waited(columns, at), default=None)
-
-
 def _members(columns: Columns, by: str, key: object) -> list[int]:
-    """Return the rows of a group."""
     name, _, label = by.partition(".")
     values = columns.values[name if not label else "labels"]
     return [at for at, value in enumerate(values) if (value if not label else value.get(label)) == key]
@@ -417,12 +419,12 @@ def to_play(columns: Columns, compared: Iterable[str]) -> list[str]:
     failed = [at for outcome, at in outcomes.items() if outcome in FAILURES and columns.values["output_chunks"][at]]
     slowest = sorted(range(len(columns)), key=lambda at: -_waited(columns, at))
     ids = [columns.values["id"][at] for at in (*failed, *slowest[:MOST_PLAYED])]
-    played, held = list[str](), 0
+    played, event_count = list[str](), 0
     for id in list(dict.fromkeys((*compared, *ids)))[:MOST_PLAYED]:
-        events = held + (columns.values["events"][places[id]] or 0)
+        events = event_count + (columns.values["events"][places[id]] or 0)
         if events <= (MOST_EVENTS if len(played) < PLAYED else FEW_EVENTS):
             played.append(id)
-            held = events
+            event_count = events
     return played
 
 
@@ -435,7 +437,7 @@ def _waited(columns: Columns, at: int) -> float:
 
 def groups(samples: Sequence[Sample], by: str) -> list[Group]:
     """Return the largest of some groups, whose gaps are reordered in place."""
-    return [group(one, by) for one in _largest(samples)[:MOST_GROUPS]]
+    return [group(sample, by) for sample in _largest(samples)[:MOST_GROUPS]]
 
 
 def group(sample: Sample, by: str | None) -> Group:
@@ -445,7 +447,7 @@ def group(sample: Sample, by: str | None) -> Group:
 
 
 def _largest(samples: Iterable[Sample]) -> list[Sample]:
-    return sorted(samples, key=lambda one: -int(one.measured.sum()))
+    return sorted(samples, key=lambda sample: -int(sample.measured.sum()))
 
 
 def _name(key: str | int | None) -> str | None:
@@ -453,27 +455,29 @@ def _name(key: str | int | None) -> str | None:
 
 
 def gap_steps(gaps: Gaps) -> Steps:
-    """Return the step of each gap, in ns."""
     above = np.maximum(gaps, LEAST_GAP_NS) / LEAST_GAP_NS
-    found: Steps = np.where(gaps > 0, 1 + np.rint(np.log(above) / np.log(GAP_STEP)), 0).astype(np.int64)
-    return found
+    steps: Steps = np.where(gaps > 0, 1 + np.rint(np.log(above) / np.log(GAP_STEP)), 0).astype(np.int64)
+    return steps
 
 
-def pack_gaps(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int], bytes]:
+def pack_gaps(gaps_of_exchanges: Iterable[bytes | None]) -> tuple[list[int | None], list[int], bytes]:
     """Pack the gaps of exchanges, int64 in ns each: how many there are (None: left out), their medians, their steps."""
-    counts, middles, low, high = pack_gap_bytes(each)
+    counts, middles, low, high = pack_gap_bytes(gaps_of_exchanges)
     return counts, middles, b"".join((*low, *high))
 
 
-def pack_gap_bytes(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int], list[bytes], list[bytes]]:
+def pack_gap_bytes(
+    gaps_of_exchanges: Iterable[bytes | None],
+) -> tuple[list[int | None], list[int], list[bytes], list[bytes]]:
     """Pack as `pack_gaps` does, but return the low and the high bytes of each exchange apart."""
     counts, middles, low, high = list[int | None](), list[int](), list[bytes](), list[bytes]()
-    for gaps in each:
-        found = gap_steps(np.frombuffer(gaps or b"", "<i8"))
-        middle = int(np.median(found)) if len(found) else 0
-        around = found - middle
-        signed = np.where(around < 0, -2 * around - 1, 2 * around).astype("<u2")
-        counts.append(None if gaps is None else len(found))
+    for gaps in gaps_of_exchanges:
+        steps = gap_steps(np.frombuffer(gaps or b"", "<i8"))
+        middle = int(np.median(steps)) if len(steps) else 0
+        offsets = steps - middle
+        # Small numbers, positive and negative, have a high byte of 0: a column of zeros compresses to nothing.
+        signed = np.where(offsets < 0, -2 * offsets - 1, 2 * offsets).astype("<u2")
+        counts.append(None if gaps is None else len(steps))
         middles.append(middle)
         low.append(signed.astype(np.uint8).tobytes())
         high.append((signed >> 8).astype(np.uint8).tobytes())
@@ -483,13 +487,9 @@ def pack_gap_bytes(each: Iterable[bytes | None]) -> tuple[list[int | None], list
 def gap_counts(gaps: Gaps) -> list[tuple[int, int]]:
     """Return the number of gaps of each step, ascending; steps without any are left out."""
     counts = np.zeros(0, np.int64)
-    for at in range(0, len(gaps), _GAP_BLOCK):
-        block = np.bincount(gap_steps(gaps[at : at + _GAP_BLOCK]), minlength=len(counts))
+    size = 1 << 18  # for all gaps at once, the logarithms would take several times their memory
+    for at in range(0, len(gaps), size):
+        block = np.bincount(gap_steps(gaps[at : at + size]), minlength=len(counts))
         block[: len(counts)] += counts
         counts = block
-    return list(_filled_gaps(counts))
-
-
-def _filled_gaps(counts: Steps) -> Iterator[tuple[int, int]]:
-    for step in np.flatnonzero(counts):
-        yield int(step), int(counts[step])
+    return [(int(step), int(counts[step])) for step in np.flatnonzero(counts)]

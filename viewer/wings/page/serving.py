@@ -38,8 +38,8 @@ class LivePages:
 
         reason = "pages are for browsers on this one: take 127.0.0.1"
         address = read_listen(self.listen or "127.0.0.1:0", frozenset(), reason)
-        where = options.parsed("--filter", parser.parse, filter_text) if filter_text.strip() else None
-        settings = Settings(path, where, thresholds, self.with_bodies)
+        filter = options.parsed("--filter", parser.parse, filter_text) if filter_text.strip() else None
+        settings = Settings(path, filter, thresholds, self.with_bodies)
         whole_id = None if id is None else _id(path, id)
         os.nice(_NICENESS)
         code = run(lambda: _serve_until_signal(settings, address, whole_id))
@@ -88,7 +88,7 @@ async def _serve_until_signal(settings: "Settings", address: tuple[str, int], id
     front = server.Server(site, sock, lambda refusal: _say(refusal.message))
     base = server.base_url(sock)
     with contextlib.ExitStack() as announced:
-        if settings.where is None:
+        if settings.filter is None:
             announced.enter_context(served.announced(settings.tape, f"{base}{site.path()}"))
         print(f"{base}{site.path(id)}", flush=True)
         _say(f"live pages of {settings.tape}, for browsers on this machine; stop: ctrl-c")

@@ -46,40 +46,41 @@ class PageSession:
 class PageSessions:
     """The newest sessions of at least two exchanges, the newest first, of `total`."""
 
-    each: Sequence[PageSession]
+    sessions: Sequence[PageSession]
     total: int
 
 
 NONE: Final = PageSessions((), 0)
 
 
-def data(found: PageSessions, columns: Columns, *, text: bool) -> JsonObject:
+def data(page: PageSessions, columns: Columns, *, text: bool) -> JsonObject:
     """Return the sessions; `columns` are the exchanges of the page; prompts need `text`."""
     places = {no: at for at, no in enumerate(columns.numbers)}
-    with_turns = _with_turns(found.each)
-    each = [
-        _session(one, text=text) | _detail(one, columns, places) if at < with_turns else _session(one, text=text)
-        for at, one in enumerate(found.each)
+    with_turns = _with_turns(page.sessions)
+    sessions = [
+        _session(session, text=text) | _detail(session, columns, places)
+        if at < with_turns
+        else _session(session, text=text)
+        for at, session in enumerate(page.sessions)
     ]
-    return {"total": found.total, "parts": PARTS, "sources": SOURCES, "each": each}
+    return {"total": page.total, "parts": PARTS, "sources": SOURCES, "each": sessions}
 
 
-def left_out(found: PageSessions) -> Iterator[str]:
+def left_out(page: PageSessions) -> Iterator[str]:
     """Yield the omissions for the banner."""
-    shown, with_turns = len(found.each), _with_turns(found.each)
-    if shown < found.total:
-        yield f"{found.total - shown:,} of {found.total:,} sessions: the newest {shown:,} are here"
-    if with_turns < shown:
-        yield f"the lanes and turns of {shown - with_turns:,} sessions: those of the newest {with_turns:,} are here"
+    count, with_turns = len(page.sessions), _with_turns(page.sessions)
+    if count < page.total:
+        yield f"{page.total - count:,} of {page.total:,} sessions: the newest {count:,} are here"
+    if with_turns < count:
+        yield f"the lanes and turns of {count - with_turns:,} sessions: those of the newest {with_turns:,} are here"
 
 
-def _with_turns(each: Sequence[PageSession]) -> int:
-    """Return the number of sessions with turns in the page."""
-    return sum(total <= MOST_TURNS for total in accumulate(len(one.turns) for one in each))
+def _with_turns(sessions: Sequence[PageSession]) -> int:
+    return sum(total <= MOST_TURNS for total in accumulate(len(session.turns) for session in sessions))
 
 
-def _session(one: PageSession, *, text: bool) -> JsonObject:
-    row, account = one.row, one.account
+def _session(session: PageSession, *, text: bool) -> JsonObject:
+    row, account = session.row, session.account
     return {
         "key": shortened(row.conversation),
         "asked": shortened(row.asked) if text and row.asked is not None else None,
@@ -93,26 +94,20 @@ def _session(one: PageSession, *, text: bool) -> JsonObject:
         **{f"{part}_us": _us(took_ns) for part, took_ns in account.parts.items()},
         **{field: getattr(account, field) for field in _COUNTS},
         **{field: getattr(row, field) for field in _SUMS},
-        "verdicts": one.verdicts,
+        "verdicts": session.verdicts,
         "lane": None,
         "by_turn": None,
     }
 
 
-def _detail(one: PageSession, columns: Columns, places: Mapping[int, int]) -> JsonObject:
-    """Return the lane of a session and its turns, with the bytes of each request by source."""
-    at = [places.get(turn.span.no) for turn in one.turns]
-    context = [[None if row is None else columns.values[name][row] for row in at] for name in CONTEXT]
-    return {"lane": _lane(one.stretches), "by_turn": _turns(one.turns, at) | {"context": context}}
+def _detail(session: PageSession, columns: Columns, places: Mapping[int, int]) -> JsonObject:
+    """Return the lane of a session and its turns, as columns, with the bytes of each request by source.
 
-
-def _lane(stretches: Sequence[tuple[str, int]]) -> JsonObject:
-    """Return the parts as numbers in the order of `PARTS`, and where each ends, as its difference from the one before.
-
-    Neighbours of the same part are one.
+    The lane has its parts as numbers in the order of `PARTS`, and their ends as differences; neighbours of the same
+    part are one. `row` of a turn is the place of its exchange in the page, or null.
     """
     ends, parts, at_ns = list[int](), list[int](), 0
-    for part, took_ns in stretches:
+    for part, took_ns in session.stretches:
         at_ns += took_ns
         code = _NAMES.index(part)
         if parts and parts[-1] == code:
@@ -120,22 +115,20 @@ def _lane(stretches: Sequence[tuple[str, int]]) -> JsonObject:
         elif took_ns:
             parts.append(code)
             ends.append(_us(at_ns))
-    return {"part": parts, "us": deltas(ends)}
-
-
-def _turns(turns: Sequence[TurnTime], at: Sequence[int | None]) -> JsonObject:
-    """Return the turns as columns: the row `at` which the page has the exchange, or null, and the parts in µs."""
-    first_ns = turns[0].span.start_ns if turns else 0
-    spans = [one.span for one in turns]
-    return {
-        "row": deltas(at),
-        "start_us": deltas(_us(span.start_ns - first_ns) for span in spans),
+    turns = session.turns
+    spans = [turn.span for turn in turns]
+    rows = [places.get(span.no) for span in spans]
+    by_turn = {
+        "row": deltas(rows),
+        "start_us": deltas(_us(span.start_ns - spans[0].start_ns) for span in spans),
         "ttft_us": [None if span.first_ns is None else _us(span.first_ns - span.start_ns) for span in spans],
         "is_turn": [int(span.is_generation and not (span.is_open or span.failed)) for span in spans],
-        "before": [_NAMES.index(one.before) for one in turns],
-        "before_us": [_us(one.before_ns) for one in turns],
-        **{f"{name}_us": [_us(one.parts[name]) if one.span.is_timed else None for one in turns] for name in _OWN},
+        "before": [_NAMES.index(turn.before) for turn in turns],
+        "before_us": [_us(turn.before_ns) for turn in turns],
+        **{f"{name}_us": [_us(turn.parts[name]) if turn.span.is_timed else None for turn in turns] for name in _OWN},
+        "context": [[None if row is None else columns.values[name][row] for row in rows] for name in CONTEXT],
     }
+    return {"lane": {"part": parts, "us": deltas(ends)}, "by_turn": by_turn}
 
 
 def _us(ns: float) -> int:

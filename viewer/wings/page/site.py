@@ -4,6 +4,9 @@ Every path begins with a random word, without which a request is refused. A page
 content comes over an event stream: whole at first, then as patches. A slow browser gets no patches in between: once it
 has taken the rest, it gets a whole value, so that little waits for it.
 
+The numbers of events are those of the page's values. A patch applies to the value with the number before it: a browser
+that has another one gets the whole value, as one that comes back with an older `Last-Event-ID`.
+
 A patch is a list that `patched` in live.js applies: `["=", value]` replaces, `["+", text]` appends to a text, `["{",
 patches, removed]` changes the members of an object, and `["[", patches, added]` changes the elements of a list and
 appends to it. Tapes grow: columns nearly always only get longer.
@@ -30,13 +33,15 @@ UNSENT_BYTES: Final = 256 << 10
 """Limit of bytes that a browser has not taken; beyond it, it gets no events."""
 
 HEARTBEAT_SECONDS: Final = 10.0
+"""Interval of comments in a stream: only a write detects a browser that is gone."""
+
 LINGER_SECONDS: Final = 5.0
 """Time for which a page without viewers is still read, in seconds: it may be loading anew."""
 
 MOST_VIEWERS: Final = 256
 MOST_PAGES: Final = 64
-_DIGITS: Final = 20
-_RETRY: Final = b"retry: 1000\n\n"
+"""Limit of pages that are read, each by a thread of its own."""
+
 _PATH: Final = re.compile(rb"/([\w-]+)/(?:([\w.-]{4,64})/)?(events)?", re.ASCII)
 _SAFE: Final = [
     (b"cache-control", b"no-store"),
@@ -65,11 +70,9 @@ class Site(HttpApp):
         self._beat = self._loop.call_later(HEARTBEAT_SECONDS, self._keep_alive)
 
     def path(self, id: str | None = None) -> str:
-        """Return the path of the page of the run, or of an exchange."""
         return f"/{self._word}/" if id is None else f"/{self._word}/{id}/"
 
     def close(self) -> None:
-        """End every page, and stop reading."""
         self._beat.cancel()
         for subject in list(self._subjects.values()):
             subject.close()
@@ -77,14 +80,14 @@ class Site(HttpApp):
 
     # app.HttpApp
 
-    def _named(self, request: Request) -> "re.Match[bytes] | None":
+    def _matched(self, request: Request) -> "re.Match[bytes] | None":
         """Return the page that a request names, if it has the word."""
         match = _PATH.fullmatch(request.target)
         return match if match is not None and hmac.compare_digest(match[1], self._word.encode()) else None
 
     def respond(self, client: Client, request: Request) -> Responder | None:
         """Answer a request, by an event stream later."""
-        match = self._named(request)
+        match = self._matched(request)
         assert match is not None  # it was admitted
         id = None if match[2] is None else match[2].decode("ascii")
         if match[3]:
@@ -95,18 +98,17 @@ class Site(HttpApp):
 
     def admit(self, client: Client, request: Request) -> Refusal | None:
         """Return why a request that passed the guard is not answered; None if it is."""
-        match = self._named(request)
+        match = self._matched(request)
         if match is None:
             return _NOT_FOUND
         if request.method != "GET" and (request.method != "HEAD" or match[3]):
             return Refusal(405, "pages are read by GET")
-        is_full = sum(len(one.viewers) for one in self._subjects.values()) >= MOST_VIEWERS
+        is_full = sum(len(subject.viewers) for subject in self._subjects.values()) >= MOST_VIEWERS
         if match[3] and (is_full or len(self._subjects) >= MOST_PAGES):
             return Refusal(503, "too many pages are open: close some")
         return super().admit(client, request)
 
     def refuse(self, client: Client, refusal: Refusal) -> None:
-        """Answer a request that may not pass."""
         text = f"wiretape: {refusal.message}\n" if refusal.message else ""
         _answer(client, refusal.status, text.encode(), "text/plain; charset=utf-8")
 
@@ -114,15 +116,16 @@ class Site(HttpApp):
         subject = self._subjects.get(id)
         if subject is None:
             source: PageSource = RunSource(self._settings) if id is None else ExchangeSource(self._settings, id)
-            subject = self._subjects[id] = Subject(self._settings, source, self._numbers, lambda: self._left(id))
+            subject = self._subjects[id] = Subject(self._settings, source, self._numbers, lambda: self._stop_unseen(id))
         seen = next((value for name, value in request.headers if name == b"last-event-id"), b"")
         viewer = Viewer(client, subject, self.client_failed)
         client.start(200, b"", [(b"content-type", b"text/event-stream"), *_headers()], chunked=True, closes=True)
-        client.add(_RETRY)
-        subject.join(viewer, int(seen) if seen.isdigit() and len(seen) < _DIGITS else 0)
+        client.add(b"retry: 1000\n\n")  # a browser that lost the connection comes back after a second
+        # `int` takes quadratic time for a text of any length.
+        subject.join(viewer, int(seen) if seen.isdigit() and len(seen) < 20 else 0)
         return viewer
 
-    def _left(self, id: str | None) -> None:
+    def _stop_unseen(self, id: str | None) -> None:
         """Stop reading pages without viewers."""
         subject = self._subjects.get(id)
         if subject is not None and not subject.viewers:
@@ -148,22 +151,21 @@ class Subject:
         self._loop = asyncio.get_running_loop()
         self._reading = Reading()
         self.number = 0
-        self._whole: bytes | None = None
-        self._before: Any = None
-        self._watch = SourceWatch(settings.tape, source, self._came)
+        self._whole_event: bytes | None = None
+        self._last_value: Any = None
+        self._watch = SourceWatch(settings.tape, source, self._publish_reading)
 
     def join(self, viewer: "Viewer", seen: int) -> None:
         """Add a viewer; `seen` is the number of the last event that it got, or 0."""
         self.viewers.add(viewer)
         if seen and seen == self.number:
-            viewer.add(b":\n\n", self.number)
+            viewer.add(b":\n\n", self.number)  # it has come back, and has missed nothing
         elif self.number:
             viewer.add(self.whole, self.number)
         else:
             viewer.add(b":\n\n", 0)
 
     def leave(self, viewer: "Viewer") -> None:
-        """Remove a viewer."""
         self.viewers.discard(viewer)
         if not self.viewers:
             self._loop.call_later(LINGER_SECONDS, self._on_left)
@@ -176,28 +178,28 @@ class Subject:
 
     @property
     def whole(self) -> bytes:
-        """The event with the whole value."""
-        if self._whole is None:
-            shown = {"value": self._reading.value, "trouble": self._reading.trouble}
-            self._whole = event("whole", self.number, shown)
-        return self._whole
+        if self._whole_event is None:
+            value = {"value": self._reading.value, "trouble": self._reading.trouble}
+            self._whole_event = event("whole", self.number, value)
+        return self._whole_event
 
-    def _came(self, reading: Reading) -> None:
+    def _publish_reading(self, reading: Reading) -> None:
         """Compute the patch; called in the thread that reads."""
-        shown = {"value": reading.value, "trouble": reading.trouble}
-        patch = None if self._before is None else difference(self._before, shown)
-        is_first, self._before = self._before is None, shown
+        value = {"value": reading.value, "trouble": reading.trouble}
+        patch = None if self._last_value is None else difference(self._last_value, value)
+        is_first, self._last_value = self._last_value is None, value
         if patch is None and not is_first:
             return
         number = next(self._numbers)
         sent = b"" if is_first else event("patch", number, patch)
         try:
             self._loop.call_soon_threadsafe(self._publish, reading, number, sent)
-        except RuntimeError:
-            self._watch.end()  # the loop has ended
+        except RuntimeError:  # the loop has ended
+            self._watch.end()
 
     def _publish(self, reading: Reading, number: int, patch: bytes) -> None:
-        base, self._reading, self.number, self._whole = self.number, reading, number, None
+        # Numbers are counted for the site: a page that is closed, and read again later, repeats none.
+        base, self._reading, self.number, self._whole_event = self.number, reading, number, None
         for viewer in list(self.viewers):
             viewer.guarded(viewer.show)(base, patch)
 
@@ -212,7 +214,6 @@ class Viewer(Responder):
         self._is_behind = False
 
     def add(self, data: bytes, number: int) -> None:
-        """Send an event, and note its number."""
         self._number = number
         self._client.add(data)
         self._client.flush()
@@ -230,7 +231,6 @@ class Viewer(Responder):
             self.add(b":\n\n", self._number)
 
     def end(self) -> None:
-        """Send the end of the page."""
         self.add(event("end", self._number, {}), self._number)
         self._client.add_end()
         self._client.flush()
@@ -239,12 +239,10 @@ class Viewer(Responder):
     # responder.Responder
 
     def request_failed(self, refusal: Refusal) -> None:
-        """End the stream: the request was incomplete."""
         self._subject.leave(self)
         self._client.cut()
 
     def client_left(self) -> None:
-        """Note that the page was closed."""
         self._subject.leave(self)
 
     def client_progressed(self) -> None:
@@ -254,7 +252,6 @@ class Viewer(Responder):
             self.add(self._subject.whole, self._subject.number)
 
     def taker_failed(self, error: Exception) -> None:
-        """Report a fault of our own."""
         self._subject.leave(self)
         self._on_failed(error)
 
@@ -299,8 +296,9 @@ def _of_lists(old: Sequence[object], new: Sequence[object]) -> Patch:
     if old == new[: len(old)]:
         return ["[", {}, new[len(old) :]]
     patches = {}
-    for place, (before, now) in enumerate(zip(old, new, strict=False)):
-        if patch := difference(before, now):
+    for place, (old_item, new_item) in enumerate(zip(old, new, strict=False)):
+        if patch := difference(old_item, new_item):
             patches[place] = patch
     replaced = sum(kind == "=" for kind, *_ in patches.values())
+    # Where most elements differ, as after a sort, the whole list is shorter than its patches.
     return ["=", new] if 2 * replaced > len(old) else ["[", patches, new[len(old) :]]

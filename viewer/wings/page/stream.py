@@ -5,13 +5,13 @@ differences (`document.deltas`), timestamps ns since T0, and unknown values are 
 default, and the page says so.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import BinaryIO, Final
 
 from wiretape.recorder import __version__
-from wiretape.recorder.decode.attribution import Attribution, Spread
+from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.metrics import percentile
 from wiretape.recorder.decode.values import JsonObject
@@ -52,7 +52,7 @@ class StreamPage:
     `is_masked`: secrets in its texts and bodies are replaced.
     """
 
-    known: Known
+    detail: Known
     full: FullExchange
     opened: OpenedExchange
     observed: Observed
@@ -60,61 +60,80 @@ class StreamPage:
     is_masked: bool = False
 
 
-def write(out: BinaryIO, one: StreamPage, shared: Shared) -> int:
-    """Write the page of an exchange and return its size in bytes."""
+def write(out: BinaryIO, page: StreamPage, shared: Shared) -> int:
     parts: dict[str, bytes] = {}
     if shared.bodies:
-        parts = {"body": one.opened.transcript.data, "asked": one.known.request.plain or b""}
-    return document.write(out, "stream", data(one, shared), parts)
+        parts = {"body": page.opened.transcript.data, "asked": page.detail.request.plain or b""}
+    return document.write(out, "stream", data(page, shared), parts)
 
 
-def data(one: StreamPage, shared: Shared) -> JsonObject:
+def data(page: StreamPage, shared: Shared) -> JsonObject:
     """Return the page's data, as one JSON value."""
-    row = one.known.row
-    return played(one, shared) | {
+    row, tools = page.detail.row, list[JsonObject]()
+    for name in TOOLS:
+        figures = report_of(name, [measure_observed(name, page.observed)])
+        remarks = [remark.plain for remark in tool_tables.remarks(figures)]
+        table = [[cells[field] for field in _TOOL_FIELDS] for cells in tool_tables.rows(figures)]
+        tools.append({"tool": name, "remarks": remarks, "rows": table})
+    return played(page, shared) | {
         "version": __version__,
         "title": " ".join(filter(None, (row.id[:8], row.model))),
         "request": f"{row.method} {row.upstream}{row.path}",
-        "none": None if one.opened.verdicts else wording.nothing(one.opened.limits),
+        "none": None if page.opened.verdicts else wording.nothing(page.opened.limits),
         "flags": list(facts.flags(row, report.JUDGED)),
         "facts": [
             [fact.label, list(fact.parts)]
-            for fact in facts.told(row, one.opened.verdicts)
+            for fact in facts.told(row, page.opened.verdicts)
             if fact.label != facts.ATTRIBUTES or shared.text or shared.bodies
         ],
-        "slow": [_side(*side) for side in facts.who_was_slow(one.opened.slowness)] if one.opened.slowness else [],
+        "slow": [
+            [
+                name,
+                *([None] * 4 if spread is None else [spread.n, spread.p50_ns, spread.p99_ns, spread.max_ns]),
+                meaning,
+            ]
+            for name, spread, meaning in (facts.who_was_slow(page.opened.slowness) if page.opened.slowness else ())
+        ],
         "headers": {
-            "request": one.known.request.headers,
-            "response": one.known.exchange.headers.response,
-            "trailers": one.known.exchange.headers.trailers,
+            "request": page.detail.request.headers,
+            "response": page.detail.exchange.headers.response,
+            "trailers": page.detail.exchange.headers.trailers,
         },
-        "asked": _request(one, shared),
-        "tools": [_tool(name, one.observed) for name in TOOLS],
-        "banner": list(_banner(one, shared)),
+        "asked": _request(page, shared),
+        "tools": tools,
+        "banner": list(_banner(page, shared)),
     }
 
 
-def played(one: StreamPage, shared: Shared) -> JsonObject:
+def played(page: StreamPage, shared: Shared) -> JsonObject:
     """Return the player's data on an exchange, and the exchange's identity."""
-    row, opened = one.known.row, one.opened
-    state = states.state(row, recording=one.recording)
-    verdicts = [_shown(verdict, shared) for verdict in opened.verdicts]
+    row, opened = page.detail.row, page.opened
+    state = states.state(row, recording=page.recording)
+    outputs = Attribution(page.full.exchange, page.full.reads, page.full.decoded).outputs
+    reported = ((timed.at_ns, registry.tokens(timed.chunk).output) for timed in page.full.decoded.chunks())
+    verdicts = list(opened.verdicts)
+    if not (shared.text or shared.bodies):  # both quote the answer
+        verdicts = [replace(verdict, before=None, after=None) for verdict in verdicts]
     return {
         "id": row.id,
         "model": row.model,
         "state": {"sign": state.sign, "tone": state.tone, "text": formatting.line(row.ending)},
         "status": row.status,
-        "reasons": list(_reasons(one)),
+        "reasons": list(_reasons(page)),
         "brief": wording.brief(verdicts),
         "verdicts": [_verdict(verdict) for verdict in verdicts],
-        "figures": {name: rows.value(row, name) for name in _FIGURES} | _gaps(one),
+        "figures": {name: rows.value(row, name) for name in _FIGURES} | _gaps(page),
         "end": opened.end_ns,
-        "marks": _marks(one),
-        "bars": [asdict(bar) for bar in _bars(one)],
-        "reads": _reads(one),
-        "events": _events(one, shared),
-        "outputs": _outputs(one),
-        "tokens": _tokens(one),
+        "marks": _marks(page),
+        "bars": [asdict(bar) for bar in _bars(page)],
+        "reads": _reads(page),
+        "events": _events(page, shared),
+        # The gaps between output chunks are those of `icl`.
+        "outputs": {
+            "at": deltas(output.at_ns for output in outputs),
+            "event": deltas(output.item for output in outputs),
+        },
+        "tokens": [[at, output] for at, output in reported if at is not None and output is not None],
         "texts": list(_texts(opened.transcript, shared)),
         "silence": facts.no_text(row, "see its reads"),
     }
@@ -126,29 +145,27 @@ _FIGURES: Final = (
 )  # fmt: skip
 
 
-def _gaps(one: StreamPage) -> dict[str, float | None]:
+def _gaps(page: StreamPage) -> dict[str, float | None]:
     """Return the percentiles of the gaps between reads with output, in ms."""
-    found = Attribution(one.full.exchange, one.full.reads, one.full.decoded)
-    steps = enumerate(pairwise(output.at_ns for output in found.outputs if output.at_ns is not None), 1)
-    gaps = sorted(after - before for nth, (before, after) in steps if after > before and nth not in found.later)
+    attribution = Attribution(page.full.exchange, page.full.reads, page.full.decoded)
+    steps = enumerate(pairwise(output.at_ns for output in attribution.outputs if output.at_ns is not None), 1)
+    gaps = sorted(
+        later - earlier for number, (earlier, later) in steps if later > earlier and number not in attribution.later
+    )
     return {
         name: percentile(gaps, GAP_PERCENTILES[name]) / 1e6 if gaps else None for name in ("gap_p50_ms", "gap_p99_ms")
     }
 
 
-def _reasons(one: StreamPage) -> Iterator[str]:
+def _reasons(page: StreamPage) -> Iterator[str]:
     """Yield the reason for its end, and the defects of its recording."""
-    reason = facts.reason(one.known.row, facts.silent_end(one.known.row, one.opened.verdicts))
-    trouble = pages.trouble(one.known, one.opened, not one.recording)
+    reason = facts.reason(page.detail.row, facts.silent_end(page.detail.row, page.opened.verdicts))
+    trouble = pages.trouble(page.detail, page.opened, not page.recording)
     wrong = "".join(text for text, _ in trouble or ()).strip()
-    if one.recording:
+    if page.recording:
         yield reason
     if wrong and wrong != reason:
         yield wrong
-
-
-def _shown(verdict: Verdict, shared: Shared) -> Verdict:
-    return verdict if shared.text or shared.bodies else replace(verdict, before=None, after=None)
 
 
 def _verdict(verdict: Verdict) -> JsonObject:
@@ -157,35 +174,30 @@ def _verdict(verdict: Verdict) -> JsonObject:
     return {name: getattr(verdict, name) for name in names} | {"sentence": sentence, "evidence": evidence}
 
 
-def _side(name: str, spread: Spread | None, meaning: str) -> list[object]:
-    figures = [None] * 4 if spread is None else [spread.n, spread.p50_ns, spread.p99_ns, spread.max_ns]
-    return [name, *figures, meaning]
-
-
-def _bars(one: StreamPage) -> Iterator[pages.TimeBar]:
+def _bars(page: StreamPage) -> Iterator[pages.TimeBar]:
     """Yield the phases; the script has the stalls from the verdicts. A wait for a head that never came is one, too."""
-    last = one.opened.reads_at[-1] if len(one.opened.reads_at) else None
-    found = one.opened.facts
-    yield from pages.bars(found, one.known.row, one.opened.transcript, (), last)
-    if found.headers_ns is None and one.opened.end_ns:
-        name = "connecting" if found.connected_ns is None else "wait for headers"
-        yield pages.TimeBar(name, found.connected_ns or 0, one.opened.end_ns, "wait", "none came")
+    last_read_ns = page.opened.reads_at[-1] if len(page.opened.reads_at) else None
+    recorded = page.opened.facts
+    yield from pages.bars(recorded, page.detail.row, page.opened.transcript, (), last_read_ns)
+    if recorded.headers_ns is None and page.opened.end_ns:
+        name = "connecting" if recorded.connected_ns is None else "wait for headers"
+        yield pages.TimeBar(name, recorded.connected_ns or 0, page.opened.end_ns, "wait", "none came")
 
 
-def _marks(one: StreamPage) -> list[tuple[str, int]]:
+def _marks(page: StreamPage) -> list[tuple[str, int]]:
     """Return the named timestamps of an exchange, in their order."""
-    found, transcript = one.opened.facts, one.opened.transcript
-    end = "end" if found.ended_by == "end" else f"end: {found.ended_by}"
-    first = (event for event in range(len(transcript)) if transcript.kind(event) not in _NO_EVENTS)
-    first_ns = next((transcript.at[event] for event in first if transcript.timed[event]), None)
-    marks = [("sent", found.sent_ns), ("head", found.headers_ns), ("first event", first_ns), (end, found.end_ns)]
-    marks += [(markers.SIGNS[marker.sign], marker.at_ns) for marker in one.opened.markers if marker.sign != "S"]
+    timing, transcript = page.opened.facts, page.opened.transcript
+    end = "end" if timing.ended_by == "end" else f"end: {timing.ended_by}"
+    event_numbers = (event for event in range(len(transcript)) if transcript.kind(event) not in _NO_EVENTS)
+    first_ns = next((transcript.at[event] for event in event_numbers if transcript.timed[event]), None)
+    marks = [("sent", timing.sent_ns), ("head", timing.headers_ns), ("first event", first_ns), (end, timing.end_ns)]
+    marks += [(markers.SIGNS[marker.sign], marker.at_ns) for marker in page.opened.markers if marker.sign != "S"]
     return sorted(((name, at_ns) for name, at_ns in marks if at_ns is not None), key=lambda mark: mark[1])
 
 
-def _reads(one: StreamPage) -> JsonObject:
+def _reads(page: StreamPage) -> JsonObject:
     """Return the reads in columns; `skipped` are the bytes that are missing from the tape before each."""
-    reads = one.full.reads
+    reads = page.full.reads
     ends = [start + size for start, size in zip(reads.start, reads.size, strict=True)]
     return {
         "seq": deltas(reads.seq),
@@ -195,16 +207,16 @@ def _reads(one: StreamPage) -> JsonObject:
         ],
         "size": list(reads.size),
         "skipped": [start - end for start, end in zip(reads.start, [0, *ends], strict=False)],
-        "borders": deltas(one.opened.borders),
-        "owners": deltas(one.opened.owners),
+        "borders": deltas(page.opened.borders),
+        "owners": deltas(page.opened.owners),
     }
 
 
-def _events(one: StreamPage, shared: Shared) -> JsonObject:
+def _events(page: StreamPage, shared: Shared) -> JsonObject:
     """Return the events in columns; `types` has the names of the types, `type` the place of each event's there."""
-    transcript = one.opened.transcript
+    transcript = page.opened.transcript
     types: dict[str, int] = {}
-    type = [types.setdefault(item.type, len(types)) for item in one.full.decoded.items()]
+    type = [types.setdefault(item.type, len(types)) for item in page.full.decoded.items()]
     return {
         "kinds": KINDS,
         "types": list(types),
@@ -215,38 +227,26 @@ def _events(one: StreamPage, shared: Shared) -> JsonObject:
         "start": deltas(transcript.starts),
         "size": [end - start for start, end in zip(transcript.starts, transcript.ends, strict=True)],
         "sent": sorted(transcript.sent),
-        "told": _told(transcript, shared),
+        "told": _descriptions(transcript, shared),
     }
 
 
-def _told(transcript: Transcript, shared: Shared) -> dict[int, str]:
+def _descriptions(transcript: Transcript, shared: Shared) -> dict[int, str]:
     """Return the descriptions of events without output: their summaries, or, without texts, only their meanings."""
-    others = [event for event in range(len(transcript)) if transcript.kind(event) not in OUTPUT]
+    silent_events = [event for event in range(len(transcript)) if transcript.kind(event) not in OUTPUT]
     if shared.text or shared.bodies:
-        return {event: text for event in others if (text := events.summary(transcript, event))}
-    meanings = ((event, without_credentials(events.meaning(transcript, event))) for event in others)
+        return {event: text for event in silent_events if (text := events.summary(transcript, event))}
+    meanings = ((event, without_credentials(events.meaning(transcript, event))) for event in silent_events)
     return {event: meaning for event, meaning in meanings if meaning}
-
-
-def _outputs(one: StreamPage) -> JsonObject:
-    """Return when each output chunk came, and in which event: the gaps between them are those of `icl`."""
-    outputs = Attribution(one.full.exchange, one.full.reads, one.full.decoded).outputs
-    return {"at": deltas(output.at_ns for output in outputs), "event": deltas(output.item for output in outputs)}
-
-
-def _tokens(one: StreamPage) -> list[list[int]]:
-    """Return when usage was reported, and the output tokens that it counted by then."""
-    found = ((timed.at_ns, registry.tokens(timed.chunk).output) for timed in one.full.decoded.chunks())
-    return [[at, output] for at, output in found if at is not None and output is not None]
 
 
 def _texts(transcript: Transcript, shared: Shared) -> Iterator[JsonObject]:
     """Yield the texts by choice, in the order in which they began; without texts only how long their pieces are."""
     for voice in transcript.voices:
-        named = [("reasoning", voice.reasoning), ("content", voice.content), ("refusal", voice.refusal)]
+        tracks = [("reasoning", voice.reasoning), ("content", voice.content), ("refusal", voice.refusal)]
         for call in voice.calls:
-            named += [("call", call.name), ("arguments", call.arguments)]
-        for kind, track in sorted((one for one in named if len(one[1])), key=lambda one: one[1].number):
+            tracks += [("call", call.name), ("arguments", call.arguments)]
+        for kind, track in sorted((pair for pair in tracks if len(pair[1])), key=lambda pair: pair[1].number):
             yield {"kind": kind, "choice": voice.index, **_pieces(track, shared)}
 
 
@@ -257,8 +257,8 @@ def _pieces(track: Track, shared: Shared) -> JsonObject:
     return {"events": deltas(track.events), "sizes": [end - start for start, end in spans]}
 
 
-def _request(one: StreamPage, shared: Shared) -> JsonObject:
-    request = one.known.request
+def _request(page: StreamPage, shared: Shared) -> JsonObject:
+    request = page.detail.request
     command = curl.of(request if shared.bodies else replace(request, body=None, size=0))
     left_out = not shared.bodies and request.known_size
     note = f": 'the body of {counted(request.known_size, 'byte')} is not in this page'\n" if left_out else ""
@@ -272,33 +272,22 @@ def _request(one: StreamPage, shared: Shared) -> JsonObject:
     }
 
 
-def _tool(name: str, observed: Observed) -> JsonObject:
-    report = report_of(name, [measure_observed(name, observed)])
-    found = tool_tables.rows(report)
-    return {
-        "tool": name,
-        "remarks": [remark.plain for remark in tool_tables.remarks(report)],
-        "rows": [[row[field] for field in _TOOL_FIELDS] for row in found],
-    }
-
-
-def _banner(one: StreamPage, shared: Shared) -> Iterator[tuple[str, str]]:
-    request, response = one.known.request, (*one.known.exchange.headers.response, *one.known.exchange.headers.trailers)
+def _banner(page: StreamPage, shared: Shared) -> Iterator[tuple[str, str]]:
+    request, response = (
+        page.detail.request,
+        (*page.detail.exchange.headers.response, *page.detail.exchange.headers.trailers),
+    )
     left_out = [] if shared.text or shared.bodies else ["the texts of the answer (--with-text)"]
     left_out += [] if shared.bodies else ["the bytes of the request and of the response (--with-bodies)"]
     if left_out:
         yield "Left out:", f"{' and '.join(left_out)}."
-    redacted = list(_redacted((*request.headers, *response)))
+    redacted = list(iter(dict.fromkeys(name for name, value in (*request.headers, *response) if _MARK in value)))
     url = ["the URL"] if _MARK in request.exchange.upstream + request.exchange.path else []
     names = ", ".join(formatting.line(name) for name in (*redacted, *url))
     yield "Redacted:", f"{names}." if names else "nothing: no credential was found in its headers and its URL."
-    held = ["headers, labels, URL, error messages, finish reasons and types of events, credentials redacted"]
-    held += [] if shared.text or shared.bodies else ["how long the texts are"]
-    rule = f"in which {document.MASKED if one.is_masked else 'nothing is redacted'}"
-    held += [f"texts of the answer, {rule}"] if shared.text or shared.bodies else []
-    held += [f"bodies, {rule}"] if shared.bodies else []
-    yield "Included:", f"{'; '.join(held)}."
-
-
-def _redacted(headers: Iterable[Sequence[str]]) -> Iterator[str]:
-    return iter(dict.fromkeys(name for name, value in headers if _MARK in value))
+    included = ["headers, labels, URL, error messages, finish reasons and types of events, credentials redacted"]
+    included += [] if shared.text or shared.bodies else ["how long the texts are"]
+    rule = f"in which {document.MASKED if page.is_masked else 'nothing is redacted'}"
+    included += [f"texts of the answer, {rule}"] if shared.text or shared.bodies else []
+    included += [f"bodies, {rule}"] if shared.bodies else []
+    yield "Included:", f"{'; '.join(included)}."

@@ -38,10 +38,12 @@ MOST_ROWS: Final = 2_000
 """Limit of exchanges when a page opens; it grows to twice as many."""
 
 MOST_GAPS: Final = 200_000
+"""Limit of gaps in a live page, whose columns are compared with the ones before at each reading."""
 MANY: Final = 5_000
 """Size of a tape, in exchanges, from which a page opens without conversations, and gets them a moment later."""
 
 REST_SECONDS: Final = 5.0
+"""Longest interval between two readings of a run; silences of its exchanges grow meanwhile."""
 _WHOLE_NS: Final = 1_000_000_000
 """Interval at which a running exchange is analysed as a whole, in ns; the player is updated more often."""
 
@@ -54,7 +56,7 @@ class Settings:
     """The content to show: tape, exchanges, limits of verdicts, and whether with bodies."""
 
     tape: Path
-    where: Filter | None
+    filter: Filter | None
     limits: Thresholds
     bodies: bool = False
 
@@ -80,51 +82,47 @@ class RunSource:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._first = 0
+        self._first_no = 0
         self._has_begun = False
 
     def read(self, connection: Connection) -> JsonObject:
         """Read the page of the run."""
         settings = self._settings
-        selected = None if settings.where is None else conditions.condition(settings.where)
+        selected = None if settings.filter is None else conditions.condition(settings.filter)
         total = queries.count(connection, selected)
         self._slide(connection, selected)
-        newest = exchanges.c.no >= self._first
+        newest = exchanges.c.no >= self._first_no
         newest = newest if selected is None else newest & selected
-        belonging = self._has_begun or total <= MANY
-        wanted = sources.PageContent(settings.where, newest, whole=False, belonging=belonging, most_gaps=MOST_GAPS)
-        self._has_begun, self.rest_seconds = True, REST_SECONDS if belonging else 0.0
-        found = sources.read_run(connection, wanted, settings.limits)
-        state = _fill(connection, found.columns) | {"tape": settings.tape.name}
-        shown = len(found.columns)
-        return run.data(found) | {
+        has_conversations = self._has_begun or total <= MANY
+        content = sources.PageContent(
+            settings.filter, newest, is_whole=False, has_conversations=has_conversations, most_gaps=MOST_GAPS
+        )
+        self._has_begun, self.rest_seconds = True, REST_SECONDS if has_conversations else 0.0
+        page = sources.read_run(connection, content, settings.limits)
+        state = _fill(connection, page.columns) | {"tape": settings.tape.name}
+        shown_count = len(page.columns)
+        banner = [(
+            "Left out:",
+            "texts, headers and bodies, which the page of an exchange has, and comparisons: wiretape export --html.",
+        )]  # fmt: skip
+        if shown_count < total:
+            text = f"the newest {shown_count:,} of {total:,} exchanges; all figures are of these."
+            banner.insert(0, ("Shown:", text))
+        counts, middles, low, high = run.pack_gap_bytes(page.columns.gaps)
+        return run.data(page) | {
             "total": total,
-            "title": f"live: {settings.tape.name}{f' · {formatting.line(found.filter)}' if found.filter else ''}",
-            "banner": list(_banner(total, shown)),
+            "title": f"live: {settings.tape.name}{f' · {formatting.line(page.filter)}' if page.filter else ''}",
+            "banner": banner,
             "live": state,
-            **_gaps(found.columns),
+            "gaps": {"count": counts, "middle": middles},
+            "parts": {"gaps": [[_base64(data) for data in part] for part in (low, high)]},
         }
 
     def _slide(self, connection: Connection, selected: Condition | None) -> None:
         """Choose the page's first exchange: always the same one, until there are too many."""
         numbers = live.newest(connection, selected, 2 * MOST_ROWS + 1)
-        if not self._first or len([no for no in numbers if no >= self._first]) > 2 * MOST_ROWS:
-            self._first = min(numbers[:MOST_ROWS], default=0)
-
-
-def _gaps(columns: Columns) -> JsonObject:
-    counts, middles, low, high = run.pack_gap_bytes(columns.gaps)
-    packed = [[_base64(one) for one in part] for part in (low, high)]
-    return {"gaps": {"count": counts, "middle": middles}, "parts": {"gaps": packed}}
-
-
-def _banner(total: int, shown: int) -> Iterator[tuple[str, str]]:
-    if shown < total:
-        yield "Shown:", f"the newest {shown:,} of {total:,} exchanges; all figures are of these."
-    yield (
-        "Left out:",
-        "texts, headers and bodies, which the page of an exchange has, and comparisons: wiretape export --html.",
-    )
+        if not self._first_no or len([no for no in numbers if no >= self._first_no]) > 2 * MOST_ROWS:
+            self._first_no = min(numbers[:MOST_ROWS], default=0)
 
 
 def _fill(connection: Connection, columns: Columns) -> JsonObject:
@@ -136,15 +134,15 @@ def _fill(connection: Connection, columns: Columns) -> JsonObject:
     with connection.begin():
         recorder = reading.newest_run(connection)
         runs = {no: reading.run_of(connection, no) for no in places}
-    wall_ns, running, last = SYSTEM.wall_ns(), 0, dict[str, int | None]()
+    wall_ns, running_count, last_us = SYSTEM.wall_ns(), 0, dict[str, int | None]()
     for row in live.listed(connection, list(places)):
         recording = runs[row.no].state(wall_ns) == "running"
-        running += recording
+        running_count += recording
         passed = states.elapsed_ms(row, states.Look(wall_ns=wall_ns, recording=recording))
         for name, value in _so_far(row, passed):
             columns.values[name][places[row.no]] = value
-        last[row.id] = None if row.last_read_ms is None else round(row.last_read_ms * 1000)
-    return {"recorder": _line(recorder), "open": running, "last": last}
+        last_us[row.id] = None if row.last_read_ms is None else round(row.last_read_ms * 1000)
+    return {"recorder": _line(recorder), "open": running_count, "last": last_us}
 
 
 def _so_far(row: ListRow, passed_ms: float | None) -> Iterator[tuple[str, object]]:
@@ -169,64 +167,63 @@ class ExchangeSource:
 
     def __init__(self, settings: Settings, id: str) -> None:
         self._settings, self._id = settings, id
-        self._ended: tuple[StoredAnswer, JsonObject] | None = None
-        self._whole: JsonObject = {}
-        self._whole_ns = 0
+        self._final: tuple[StoredAnswer, JsonObject] | None = None
+        self._last_data: JsonObject = {}
+        self._last_data_ns = 0
         self._has_begun = False
 
     def read(self, connection: Connection) -> JsonObject:
         """Read the page of the exchange."""
         no = queries.find(connection, self._id)
         try:
-            if self._ended is not None and tape_exchange.is_final(connection, no, self._ended[0]):
-                return self._ended[1]
+            if self._final is not None and tape_exchange.is_final(connection, no, self._final[0]):
+                return self._final[1]
             return self._read(connection, no)
         except NoResultFound as error:
             raise NotFound(f"exchange {self._id} is not on the tape any more") from error
 
     def _read(self, connection: Connection, no: int) -> JsonObject:
         settings = self._settings
-        belonging = self._has_begun or no <= MANY
-        one = sources.exchange(connection, no, settings.limits, belonging=belonging)
-        self._has_begun, self.rest_seconds = True, 1.0 if belonging else 0.0
-        row = one.known.row
+        has_conversations = self._has_begun or no <= MANY
+        page = sources.exchange(connection, no, settings.limits, has_conversations=has_conversations)
+        self._has_begun, self.rest_seconds = True, 1.0 if has_conversations else 0.0
+        row = page.detail.row
         shared = stream.Shared(text=True, bodies=settings.bodies)
-        is_open = one.opened.live and one.recording
-        if not is_open or not belonging or SYSTEM.now() - self._whole_ns >= _WHOLE_NS:
-            self._whole, self._whole_ns = stream.data(one, shared), SYSTEM.now()
-            value = dict(self._whole)
+        is_open = page.opened.live and page.recording
+        if not is_open or not has_conversations or SYSTEM.now() - self._last_data_ns >= _WHOLE_NS:
+            self._last_data, self._last_data_ns = stream.data(page, shared), SYSTEM.now()
+            value = dict(self._last_data)
         else:
-            value = self._whole | stream.played(one, shared)
+            value = self._last_data | stream.played(page, shared)
         value["live"] = {
             "tape": settings.tape.name,
             "open": is_open,
-            "recorder": _line(one.known.recorder),
-            "silence": _silence(one) if is_open else None,
+            "recorder": _line(page.detail.recorder),
+            "silence": _silence(page) if is_open else None,
         }
-        asked, body = one.known.request.plain or b"", one.opened.transcript.data
-        bodies = {"body": body, "asked": asked} if settings.bodies else {}
-        value["parts"] = {name: [_pieces(data)] for name, data in bodies.items()}
-        ended = StoredAnswer(row.id, RecordedExchange(one.full.exchange, one.full.reads, b""), row.outcome)
-        is_final = belonging and row.ended_by is not None and row.outcome != "open"
-        self._ended = (ended, value) if is_final else None
+        request_body, body = page.detail.request.plain or b"", page.opened.transcript.data
+        bodies = {"body": body, "asked": request_body} if settings.bodies else {}
+        value["parts"] = {
+            name: [[_base64(data[at : at + _PIECE]) for at in range(0, len(data), _PIECE)]]
+            for name, data in bodies.items()
+        }
+        stored = StoredAnswer(row.id, RecordedExchange(page.full.exchange, page.full.reads, b""), row.outcome)
+        is_final = has_conversations and row.ended_by is not None and row.outcome != "open"
+        self._final = (stored, value) if is_final else None
         return value
 
 
-def _silence(one: stream.StreamPage) -> str | None:
+def _silence(page: stream.StreamPage) -> str | None:
     """Return since when nothing has come, where that is long."""
-    row = one.known.row
+    row = page.detail.row
     passed = states.elapsed_ms(row, states.Look(wall_ns=SYSTEM.wall_ns(), recording=True))
-    last_ns = max(one.full.reads.at_ns, default=None)
-    found = None if passed is None else states.silence(round(passed * 1e6), last_ns, one.opened.limits)
-    return None if found is None else str(found)
+    last_ns = max(page.full.reads.at_ns, default=None)
+    silence = None if passed is None else states.silence(round(passed * 1e6), last_ns, page.opened.limits)
+    return None if silence is None else str(silence)
 
 
 def _line(recorder: RecorderRun | None) -> str:
     return "".join(text for text, _ in notices.recorder_line(recorder, SYSTEM.wall_ns()))
-
-
-def _pieces(data: bytes) -> list[str]:
-    return [_base64(data[at : at + _PIECE]) for at in range(0, len(data), _PIECE)]
 
 
 def _base64(data: bytes) -> str:

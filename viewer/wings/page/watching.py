@@ -28,35 +28,34 @@ class Reading:
 class SourceWatch:
     """A thread that reads a source; `came` is called there with each reading."""
 
-    def __init__(self, tape: Path, source: PageSource, came: Callable[[Reading], object]) -> None:
-        self._tape, self._source, self._came = tape, source, came
-        self._ended = threading.Event()
-        self._last = Reading()
+    def __init__(self, tape: Path, source: PageSource, on_reading: Callable[[Reading], object]) -> None:
+        self._tape, self._source, self._on_reading = tape, source, on_reading
+        self._stopped = threading.Event()
+        self._last_reading = Reading()
         self._file: Identity | None = None
         # The thread only reads: ending it loses no data.
         threading.Thread(target=self._run, name="watch", daemon=True).start()
 
     def end(self) -> None:
-        """Stop reading."""
-        self._ended.set()
+        self._stopped.set()
 
     def _run(self) -> None:
-        while not self._ended.is_set():
+        while not self._stopped.is_set():
             try:
                 with queries.opened(self._tape) as connection:
                     self._follow(connection)
             except WiretapeError as error:
-                self._tell(Reading(self._last.value, safe(str(error))))
+                self._tell(Reading(self._last_reading.value, safe(str(error))))
             except Exception as error:  # noqa: BLE001 - any failure is reported on the page
-                self._tell(Reading(self._last.value, safe(f"a fault of wiretape's own: {error!r}")))
-            self._ended.wait(POLL_SECONDS["retry"])
+                self._tell(Reading(self._last_reading.value, safe(f"a fault of wiretape's own: {error!r}")))
+            self._stopped.wait(POLL_SECONDS["retry"])
 
     def _follow(self, connection: Connection) -> None:
         """Read as long as the file is the one that was opened."""
         file, version, due = identity(self._tape), None, 0
         is_other = None not in (file, self._file) and file != self._file
         self._file = file or self._file
-        while not self._ended.is_set() and identity(self._tape) == file:
+        while not self._stopped.is_set() and identity(self._tape) == file:
             began, latest = SYSTEM.now(), following.version(connection)
             wait = POLL_SECONDS["page"]
             if latest != version or began >= due:
@@ -65,9 +64,9 @@ class SourceWatch:
                 self._tell(Reading(value | {"live": value["live"] | {"replaced": is_other}}))
                 wait = pause_s(self._source.follower, SYSTEM.now() - began)
                 due = began + int(self._source.rest_seconds * 1e9)
-            self._ended.wait(wait)
+            self._stopped.wait(wait)
 
     def _tell(self, reading: Reading) -> None:
-        if not self._ended.is_set():
-            self._last = reading
-            self._came(reading)
+        if not self._stopped.is_set():
+            self._last_reading = reading
+            self._on_reading(reading)
