@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, Final
 
-from wiretape.recorder.decode.decoder import TimedChunk
 from wiretape.recorder.decode.silences import awaited
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.sanitize import safe
@@ -42,21 +41,21 @@ Event = tuple[int, int, str, str]
 
 def write(
     out: BinaryIO,
-    one: FullExchange,
+    full: FullExchange,
     limits: Thresholds = DEFAULT,
     pace: Pace = RECORDED,
     size: ScreenSize = USUAL_SIZE,
 ) -> int:
     """Write a recording that marks stalls by these limits; return the number of its events."""
-    return _written(out, lines(one, limits, pace, size))
+    return _write_lines(out, lines(full, limits, pace, size))
 
 
 def write_race(out: BinaryIO, a: FullExchange, b: FullExchange, film: Film) -> int:
     """Write a recording of the film of two exchanges; return the number of its events."""
-    return _written(out, itertools.chain([_header([a, b], film.size)], _lines(_drawn(film))))
+    return _write_lines(out, itertools.chain([_header([a, b], film.size)], _lines(_frame_events(film))))
 
 
-def _written(out: BinaryIO, lines: Iterable[str]) -> int:
+def _write_lines(out: BinaryIO, lines: Iterable[str]) -> int:
     count = -1
     for line in lines:
         out.write(f"{line}\n".encode())
@@ -65,44 +64,44 @@ def _written(out: BinaryIO, lines: Iterable[str]) -> int:
 
 
 def lines(
-    one: FullExchange, limits: Thresholds = DEFAULT, pace: Pace = RECORDED, size: ScreenSize = USUAL_SIZE
+    full: FullExchange, limits: Thresholds = DEFAULT, pace: Pace = RECORDED, size: ScreenSize = USUAL_SIZE
 ) -> Iterator[str]:
     """Yield a recording line by line: its header, then its events in time; stalls are marked by these limits."""
-    yield _header([one], size)
-    events = sorted(_events(one, limits), key=lambda event: event[:2])
+    yield _header([full], size)
+    events = sorted(_events(full, limits), key=lambda event: event[:2])
     at = list(itertools.accumulate((at_ns for at_ns, *_ in events), max))
     playback = pace.playback(at, at[-1], lambda: 0)
     played = zip(map(playback.playing_ns, at), events, strict=True)
     yield from _lines((at_ns, code, data) for at_ns, (_, _, code, data) in played)
 
 
-def _header(shown: Sequence[FullExchange], size: ScreenSize) -> str:
-    named = (filter(None, (one.row.id, one.row.model, one.row.outcome)) for one in shown)
-    title = safe(" | ".join(map(" · ".join, named)))
+def _header(exchanges: Sequence[FullExchange], size: ScreenSize) -> str:
+    names = (filter(None, (full.row.id, full.row.model, full.row.outcome)) for full in exchanges)
+    title = safe(" | ".join(map(" · ".join, names)))
     term = {"cols": size.columns, "rows": size.lines, "type": "xterm-256color"}
-    return json.dumps({"version": 3, "term": term, "timestamp": int(shown[0].started.timestamp()), "title": title})
+    return json.dumps({"version": 3, "term": term, "timestamp": int(exchanges[0].started.timestamp()), "title": title})
 
 
 def _lines(events: Iterable[tuple[int, str, str]]) -> Iterator[str]:
-    before = 0
+    previous_us = 0
     for at_ns, code, data in events:
-        at = max(at_ns // 1000, before)
+        at = max(at_ns // 1000, previous_us)
         # Plain decimals: players read the digits themselves, and know no exponents.
-        seconds, micros = divmod(at - before, 1_000_000)
+        seconds, micros = divmod(at - previous_us, 1_000_000)
         yield f'[{seconds}.{micros:06}, "{code}", {json.dumps(data)}]'
-        before = at
+        previous_us = at
 
 
-def _drawn(film: Film) -> Iterator[tuple[int, str, str]]:
+def _frame_events(film: Film) -> Iterator[tuple[int, str, str]]:
     """Yield an event for each frame, with its changed lines, at its exact time."""
-    before: Sequence[Sequence[Part]] = [()] * film.size.lines
+    previous: Sequence[Sequence[Part]] = [()] * film.size.lines
     start = _CLEARED
     for frame in film.frames(each_event=True):
-        pairs = enumerate(zip(frame.lines, before, strict=True), 1)
-        drawn = start + "".join(f"\x1b[{number};1H{_styled(line)}" for number, (line, old) in pairs if line != old)
-        if drawn:
-            yield frame.at_ns, "o", drawn
-        start, before = "", frame.lines
+        pairs = enumerate(zip(frame.lines, previous, strict=True), 1)
+        changes = start + "".join(f"\x1b[{number};1H{_styled(line)}" for number, (line, old) in pairs if line != old)
+        if changes:
+            yield frame.at_ns, "o", changes
+        start, previous = "", frame.lines
     yield frame.at_ns, "o", _ENDED
     yield frame.at_ns, "x", "0"
 
@@ -111,33 +110,29 @@ def _styled(line: Sequence[Part]) -> str:
     return "".join(f"{sgr}{text}{_RESET}" if (sgr := _TONES[tone]) else text for text, tone in joined(line))
 
 
-def _events(one: FullExchange, limits: Thresholds) -> Iterator[Event]:
-    chunks = list(one.decoded.chunks())
+def _events(full: FullExchange, limits: Thresholds) -> Iterator[Event]:
+    chunks = list(full.decoded.chunks())
     outputs = [timed for timed in chunks if timed.chunk.output]
-    yield from ((at_ns, _OUTPUT, "o", shown) for at_ns, shown in coloured(chunks, one.last_ns or 0))
-    first = next((timed.at_ns for timed in outputs if timed.at_ns is not None), None)
-    if first is not None and one.decoded.stream:
-        yield first, _MARK_FIRST, "m", f"ttft {formatting.ms(first / 1e6)} ms"
-    for answer in awaited(one.exchange, one.decoded):
+    yield from ((at_ns, _OUTPUT, "o", text) for at_ns, text in coloured(chunks, full.last_ns or 0))
+    first_output_ns = next((timed.at_ns for timed in outputs if timed.at_ns is not None), None)
+    if first_output_ns is not None and full.decoded.stream:
+        yield first_output_ns, _MARK_FIRST, "m", f"ttft {formatting.ms(first_output_ns / 1e6)} ms"
+    for answer in awaited(full.exchange, full.decoded):
         for from_ns, to_ns in answer.stalls(limits):
             yield from_ns, _MARK_AFTER, "m", f"stall {formatting.ms((to_ns - from_ns) / 1e6)} ms"
     for timed in chunks:
         if timed.chunk.fault is not None:
-            said = ": ".join(filter(None, (timed.chunk.fault.code, timed.chunk.fault.message)))
-            yield _at(timed, one), _MARK_AFTER, "m", f"error {safe(said)}".rstrip()
-    yield from _ending(one)
+            message = ": ".join(filter(None, (timed.chunk.fault.code, timed.chunk.fault.message)))
+            at_ns = timed.at_ns if timed.at_ns is not None else full.last_ns or 0
+            yield at_ns, _MARK_AFTER, "m", f"error {safe(message)}".rstrip()
+    yield from _ending(full)
 
 
-def _ending(one: FullExchange) -> Iterator[Event]:
-    row, at_ns, said = one.row, one.last_ns or 0, safe(one.ending)
+def _ending(full: FullExchange) -> Iterator[Event]:
+    row, at_ns, message = full.row, full.last_ns or 0, safe(full.ending)
     reason = f", finish reason {safe(row.finish_reason)}" if row.finish_reason else ""
     is_complete = row.outcome == "complete"
-    yield at_ns, _END, "o", "\r\n" if is_complete else f"\r\n{_RED}[{said}]{_RESET}\r\n"
-    yield at_ns, _END, "m", said + reason
+    yield at_ns, _END, "o", "\r\n" if is_complete else f"\r\n{_RED}[{message}]{_RESET}\r\n"
+    yield at_ns, _END, "m", message + reason
     if row.ended_by is not None:
         yield at_ns, _END, "x", "0" if is_complete else "1"
-
-
-def _at(timed: TimedChunk, one: FullExchange) -> int:
-    """Return the timestamp of a chunk, or the end of the exchange where the tape lacks it."""
-    return timed.at_ns if timed.at_ns is not None else one.last_ns or 0

@@ -57,11 +57,11 @@ def write_asciicast(task: ExportTask, file: BinaryIO) -> int:
     from wiretape.viewer.wings.films import asciicast
     from wiretape.viewer.wings.films.film import Film, ScreenSize
 
-    shown, chosen, limits = _exchanges(task), task.options or FilmOptions(), config.thresholds()
+    exchanges, chosen, limits = _exchanges(task), task.options or FilmOptions(), config.thresholds()
     size = ScreenSize(*chosen.size)
-    if len(shown) > 1:
-        return asciicast.write_race(file, shown[0], shown[1], Film(shown, chosen.pace, limits, size))
-    return asciicast.write(file, shown[0], limits, chosen.pace, size)
+    if len(exchanges) > 1:
+        return asciicast.write_race(file, exchanges[0], exchanges[1], Film(exchanges, chosen.pace, limits, size))
+    return asciicast.write(file, exchanges[0], limits, chosen.pace, size)
 
 
 def write_gif(task: ExportTask, file: BinaryIO) -> int:

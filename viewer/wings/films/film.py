@@ -54,13 +54,13 @@ class Film:
 
     def __init__(
         self,
-        shown: Sequence[FullExchange],
+        exchanges: Sequence[FullExchange],
         pace: Pace = RECORDED,
         limits: Thresholds = DEFAULT,
         size: ScreenSize = USUAL_SIZE,
     ) -> None:
         self.size = size
-        self._takes = [_Take(one, limits) for one in shown]
+        self._takes = [_Take(exchange, limits) for exchange in exchanges]
         self._now_ns = 0
         lanes = [take.lane for take in self._takes]
         self._race = Race(lanes[0], lanes[1], self._clock) if len(lanes) > 1 else None
@@ -70,7 +70,6 @@ class Film:
 
     @property
     def length_ns(self) -> int:
-        """The time that the film takes."""
         return self._playback.playing_ns(self._playback.end_ns)
 
     def frames(self, tick_ns: int = TICK_NS, *, each_event: bool = False) -> Iterator[Frame]:
@@ -126,16 +125,16 @@ class Film:
 class _Take:
     """One exchange of a film."""
 
-    def __init__(self, one: FullExchange, limits: Thresholds) -> None:
-        transcript, end_ns = Transcript(one.decoded), one.last_ns or 0
+    def __init__(self, full: FullExchange, limits: Thresholds) -> None:
+        transcript, end_ns = Transcript(full.decoded), full.last_ns or 0
         transcript.come_by(end_ns)
-        first_ns = next((read.at_ns for read in one.reads if read.size), None)
-        self.row, self.lane, self._limits = one.row, Lane(transcript, end_ns, first_ns), limits
-        self._reads_at = sorted(one.reads.at_ns)
+        first_ns = next((read.at_ns for read in full.reads if read.size), None)
+        self.row, self.lane, self._limits = full.row, Lane(transcript, end_ns, first_ns), limits
+        self._reads_at = sorted(full.reads.at_ns)
         timed = [event for event in transcript.outputs if transcript.timed[event]]
         answers = (transcript.at[event] for event in timed if transcript.kind(event) != "reasoning")
         self._answer_ns = next(answers, None)
-        self._stalls = [stall for answer in awaited(one.exchange, one.decoded) for stall in answer.stalls(limits)]
+        self._stalls = [stall for answer in awaited(full.exchange, full.decoded) for stall in answer.stalls(limits)]
 
     def pane(self, name: str, position: int, at_ns: int, width: int, height: int) -> list[list[Part]]:
         """Return the lines of its title, of the end of its text, and of its status."""
@@ -148,13 +147,15 @@ class _Take:
         if not is_over:
             lines[-1].append((_CARET, "accent"))
         lines += [[] for _ in range(height - len(lines))]
-        figures = status(self.lane, position, self.row, width) if is_over else self._running(position, at_ns, width)
+        figures = (
+            status(self.lane, position, self.row, width) if is_over else self._running_status(position, at_ns, width)
+        )
         return [[*laid_out(line, width, right=False)] for line in (title, *lines, figures)]
 
-    def _running(self, position: int, at_ns: int, width: int) -> list[Part]:
+    def _running_status(self, position: int, at_ns: int, width: int) -> list[Part]:
         """Return the status before the end: that is not known yet, though all events may have come."""
-        before = bisect_right(self._reads_at, at_ns)
-        quiet = silence(at_ns, self._reads_at[before - 1] if before else None, self._limits)
+        read_count = bisect_right(self._reads_at, at_ns)
+        quiet = silence(at_ns, self._reads_at[read_count - 1] if read_count else None, self._limits)
         if not len(self.lane.transcript):
             return [] if quiet is None else [(str(quiet), "warning")]
         return status(self.lane, min(position, len(self.lane.transcript) - 1), self.row, width, silence=quiet)
@@ -163,19 +164,21 @@ class _Take:
         """Draw its phases until a time."""
         lane = self.lane
         now_ns = min(at_ns, lane.end_ns)
-        came = bisect_right(lane.output_at, now_ns)
+        output_count = bisect_right(lane.output_at, now_ns)
         answer_ns = self._answer_ns if self._answer_ns is not None and self._answer_ns <= now_ns else None
-        first_ns, last_ns = (lane.output_at[0], lane.output_at[came - 1]) if came else (None, None)
+        first_ns, last_ns = (lane.output_at[0], lane.output_at[output_count - 1]) if output_count else (None, None)
         thought_ns = answer_ns - first_ns if answer_ns is not None and first_ns is not None else None
         stalls = self._stalls[: bisect_right(self._stalls, now_ns, key=itemgetter(1))]
-        drawn = waterfall.Bar(now_ns, first_ns, answer_ns, thought_ns or None, last_ns, stalls)
-        how = state(self.row)
-        ending = how.sign if at_ns >= lane.end_ns else ""
-        shown = waterfall.draw(drawn, axis, cells, ending or " ")
-        return [(text, how.tone if phase == "end" else waterfall.TONES[phase]) for text, phase in shown]
+        bar = waterfall.Bar(now_ns, first_ns, answer_ns, thought_ns or None, last_ns, stalls)
+        exchange_state = state(self.row)
+        ending = exchange_state.sign if at_ns >= lane.end_ns else ""
+        cells_of_phases = waterfall.draw(bar, axis, cells, ending or " ")
+        return [
+            (text, exchange_state.tone if phase == "end" else waterfall.TONES[phase]) for text, phase in cells_of_phases
+        ]
 
 
 def _beside(lines: Sequence[list[Part]]) -> list[Part]:
     """Return the lines of two panes as one."""
-    first, *others = lines
-    return [*first, *(part for line in others for part in (("│", "muted"), *line))]
+    first_line, *other_lines = lines
+    return [*first_line, *(part for line in other_lines for part in (("│", "muted"), *line))]

@@ -33,15 +33,21 @@ _FONTS: Final = (
     "DejaVuSansMono.ttf", "Menlo.ttc", "consola.ttf", "LiberationMono-Regular.ttf", "NotoSansMono-Regular.ttf",
     "UbuntuMono-R.ttf", "FreeMono.ttf",
 )  # fmt: skip
-_OTHERS: Final = ("NotoSansCJK-Regular.ttc", "PingFang.ttc", "msgothic.ttc", "wqy-microhei.ttc", "DejaVuSans.ttf")
+_FALLBACK_FONTS: Final = (
+    "NotoSansCJK-Regular.ttc",
+    "PingFang.ttc",
+    "msgothic.ttc",
+    "wqy-microhei.ttc",
+    "DejaVuSans.ttf",
+)
 """Fonts for the signs that the first one lacks."""
 _POINTS: Final = 14
-_FILLED: Final = {"█": 255, "▓": 160, "░": 90}
+_BLOCK_SHADES: Final = {"█": 255, "▓": 160, "░": 90}
 """Signs of one shade, from 0 to 255."""
-_NONE: Final = "\U0010ffff"
+_NO_SIGN: Final = "\U0010ffff"
 """A code point that no font has a sign for."""
 
-_GROUND: Final = (16, 21, 26)
+_BACKGROUND: Final = (16, 21, 26)
 _COLORS: Final[dict[Tone, tuple[int, int, int]]] = {
     "plain": (217, 225, 232), "strong": (255, 255, 255), "muted": (138, 150, 163), "accent": (124, 196, 255),
     "success": (123, 216, 143), "warning": (242, 193, 78), "error": (255, 122, 133), "reasoning": (180, 156, 255),
@@ -59,8 +65,10 @@ def write(out: BinaryIO, film: Film) -> int:
     until = [*(frame.at_ns for frame in frames[1:]), frames[-1].at_ns + _HOLD_MS * _MS]
     lasting = [(end_ns - frame.at_ns) // _MS for frame, end_ns in zip(frames, until, strict=True)]
     pictures = painter.pictures(frames)
-    first = next(pictures)
-    first.save(out, "GIF", save_all=True, append_images=pictures, duration=lasting, loop=0, optimize=True, disposal=1)
+    first_picture = next(pictures)
+    first_picture.save(
+        out, "GIF", save_all=True, append_images=pictures, duration=lasting, loop=0, optimize=True, disposal=1
+    )
     return len(frames)
 
 
@@ -78,7 +86,6 @@ class _Painter:
 
     @property
     def pixels(self) -> int:
-        """The number of pixels of a picture."""
         return self._size[0] * self._size[1]
 
     def pictures(self, frames: Iterable[Frame]) -> Iterator[Any]:
@@ -87,8 +94,8 @@ class _Painter:
         picture.putpalette([value for color in _COLORS.values() for value in _shades(color)])
         for frame in frames:
             picture = picture.copy()
-            for number, (line, before) in enumerate(zip(frame.lines, self._lines, strict=True)):
-                if line != before:
+            for number, (line, previous) in enumerate(zip(frame.lines, self._lines, strict=True)):
+                if line != previous:
                     self._draw(picture, number, line)
             self._lines = list(frame.lines)
             yield picture
@@ -109,7 +116,7 @@ class _Painter:
         """Return the picture of a sign, whose pixels are the shades of its tone."""
         if (sign, tone) not in self._signs:
             size = self._cell[0] * max(cell_len(sign), 1), self._cell[1]
-            mask = self._pillow.drawn(sign, size) or self._pillow.written(sign, size, self._fonts)
+            mask = self._pillow.box_mask(sign, size) or self._pillow.glyph_mask(sign, size, self._fonts)
             shades = ((value * (_SHADES - 1) + 127) // 255 for value in range(256))
             indexes = mask.point([self._bases[tone] + shade if shade else 0 for shade in shades])
             self._signs[sign, tone] = self._pillow.image.frombytes("P", size, indexes.tobytes())
@@ -118,7 +125,7 @@ class _Painter:
 
 def _shades(color: tuple[int, int, int]) -> Iterator[int]:
     for shade in range(_SHADES):
-        for ground, full in zip(_GROUND, color, strict=True):
+        for ground, full in zip(_BACKGROUND, color, strict=True):
             yield ground + (full - ground) * shade // (_SHADES - 1)
 
 
@@ -135,8 +142,8 @@ class _Pillow:
 
     def fonts(self) -> list[Any]:
         """Return the font of the screen, and those for the signs that it lacks."""
-        first = next(self._loaded(_FONTS), None) or self._font.load_default_imagefont()
-        return [first, *self._loaded(_OTHERS)]
+        screen_font = next(self._loaded(_FONTS), None) or self._font.load_default_imagefont()
+        return [screen_font, *self._loaded(_FALLBACK_FONTS)]
 
     def _loaded(self, names: Iterable[str]) -> Iterator[Any]:
         for name in names:
@@ -150,12 +157,12 @@ class _Pillow:
             return wide, high
         return round(font.getlength("M")), sum(font.getmetrics())
 
-    def drawn(self, sign: str, size: tuple[int, int]) -> Any:
+    def box_mask(self, sign: str, size: tuple[int, int]) -> Any:
         """Return the mask of a sign that joins its neighbours at the left and the right; None for any other."""
         wide, high = size
         mask = self.image.new("L", size, 0)
-        if sign in _FILLED:
-            mask.paste(_FILLED[sign], (0, 1, wide, high - 1))
+        if sign in _BLOCK_SHADES:
+            mask.paste(_BLOCK_SHADES[sign], (0, 1, wide, high - 1))
             return mask
         lines = {
             "─": (0, high // 2, wide, high // 2), "│": (wide // 2, 0, wide // 2, high), "╱": (0, high, wide, 0),
@@ -166,9 +173,12 @@ class _Pillow:
         self._draw.Draw(mask).line(lines[sign], fill=255)
         return mask
 
-    def written(self, sign: str, size: tuple[int, int], fonts: Sequence[Any]) -> Any:
+    def glyph_mask(self, sign: str, size: tuple[int, int], fonts: Sequence[Any]) -> Any:
         """Return the mask of a sign in the first of the fonts that has it."""
-        mask, font = self.image.new("L", size, 0), next((one for one in fonts if _has(one, sign)), fonts[0])
+        mask, font = (
+            self.image.new("L", size, 0),
+            next((candidate for candidate in fonts if _has(candidate, sign)), fonts[0]),
+        )
         text = sign if hasattr(font, "getmetrics") else sign.encode("latin-1", "replace").decode("latin-1")
         self._draw.Draw(mask).text((0, 0), text, fill=255, font=font)
         return mask
@@ -177,4 +187,4 @@ class _Pillow:
 def _has(font: Any, sign: str) -> bool:
     if not hasattr(font, "getmetrics"):
         return sign.isascii()
-    return bytes(font.getmask(sign)) != bytes(font.getmask(_NONE))
+    return bytes(font.getmask(sign)) != bytes(font.getmask(_NO_SIGN))

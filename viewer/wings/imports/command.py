@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from wiretape.viewer.wings.imports.tape import ImportReport
 
 _STANDARD_INPUT: Final = Path("-")
-_SHOWN: Final = 20
-_REASON: Final = 300
-"""Characters of a reason that are shown: it may quote the file."""
 
 
 @click.command("import")
@@ -60,27 +57,27 @@ def import_(
     redacted as in a recording. Exchanges that are on the tape already are left out: an import can be repeated. Failures
     are listed, and the exit code is 3.
     """
-    chosen, path, own = read_labels(labels), tape_path(db), dialects.read(declared)
-    sources = [(file, _source(file, url, json.dumps(own) if own else None)) for file in files]
-    failed = sum(_import(path, file, source, format, chosen, own) for file, source in sources)
+    chosen, path, declarations = read_labels(labels), tape_path(db), dialects.read(declared)
+    sources = [(file, _source(file, url, json.dumps(declarations) if declarations else None)) for file in files]
+    failed = sum(_import(path, file, source, format, chosen, declarations) for file, source in sources)
     if failed:
         raise NotImportable(f"{failed:,} could not be imported: see above")
 
 
 def _source(file: Path, url: str | None, dialects: str | None) -> ImportedFile:
     """Return the facts about a file; a pipe has no time of its own."""
-    shown, modified_ns = click.format_filename(file), SYSTEM.wall_ns()
+    name, modified_ns = click.format_filename(file), SYSTEM.wall_ns()
     try:
         if file != _STANDARD_INPUT:
             status = file.stat()
             if stat.S_ISDIR(status.st_mode):
-                raise NotFound(f"{shown} is a directory: name the files in it")
+                raise NotFound(f"{name} is a directory: name the files in it")
             modified_ns = status.st_mtime_ns if stat.S_ISREG(status.st_mode) else modified_ns
         modified = datetime.fromtimestamp(modified_ns / 1e9, UTC)
     except FileNotFoundError as error:
-        raise NotFound(f"no file at {shown}") from error
+        raise NotFound(f"no file at {name}") from error
     except (OSError, ValueError, OverflowError) as error:
-        raise NotFound(f"cannot read {shown}: {safe(str(error))}") from error
+        raise NotFound(f"cannot read {name}: {safe(str(error))}") from error
     return ImportedFile(file.name.encode("utf-8", "replace").decode(), modified, url, dialects)
 
 
@@ -100,14 +97,14 @@ def _import(
     try:
         with _mapped(file) as data:
             seen = format or formats.recognised(data, source.name)
-            found = formats.read(seen, data, source)
+            exchanges = formats.read(seen, data, source)
             with (
-                contextlib.ExitStack() as opened,
+                contextlib.ExitStack() as cleanup,
                 progress.ProgressBar(f"importing {name}", lambda: None, "exchange") as bar,
             ):
                 writing = tape.writing(path, "wiretape import")  # entered, and the tape made, with the first exchange
-                importer = Importer(lambda: Store(opened.enter_context(writing)), source.name, seen, labels, declared)
-                for _ in bar.over(importer.add(found)):
+                importer = Importer(lambda: Store(cleanup.enter_context(writing)), source.name, seen, labels, declared)
+                for _ in bar.over(importer.add(exchanges)):
                     pass
     except NotImportable as error:
         click.echo(redact.message(f"{name}: {error}"), err=True)
@@ -119,14 +116,14 @@ def _import(
 @contextlib.contextmanager
 def _mapped(file: Path) -> Iterator[Data]:
     """Yield the bytes of a file, which are read when they are looked at; those of a pipe are read at once."""
-    with contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as cleanup:
         if file == _STANDARD_INPUT:
             data: Data = sys.stdin.buffer.read()
         else:
-            source = opened.enter_context(file.open("rb"))
+            source = cleanup.enter_context(file.open("rb"))
             status = os.fstat(source.fileno())
             if stat.S_ISREG(status.st_mode) and status.st_size:
-                data = opened.enter_context(mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ))
+                data = cleanup.enter_context(mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ))
             else:
                 data = source.read()
         if not len(data):
@@ -134,14 +131,18 @@ def _mapped(file: Path) -> Iterator[Data]:
         yield data
 
 
+_SHOWN: Final = 20
+"""Limit of refusals shown: a file of another kind may have thousands."""
+
+
 def _report(name: str, path: Path, format: str, report: "ImportReport") -> None:
-    for one in report.refused[:_SHOWN]:
-        click.echo(redact.message(f"{name}: {one.place}: {clipped(one.reason, _REASON)}"), err=True)
+    for refusal in report.refused[:_SHOWN]:
+        click.echo(redact.message(f"{name}: {refusal.place}: {clipped(refusal.reason, 300)}"), err=True)
     if (more := len(report.refused) - _SHOWN) > 0:
         click.echo(f"wiretape: {name}: and {more:,} more", err=True)
     parts = [(report.untimed, "without timing"), (report.present, "on it already"), (report.failed, "left out")]
-    told = ", ".join(f"{count:,} {what}" for count, what in parts if count)
+    summary = ", ".join(f"{count:,} {label}" for count, label in parts if count)
     done = f"{counted(len(report.added), 'exchange')} of {format} imported to {path}"
     if not report.added and not report.present:
         done = f"no exchange of {format} could be imported"
-    click.echo(f"{name}: {done}; {told}" if told else f"{name}: {done}")
+    click.echo(f"{name}: {done}; {summary}" if summary else f"{name}: {done}")

@@ -10,7 +10,6 @@ from wiretape.viewer.imported import Data, ImportedExchange, ImportedFile, NotIm
 FORMATS: Final = {one.name: one for wing in contracts.built_in().values() for one in wing.imports}
 """The formats by name."""
 
-_HEAD_BYTES: Final = 1 << 16
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 _FIELD: Final = re.compile(rb"(?:^|\xef\xbb\xbf|[\r\n])(?:(?:data|event)(?:[:\r\n]|$)|:)")
 """A line that an event stream has: `id` and `retry` alone are words of other files, too."""
@@ -25,7 +24,7 @@ _OTHERS: Final = {
 
 def recognised(data: Data, name: str = "") -> str:
     """Return the format of a file; of JSON alone, a suffix may decide. Raises `NotImportable`."""
-    head = data[:_HEAD_BYTES]
+    head = data[: 1 << 16]
     for advice, looks in _OTHERS.items():
         if looks.match(head):
             raise NotImportable(advice)
@@ -33,7 +32,7 @@ def recognised(data: Data, name: str = "") -> str:
         for format in FORMATS.values():
             if format.suffix and name.lower().endswith(format.suffix):
                 return format.name
-    for format in sorted(FORMATS.values(), key=lambda one: one.is_guess):
+    for format in sorted(FORMATS.values(), key=lambda format: format.is_guess):
         if re.match(format.begins, head):
             return format.name
     raise NotImportable(f"its format is not known: name one of {', '.join(FORMATS)} with --from")
@@ -82,7 +81,7 @@ def _is_answer(answer: ImportedExchange, dialects: str | None) -> bool:
     decoded = decode(exchange, (), answer.body)
     if decoded.framing == "sse":
         return _FIELD.search(answer.body) is not None
-    first = decoded.runs[0].chunk if decoded.runs else None
-    if first is None or decoded.api in (None, "unknown"):
+    first_chunk = decoded.runs[0].chunk if decoded.runs else None
+    if first_chunk is None or decoded.api in (None, "unknown"):
         return False
-    return bool(first.api) or (first.fault is not None and api_asked(exchange) is not None)
+    return bool(first_chunk.api) or (first_chunk.fault is not None and api_asked(exchange) is not None)

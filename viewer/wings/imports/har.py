@@ -166,8 +166,8 @@ def read(data: Data, source: ImportedFile) -> Iterator[ImportedExchange | Unimpo
     """Yield the exchanges of an archive. Raises `NotImportable`."""
     for number, raw in enumerate(_entries(data[:].removeprefix(_BOM))):
         place = f"entry {number}"
-        made = imported.attempt(place, partial(_read, place, raw))
-        yield from (made,) if isinstance(made, Unimportable) else made
+        results = imported.attempt(place, partial(_imported, place, raw))
+        yield from (results,) if isinstance(results, Unimportable) else results
 
 
 def _entries(data: bytes) -> Sequence[bytes | msgspec.Raw]:
@@ -179,13 +179,13 @@ def _entries(data: bytes) -> Sequence[bytes | msgspec.Raw]:
         begin = _ENTRIES.search(data)
         if begin is None:
             raise NotImportable(f"it is no HTTP archive ({error})") from error
-        entries = list(_apart(data, begin.end()))
+        entries = list(_elements(data, begin.end()))
     if not entries:
         raise NotImportable("the archive has no entries")
     return entries
 
 
-def _apart(data: bytes, begin: int) -> Iterator[bytes]:
+def _elements(data: bytes, begin: int) -> Iterator[bytes]:
     """Yield the elements of an array by their brackets alone; the last one may be cut off."""
     depth = 0
     for token in _TOKEN.finditer(data, begin):
@@ -201,30 +201,30 @@ def _apart(data: bytes, begin: int) -> Iterator[bytes]:
     yield data[begin:]
 
 
-def _read(place: str, raw: bytes | msgspec.Raw) -> Sequence[ImportedExchange | Unimportable]:
+def _imported(place: str, raw: bytes | msgspec.Raw) -> Sequence[ImportedExchange | Unimportable]:
     """Return an exchange, after the note about it if there is one. Raises `ValueError`."""
-    made, note = _found(place, _entry.decode(raw))
-    return [made] if note is None else [Unimportable(place, note, is_note=True), made]
-
-
-def _found(place: str, entry: _Entry) -> tuple[ImportedExchange, str | None]:
-    """Return an exchange, and a note about it, or None. Raises `ValueError`."""
-    own, response = entry.own or _Own(), entry.response
+    entry = _entry.decode(raw)
+    own_fields, response = entry.own or _Own(), entry.response
     if entry.sockets is not None:
         raise ValueError("it is a WebSocket, and an archive does not have its bytes")
     if entry.own is None and not entry.request.url.lower().startswith(("http://", "https://")):
         raise ValueError("its URL is not one of HTTP")
     ended_by, detail = _ending(entry)
-    started, status, marks = _started(entry.started), response.status or None, _marks(entry)
+    started = datetime.fromisoformat(entry.started)
+    if started.tzinfo is None:
+        raise ValueError(f"startedDateTime has no time zone: {entry.started}")
+    status, marks = response.status or None, _marks(entry)
     headers, was_coded = imported.decoded(_headers(response.headers))
-    protocol = _protocol(entry)
+    # Archives of wiretape name HTTP/1.1 where the protocol is not known.
+    version = entry.response.version or entry.request.version if entry.own is None else entry.own.protocol
+    protocol = imported.protocol(version or "")
     request, request_size = _request_body(entry)
     body = _body(entry, started, marks.end_ns, was_coded=was_coded)
     if entry.own is None and ended_by == "end" and (200 <= response.status < 300):
         _require_body(entry, body)
-    made = ImportedExchange(
+    exchange = ImportedExchange(
         place=place,
-        id=own.id if own.id and _ID.fullmatch(own.id) else None,
+        id=own_fields.id if own_fields.id and _ID.fullmatch(own_fields.id) else None,
         started=started,
         stamp=entry.started,
         method=entry.request.method,
@@ -245,21 +245,15 @@ def _found(place: str, entry: _Entry) -> tuple[ImportedExchange, str | None]:
         at_ns=body.at_ns,
         sizes=body.sizes,
         missing=body.missing,
-        is_lost=body.is_lost or own.clock == "none",
+        is_lost=body.is_lost or own_fields.clock == "none",
         ended_by=ended_by,
         ended_detail=detail,
-        reset_code=own.reset_code if RESET_CODE.fullmatch(own.reset_code or "") else None,
-        is_coarse=body.is_coarse or "coarse_clock" in own.flags,
-        is_rebuilt=body.is_rebuilt or was_coded or "rebuilt" in own.flags,
-        labels=own.labels,
+        reset_code=own_fields.reset_code if RESET_CODE.fullmatch(own_fields.reset_code or "") else None,
+        is_coarse=body.is_coarse or "coarse_clock" in own_fields.flags,
+        is_rebuilt=body.is_rebuilt or was_coded or "rebuilt" in own_fields.flags,
+        labels=own_fields.labels,
     )
-    return made, body.note
-
-
-def _protocol(entry: _Entry) -> str | None:
-    if entry.own is not None:  # its archives name HTTP/1.1 where the protocol is not known
-        return imported.protocol(entry.own.protocol or "")
-    return imported.protocol(entry.response.version or entry.request.version or "")
+    return [exchange] if body.note is None else [Unimportable(place, body.note, is_note=True), exchange]
 
 
 def _request_body(entry: _Entry) -> tuple[bytes | None, int | None]:
@@ -287,13 +281,6 @@ def _require_body(entry: _Entry, body: _Body) -> None:
         raise ValueError("its body was streamed past the program that wrote the archive, which kept nothing of it")
 
 
-def _started(text: str) -> datetime:
-    started = datetime.fromisoformat(text)
-    if started.tzinfo is None:
-        raise ValueError(f"startedDateTime has no time zone: {text}")
-    return started
-
-
 def _ending(entry: _Entry) -> tuple[EndedBy, str | None]:
     """Return the `ended_by` of an exchange, and its message. Raises `ValueError` if it still ran, or never began."""
     if entry.own is not None:
@@ -302,10 +289,10 @@ def _ending(entry: _Entry) -> tuple[EndedBy, str | None]:
             raise ValueError("it still ran when it was exported")
         return ended_by, entry.own.ended_detail
     error = entry.response.error or entry.error
-    known = next((ended_by for word, ended_by in _ERRORS if error and word in error), None)
-    if known is None and not entry.response.status:
+    ended_by = next((ended_by for word, ended_by in _ERRORS if error and word in error), None)
+    if ended_by is None and not entry.response.status:
         raise ValueError(f"it has no answer ({error or 'it was blocked, or had not come'})")
-    return known or "end", error
+    return ended_by or "end", error
 
 
 class _Marks(NamedTuple):
@@ -318,27 +305,27 @@ class _Marks(NamedTuple):
 
 
 def _marks(entry: _Entry) -> _Marks:
-    phases, own = entry.timings or _Timings(), entry.own
-    if own is not None and own.end_ms is not msgspec.UNSET:  # its phases are 0 if unknown
-        known = (own.connected_ms, own.sent_ms, own.headers_ms, own.end_ms)
-        return _Marks(*(None if at is None else round(at * 1e6) for at in known))
+    phases, own_fields = entry.timings or _Timings(), entry.own
+    if own_fields is not None and own_fields.end_ms is not msgspec.UNSET:  # its phases are 0 if unknown
+        own_marks = (own_fields.connected_ms, own_fields.sent_ms, own_fields.headers_ms, own_fields.end_ms)
+        return _Marks(*(None if at is None else round(at * 1e6) for at in own_marks))
     if not phases.wait and not phases.receive:  # 0 may stand for an unknown time: every answer takes some
         phases = _Timings()
     queued = sum(value for value in (phases.blocked, phases.dns) if value is not None and value > 0)
-    connected = _after(queued, phases.connect)
-    sent = _after(queued if connected is None else connected, phases.send)
-    headers = _after(sent, phases.wait)
-    end = _after(headers, phases.receive)
+    connected = _end_of(queued, phases.connect)
+    sent = _end_of(queued if connected is None else connected, phases.send)
+    headers = _end_of(sent, phases.wait)
+    end = _end_of(headers, phases.receive)
     marks = (connected, sent, headers if phases.wait else None, end)
     return _Marks(*(None if at is None else round(at * 1e6) for at in marks))
 
 
-def _after(before: float | None, phase: _Number) -> float | None:
-    return None if before is None or phase is None or phase < 0 else before + phase
+def _end_of(start: float | None, phase: _Number) -> float | None:
+    return None if start is None or phase is None or phase < 0 else start + phase
 
 
 def _headers(pairs: Sequence[_Pair]) -> Headers:
-    return imported.encoded((one.name or "", one.value or "") for one in pairs)
+    return imported.encoded((pair.name or "", pair.value or "") for pair in pairs)
 
 
 def _bytes(text: str | None, encoding: str | None) -> bytes | None:
@@ -351,22 +338,30 @@ def _bytes(text: str | None, encoding: str | None) -> bytes | None:
 
 
 def _body(entry: _Entry, started: datetime, end_ns: int | None, *, was_coded: bool) -> _Body:
-    content, messages, own = entry.response.content, entry.messages or [], entry.own or _Own()
+    content, messages, own_fields = entry.response.content, entry.messages or [], entry.own or _Own()
     data = _bytes(content.text, content.encoding)
-    times = [_since(started, one.time) for one in messages]
+    # To the microsecond: a float of seconds since the epoch does not hold more.
+    epoch = started.timestamp()
+    times = [None if event.time is None else round((event.time - epoch) * 1e6) * 1000 for event in messages]
     if messages and not data:
-        blocks = [_block(one) for one in messages]
+        blocks = [_block(event) for event in messages]
         data, ends = b"".join(blocks), [*itertools.accumulate(map(len, blocks))]
         return _timed(data, ends, times, end_ns)._replace(is_rebuilt=True)
     if data is None:
         is_known = content.size is not None and content.size >= 0
-        return _Body(b"", [], [], own.gap_bytes or (int(content.size or 0) if is_known else 0), is_lost=not is_known)
-    missing = own.gap_bytes if entry.own else _missing(content, data, was_coded=was_coded)
-    sizes = [one.size for one in own.reads]
+        missing = own_fields.gap_bytes or (int(content.size or 0) if is_known else 0)
+        return _Body(b"", [], [], missing, is_lost=not is_known)
+    missing = own_fields.gap_bytes
+    # Where a content coding was undone, some programs give the size before; a text may lack the mark of its encoding.
+    if entry.own is None and not was_coded and content.size is not None and content.size > len(data) + len(_BOM):
+        missing = int(content.size) - len(data)
+    sizes = [item.size for item in own_fields.reads]
     if sizes and sum(sizes) == len(data) and not was_coded:
-        return _Body(data, [round(one.at_ms * 1e6) for one in own.reads], sizes, missing)
+        return _Body(data, [round(item.at_ms * 1e6) for item in own_fields.reads], sizes, missing)
     ends, note = _ends(data, messages), None
-    if not ends and entry.own is None and _is_event_stream(entry) and (original := _misread(content)) is not None:
+    kind = imported.header(_headers(entry.response.headers), "content-type") or ""
+    is_foreign_stream = entry.own is None and kind.startswith("text/event-stream")
+    if not ends and is_foreign_stream and (original := _misread(content)) is not None:
         data, ends, note = original, _ends(original, messages), "its text was not read as UTF-8: it has been put right"
     body = _timed(data, ends, times, end_ns)
     if not body.at_ns and any(at_ns is not None for at_ns in times):
@@ -374,41 +369,22 @@ def _body(entry: _Entry, started: datetime, end_ns: int | None, *, was_coded: bo
     return body._replace(note=note, missing=missing)
 
 
-def _missing(content: _Content, data: bytes, *, was_coded: bool) -> int:
-    """Return the number of bytes that the text of a body lacks, by the size in the archive.
-
-    Where a content coding was undone, some programs give the size before; a text may lack the mark of its encoding.
-    """
-    if was_coded or content.size is None or content.size <= len(data) + len(_BOM):
-        return 0
-    return int(content.size) - len(data)
-
-
-def _is_event_stream(entry: _Entry) -> bool:
-    return (imported.header(_headers(entry.response.headers), "content-type") or "").startswith("text/event-stream")
-
-
 def _misread(content: _Content) -> bytes | None:
     """Return the bytes of a text that was not read as the UTF-8 that an event stream is; None if it cannot be one."""
     try:
-        data = bytes(_WINDOWS_1252[one] for one in content.text or "")
+        data = bytes(_WINDOWS_1252[character] for character in content.text or "")
         is_other = data.decode() != content.text
     except (KeyError, UnicodeDecodeError):
         return None
     return data if is_other else None
 
 
-def _since(started: datetime, seconds: _Number) -> int | None:
-    """Return the ns since `started`, to the microsecond: a float does not hold more."""
-    return None if seconds is None else round((seconds - started.timestamp()) * 1e6) * 1000
-
-
-def _block(one: _Message) -> bytes:
-    event, id = one.event or one.type or "message", one.id or ""
+def _block(message: _Message) -> bytes:
+    event, id = message.event or message.type or "message", message.id or ""
     if set(event + id) & {"\r", "\n"}:
         raise ValueError("the name or the id of an event is of several lines")
     lines = [f"event: {event}"] * (event != "message") + [f"id: {id}"] * bool(id)
-    return "\n".join([*lines, *(f"data: {line}" for line in (one.data or "").split("\n")), "", ""]).encode()
+    return "\n".join([*lines, *(f"data: {line}" for line in (message.data or "").split("\n")), "", ""]).encode()
 
 
 def _ends(data: bytes, messages: Sequence[_Message]) -> list[int]:
@@ -427,12 +403,12 @@ def _ends(data: bytes, messages: Sequence[_Message]) -> list[int]:
 
 def _timed(data: bytes, ends: list[int], times: list[int | None], end_ns: int | None) -> _Body:
     """Return a body whose pieces end where its events do, at their times; data after them came by the end."""
-    known = [at_ns for at_ns in times if at_ns is not None]
-    is_ordered = all(before <= after for before, after in itertools.pairwise([0, *known]))
-    if not ends or len(known) < len(ends) or not is_ordered:
+    known_ns = [at_ns for at_ns in times if at_ns is not None]
+    is_ordered = all(earlier <= later for earlier, later in itertools.pairwise([0, *known_ns]))
+    if not ends or len(known_ns) < len(ends) or not is_ordered:
         return _Body(data, [], [])
     if data[ends[-1] :].strip() and end_ns is not None:
-        ends, known = [*ends, len(data)], [*known, max(end_ns, known[-1])]
+        ends, known_ns = [*ends, len(data)], [*known_ns, max(end_ns, known_ns[-1])]
     ends[-1] = len(data)
-    sizes = [after - before for before, after in itertools.pairwise([0, *ends])]
-    return _Body(data, known, sizes, is_coarse=True)
+    sizes = [later - earlier for earlier, later in itertools.pairwise([0, *ends])]
+    return _Body(data, known_ns, sizes, is_coarse=True)

@@ -24,6 +24,7 @@ _SCALARS: Final[dict[bytes, Callable[[bytes], Any]]] = {
 _TABLE: Final = b"}"
 _TYPES: Final = frozenset((b"]", _TABLE, *_SCALARS))
 _DEEPEST: Final = 32
+"""Limit of nested values: a hostile file would exhaust the stack."""
 _PORTS: Final = {"http": 80, "https": 443}
 _ERRORS: Final[tuple[tuple[str, EndedBy], ...]] = (
     ("name or service not known", "dns"), ("nodename nor servname", "dns"), ("getaddrinfo", "dns"),
@@ -92,14 +93,8 @@ def read(data: Data, source: ImportedFile) -> Iterator[ImportedExchange | Unimpo
                 raise NotImportable(f"it holds no flow of mitmproxy: {cut_off}")
             yield Unimportable(place, cut_off)
             return
-        yield imported.attempt(place, partial(_read, place, data[at : end + 1]))
+        yield imported.attempt(place, partial(_imported, place, data[at : end + 1]))
         at, number = end + 1, number + 1
-
-
-def _read(place: str, data: bytes) -> ImportedExchange:
-    value, end = _parsed(data, 0, _DEEPEST)
-    assert end == len(data)
-    return _found(place, value)
 
 
 def _parsed(data: bytes, at: int, depth: int) -> tuple[Any, int]:
@@ -131,7 +126,8 @@ def _table(parts: list[Any]) -> dict[Any, Any]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _found(place: str, value: object) -> ImportedExchange:
+def _imported(place: str, data: bytes) -> ImportedExchange:
+    value, _ = _parsed(data, 0, _DEEPEST)
     if not isinstance(value, dict):
         raise ValueError("it is no flow")
     if value.get("type") != "http":
@@ -143,7 +139,7 @@ def _found(place: str, value: object) -> ImportedExchange:
     ended_by, detail = _ending(flow)
     is_unsaid = request.content == b"" and imported.has_body(_headers(request))
     began = _began(flow)
-    ended = flow.error.timestamp if flow.error else response.timestamp_end if response else None
+    end_time = flow.error.timestamp if flow.error else response.timestamp_end if response else None
     server = flow.server_conn or _Server()
 
     def since(at: _Time) -> int | None:
@@ -152,12 +148,15 @@ def _found(place: str, value: object) -> ImportedExchange:
     connected_ns = since(server.timestamp_tls_setup or server.timestamp_tcp_setup)
     method = request.method.decode("latin-1")
     protocol = imported.protocol(response.http_version.decode("latin-1")) if response else None
+    scheme, path = request.scheme.decode("latin-1"), request.path.decode("latin-1")
+    host = f"[{request.host}]" if ":" in request.host else request.host
+    port = "" if _PORTS.get(scheme) == request.port else f":{request.port}"
     return ImportedExchange(
         place=place,
         started=imported.utc(began),
         stamp=str(began),
         method=method,
-        url=_url(request),
+        url=(f"{scheme}://{host}{port}{path if path.startswith('/') else ''}"),
         request_headers=_headers(request),
         request=None if is_unsaid else request.content,
         status=response.status_code if response else None,
@@ -167,7 +166,7 @@ def _found(place: str, value: object) -> ImportedExchange:
         framing=imported.framing(method, response.status_code, _headers(response), protocol) if response else None,
         connected_ns=connected_ns if connected_ns is not None and connected_ns >= 0 else None,
         headers_ns=since(response.timestamp_start) if response else None,
-        end_ns=since(ended),
+        end_ns=since(end_time),
         body=(response.content if response else None) or b"",
         is_lost=response is not None and response.content is None,
         ended_by=ended_by,
@@ -192,12 +191,12 @@ def _ending(flow: _Flow) -> tuple[EndedBy, str | None]:
         if flow.response.content is None or _lacks_body(flow.request, flow.response):
             raise ValueError("its body was streamed past mitmproxy, which kept nothing of it")
         return "end", None
-    said = flow.error.msg
-    ended_by = next((ended_by for words, ended_by in _ERRORS if words in said.lower()), None)
+    message = flow.error.msg
+    ended_by = next((ended_by for words, ended_by in _ERRORS if words in message.lower()), None)
     if ended_by is None:
-        raise ValueError(f"its ending is not known: {said}")
+        raise ValueError(f"its ending is not known: {message}")
     lost = "; mitmproxy kept nothing of the body" if flow.response and flow.response.content is None else ""
-    return ended_by, said + lost
+    return ended_by, message + lost
 
 
 def _lacks_body(request: _FlowRequest, response: _FlowResponse) -> bool:
@@ -209,10 +208,3 @@ def _lacks_body(request: _FlowRequest, response: _FlowResponse) -> bool:
 
 def _headers(side: _Side) -> imported.Headers:
     return imported.regular(side.headers)
-
-
-def _url(request: _FlowRequest) -> str:
-    scheme, path = request.scheme.decode("latin-1"), request.path.decode("latin-1")
-    host = f"[{request.host}]" if ":" in request.host else request.host
-    port = "" if _PORTS.get(scheme) == request.port else f":{request.port}"
-    return f"{scheme}://{host}{port}{path if path.startswith('/') else ''}"

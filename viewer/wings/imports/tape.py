@@ -24,10 +24,10 @@ from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.imported import ImportedExchange, Unimportable, attempt, problem
 
-_MOST: Final = 100
+_MOST_EXCHANGES: Final = 100
 _MOST_BYTES: Final = 16 << 20
-"""Limit of one transaction, in bytes."""
-_answered, _ended = facts.reader(Connected, Answered), facts.reader(Connected, Ended)
+"""Limits of one transaction: a commit for each exchange would take a sync each, all in one all of the memory."""
+_answered_values, _ended_values = facts.reader(Connected, Answered), facts.reader(Connected, Ended)
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class ImportReport:
 
     @property
     def failed(self) -> int:
-        return sum(not one.is_note for one in self.refused)
+        return sum(not refusal.is_note for refusal in self.refused)
 
 
 class _Entered(NamedTuple):
@@ -81,7 +81,7 @@ class Importer:
         )
         self._has_begun = False
         self._seen = Counter[bytes]()
-        self._waiting = list[_Entered]()
+        self._pending = list[_Entered]()
         self._ids = list[str]()
         self._bytes = 0
 
@@ -89,96 +89,95 @@ class Importer:
     def _store(self) -> Store:
         return self._open_store()
 
-    def add(self, found: Iterable[ImportedExchange | Unimportable]) -> Iterator[ImportedExchange | Unimportable]:
+    def add(self, items: Iterable[ImportedExchange | Unimportable]) -> Iterator[ImportedExchange | Unimportable]:
         """Import a parser's results, and yield each once it is processed; the last are written at the end."""
         try:
-            for one in found:
-                made = one if isinstance(one, Unimportable) else attempt(one.place, partial(self._entered, one))
-                if isinstance(made, Unimportable):
-                    self.report.refused.append(made)
-                elif made.id in self._ids or self._store.knows(made.id):
+            for item in items:
+                entered = item if isinstance(item, Unimportable) else attempt(item.place, partial(self._entered, item))
+                if isinstance(entered, Unimportable):
+                    self.report.refused.append(entered)
+                elif entered.id in self._ids or self._store.knows(entered.id):
                     self.report.present += 1
                 else:
-                    self._waiting.append(made)
-                    self._ids.append(made.id)
-                    self._bytes += made.size
-                    if len(self._waiting) >= _MOST or self._bytes >= _MOST_BYTES:
+                    self._pending.append(entered)
+                    self._ids.append(entered.id)
+                    self._bytes += entered.size
+                    if len(self._pending) >= _MOST_EXCHANGES or self._bytes >= _MOST_BYTES:
                         self._write()
-                yield one
+                yield item
         finally:
             self._write()
             if self._has_begun:
                 self._store.append([journal.Close(SYSTEM.wall())])
 
-    def _entered(self, one: ImportedExchange) -> "_Entered":
+    def _entered(self, exchange: ImportedExchange) -> "_Entered":
         """Return an exchange as it is written. Raises `ValueError` for one that cannot be on a tape."""
-        if (reason := problem(one)) is not None:
+        if (reason := problem(exchange)) is not None:
             raise ValueError(reason)
-        id = one.id or self._id_of(one)
-        return _Entered(id, list(frames(id, one, self._labels)), one.is_timed, len(one.body))
-
-    def _id_of(self, one: ImportedExchange) -> str:
-        """Return the id of an exchange; equal exchanges in one file have different ids."""
-        # Equal exchanges without a time, in files of other names, are no repetition that anybody knows of.
-        stamp = one.stamp or self._source
-        parts = (self._format, stamp, one.method, one.url, one.request or b"", one.status, one.ended_by, one.body)
-        digest = hashlib.sha256(msgspec.msgpack.encode(parts)).digest()
-        self._seen[digest] += 1
-        return exchange_id(hashlib.sha256(digest + str(self._seen[digest]).encode()).hexdigest()[:16])
+        id = exchange.id
+        if not id:
+            # Equal exchanges without a time, in files of other names, are no repetition that anybody knows of.
+            stamp, body = exchange.stamp or self._source, exchange.request or b""
+            request = (self._format, stamp, exchange.method, exchange.url, body)
+            parts = (*request, exchange.status, exchange.ended_by, exchange.body)
+            digest = hashlib.sha256(msgspec.msgpack.encode(parts)).digest()
+            self._seen[digest] += 1  # equal exchanges in one file have different ids
+            id = exchange_id(hashlib.sha256(digest + str(self._seen[digest]).encode()).hexdigest()[:16])
+        return _Entered(id, list(frames(id, exchange, self._labels)), exchange.is_timed, len(exchange.body))
 
     def _write(self) -> None:
-        if not self._waiting:
+        if not self._pending:
             return
         if not self._has_begun:
             self._store.begin_session(self._session)
             self._has_begun = True
-        ended = self._store.append([frame for one in self._waiting for frame in one.frames])
-        self._store.settle(ended)
+        ended_exchanges = self._store.append([frame for pending in self._pending for frame in pending.frames])
+        self._store.settle(ended_exchanges)
         self.report.added += self._ids
-        self.report.untimed += sum(not one.is_timed for one in self._waiting)
-        self._waiting, self._ids, self._bytes = [], [], 0
+        self.report.untimed += sum(not pending.is_timed for pending in self._pending)
+        self._pending, self._ids, self._bytes = [], [], 0
 
 
-def frames(id: str, one: ImportedExchange, labels: dict[str, str]) -> Iterator[journal.Frame]:
+def frames(id: str, exchange: ImportedExchange, labels: dict[str, str]) -> Iterator[journal.Frame]:
     """Yield the frames of an exchange, as a recorder sends them to its writer."""
-    request = one.request
-    size = one.request_size if request is None else max(len(request), one.request_size or 0)
+    request = exchange.request
+    size = exchange.request_size if request is None else max(len(request), exchange.request_size or 0)
     is_whole = request is not None and size == len(request)
     yield journal.Begin(
         id=id,
-        started_at=SYSTEM.wall(round(one.started.timestamp() * 1e6) * 1000),
-        method=one.method,
-        path=one.path,
-        upstream=one.base,
-        headers=one.request_headers,
+        started_at=SYSTEM.wall(round(exchange.started.timestamp() * 1e6) * 1000),
+        method=exchange.method,
+        path=exchange.path,
+        upstream=exchange.base,
+        headers=exchange.request_headers,
         body=request and request[:REQUEST_STORED_BYTES],
         body_size=size,
         body_sha256=hashlib.sha256(request).hexdigest() if request is not None and is_whole else None,
-        labels={**one.labels, **labels},
-        coarse_clock=one.is_coarse,
-        rebuilt=one.is_rebuilt,
+        labels={**exchange.labels, **labels},
+        coarse_clock=exchange.is_coarse,
+        rebuilt=exchange.is_rebuilt,
     )
-    clock = "imported" if one.is_timed else "none"
-    if one.status is not None:
-        yield journal.Head(id=id, headers=one.response_headers, **_answered(one) | {"clock": clock})
-    run = _stored(id, one)
-    stored = sum(run.sizes)
-    if stored:
-        yield journal.SocketReads([run], one.body[:stored])
-    size = len(one.body) + one.missing
-    left_ns = one.end_ns if one.ended_by == "client" else None
-    sizes = {"bytes": size, "gap_bytes": size - stored}
-    ended = _ended(one) | sizes | {"clock": clock, "client_closed_ns": left_ns}
-    yield journal.End(id=id, trailers=one.response_trailers, **ended)
+    clock = "imported" if exchange.is_timed else "none"
+    if exchange.status is not None:
+        yield journal.Head(id=id, headers=exchange.response_headers, **_answered_values(exchange) | {"clock": clock})
+    run = _stored_reads(id, exchange)
+    stored_bytes = sum(run.sizes)
+    if stored_bytes:
+        yield journal.SocketReads([run], exchange.body[:stored_bytes])
+    size = len(exchange.body) + exchange.missing
+    left_ns = exchange.end_ns if exchange.ended_by == "client" else None
+    sizes = {"bytes": size, "gap_bytes": size - stored_bytes}
+    end_values = _ended_values(exchange) | sizes | {"clock": clock, "client_closed_ns": left_ns}
+    yield journal.End(id=id, trailers=exchange.response_trailers, **end_values)
 
 
-def _stored(id: str, one: ImportedExchange) -> journal.ReadRun:
+def _stored_reads(id: str, exchange: ImportedExchange) -> journal.ReadRun:
     """Return the reads that a tape keeps, as of a recording: the first ones, up to the cap."""
-    if not one.at_ns:
-        return journal.ReadRun(id, 0, [], [], [min(len(one.body), STORED_BYTES)] if one.body else [])
+    if not exchange.at_ns:
+        return journal.ReadRun(id, 0, [], [], [min(len(exchange.body), STORED_BYTES)] if exchange.body else [])
     count = total = 0
-    for size in one.sizes:
+    for size in exchange.sizes:
         if total + size > STORED_BYTES:
             break
         count, total = count + 1, total + size
-    return journal.ReadRun(id, 0, one.at_ns[:count], [None] * count, one.sizes[:count])
+    return journal.ReadRun(id, 0, exchange.at_ns[:count], [None] * count, exchange.sizes[:count])

@@ -69,9 +69,9 @@ def read(data: Data, source: ImportedFile) -> Iterator[ImportedExchange | Unimpo
     interactions = cassette.get("interactions") if isinstance(cassette, dict) else None
     if not isinstance(interactions, list) or not interactions:
         raise NotImportable("the cassette has no interactions")
-    for number, one in enumerate(interactions):
+    for number, interaction in enumerate(interactions):
         place = f"interaction {number}"
-        yield imported.attempt(place, partial(_found, place, one, source))
+        yield imported.attempt(place, partial(_imported, place, interaction, source))
 
 
 def _parsed(data: bytes) -> Any:
@@ -100,18 +100,17 @@ def yaml_loader() -> tuple[Any, Any]:
     for tag in _TEXT_TAGS:
         loader.add_constructor(f"tag:yaml.org,2002:{tag}", lambda loader, node: loader.construct_scalar(node))
     loader.add_constructor("tag:yaml.org,2002:python/tuple", lambda loader, node: loader.construct_sequence(node))
-    loader.add_constructor("tag:yaml.org,2002:python/object/new:_io.BytesIO", _buffer)
+
+    def buffer(loader: Any, node: Any) -> Any:  # the body of a request that was a file
+        state = loader.construct_mapping(node, deep=True).get("state")
+        return state[0] if isinstance(state, list) and state else None
+
+    loader.add_constructor("tag:yaml.org,2002:python/object/new:_io.BytesIO", buffer)
     return yaml, loader
 
 
-def _buffer(loader: Any, node: Any) -> Any:
-    """Return the content of a request's body that was a file."""
-    state = loader.construct_mapping(node, deep=True).get("state")
-    return state[0] if isinstance(state, list) and state else None
-
-
-def _found(place: str, one: object, source: ImportedFile) -> ImportedExchange:
-    interaction = msgspec.convert(one, _Interaction)
+def _imported(place: str, item: object, source: ImportedFile) -> ImportedExchange:
+    interaction = msgspec.convert(item, _Interaction)
     request, response = interaction.request, interaction.response
     status = response.status.code if isinstance(response.status, _Status) else response.status
     if isinstance(response.status, int):
@@ -160,27 +159,27 @@ def _response_body(response: _Response) -> tuple[object, bool]:
     """Return the text or the bytes of an answer, None if the cassette has none, and whether a value was stored."""
     if response.parsed is not None:
         return _json(response.parsed), True
-    stored = response.body if response.content is None else response.content
-    if not isinstance(stored, dict):
-        return None if stored is msgspec.UNSET else stored, False
-    coded = stored.get("base64_string")
-    return (stored.get("string") if coded is None else base64.b64decode(_text(coded))), False
+    body = response.body if response.content is None else response.content
+    if not isinstance(body, dict):
+        return None if body is msgspec.UNSET else body, False
+    coded = body.get("base64_string")
+    return (body.get("string") if coded is None else base64.b64decode(_text(coded))), False
 
 
 def _request_body(request: _Request, headers: Headers) -> tuple[bytes | None, bool]:
     """Return the body of a request, None if it is unknown, and whether a value was stored."""
     if request.parsed is not None:
         return _json(request.parsed), True
-    stored, kind = request.body, imported.header(headers, "content-type") or ""
-    is_value = isinstance(stored, dict) or (
-        isinstance(stored, list) and ("json" in kind or not all(isinstance(part, str | bytes) for part in stored))
+    body, kind = request.body, imported.header(headers, "content-type") or ""
+    is_value = isinstance(body, dict) or (
+        isinstance(body, list) and ("json" in kind or not all(isinstance(part, str | bytes) for part in body))
     )
     if is_value:
         # A form that aiohttp was given is a mapping, too: only its type tells them apart.
-        return (_json(stored), True) if not kind or "json" in kind else (None, False)
-    if stored is msgspec.UNSET or (not stored and imported.has_body(headers)):
+        return (_json(body), True) if not kind or "json" in kind else (None, False)
+    if body is msgspec.UNSET or (not body and imported.has_body(headers)):
         return None, False
-    return _bytes(stored) or b"", False
+    return _bytes(body) or b"", False
 
 
 def _json(value: object) -> bytes:
@@ -204,8 +203,8 @@ def _extent(value: object, extents: dict[int, int]) -> int:
     return extents[id(value)]
 
 
-def _headers(given: dict[str, Any] | None) -> Headers:
-    several = ((name, value if isinstance(value, list) else [value]) for name, value in (given or {}).items())
+def _headers(headers: dict[str, Any] | None) -> Headers:
+    several = ((name, value if isinstance(value, list) else [value]) for name, value in (headers or {}).items())
     return imported.encoded((name, _text(value)) for name, values in several for value in values)
 
 

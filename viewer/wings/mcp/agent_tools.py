@@ -72,7 +72,7 @@ class KeptTape(TapePlace):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._opened = contextlib.ExitStack()
+        self._cleanup = contextlib.ExitStack()
         self._source: Browsed | None = None
         self._file: tuple[int, bool] | None = None
 
@@ -81,8 +81,8 @@ class KeptTape(TapePlace):
         """Open the tape, or continue with it; open it again if it was replaced, is damaged or failed."""
         file = _file(self.file)
         if self._source is None or file != self._file:
-            self._opened.close()
-            self._source, self._file = self._opened.enter_context(super().opened()), file
+            self._cleanup.close()
+            self._source, self._file = self._cleanup.enter_context(super().opened()), file
         is_sound = False
         try:
             with explained(self.file):
@@ -94,7 +94,7 @@ class KeptTape(TapePlace):
         finally:
             if not is_sound:
                 self._source = None
-                self._opened.close()  # it reports damage
+                self._cleanup.close()  # it reports damage
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class TapeTools:
     texts: bool
     room: int
     queries: QueryProcess = field(default_factory=QueryProcess)
-    _last: tuple[object, str, list[str]] | None = None
+    _last_run: tuple[object, str, list[str]] | None = None
 
     def all(self) -> list[Callable[..., str]]:
         asking: list[Callable[..., str]] = [self.find, self.show, self.stats, self.compare, self.sessions, self.report]
@@ -156,7 +156,10 @@ class TapeTools:
             return self._part(id, part, offset)
         if names_session(id):
             return self._fields(id, part, offset)
-        return answers.text(self._summary(id), offset, self.room, [])
+        with output.opened(self.place) as source:
+            exchange = source.exchange(source.find(id))
+            lines = [line.plain for line in brief(exchange, config.thresholds({}), with_error=self.texts)]
+        return answers.text(lines, offset, self.room, [])
 
     def stats(self, filter: str = "", by: str = "", columns: str = "", newest: int = NEWEST, offset: int = 0) -> str:
         """Count and time exchanges: outcomes, TTFT, gaps, latency, tokens, rates.
@@ -168,10 +171,10 @@ class TapeTools:
         self._check_filter(filter)
         self._check_columns(columns.split(","))
         terms, notes = self._recent(newest)
-        arguments = [f"--filter={one}" for one in (filter, terms) if one] + [f"--by={by}"] * bool(by)
+        arguments = [f"--filter={text}" for text in (filter, terms) if text] + [f"--by={by}"] * bool(by)
         if columns:
-            named = f"{by},{columns}" if by else columns
-            text, more = self._run(stats, *arguments, f"--columns={named}", "--format=jsonl")
+            names = f"{by},{columns}" if by else columns
+            text, more = self._run(stats, *arguments, f"--columns={names}", "--format=jsonl")
             return self._table(text, more + notes, offset)
         text, more = self._run(stats, *arguments, "--format=table")
         return answers.text(text.splitlines(), offset, self.room, more + notes)
@@ -185,7 +188,7 @@ class TapeTools:
         part: figures, or request: which tools, messages, … of two requests differ. Groups cover the `newest` exchanges
         of each, 0: all (slower).
         """
-        ids = [one for one in (a, b) if one]
+        ids = [id for id in (a, b) if id]
         if part != "figures":
             text, notes = self._run(compare, f"--part={part}", "--format=jsonl", ids=ids)
             return self._table(text, notes, offset, hidden=_SIDES)
@@ -222,15 +225,15 @@ class TapeTools:
         self.place.require("bodies", "report")
         self._check_filter(filter)
         terms, notes = self._recent(newest, filter) if filter else ("", [])
-        arguments = ["--with-text"] * self.texts + [f"--filter={one}" for one in (filter, terms) if one]
+        arguments = ["--with-text"] * self.texts + [f"--filter={text}" for text in (filter, terms) if text]
         text, more = self._run(report, *arguments, ids=[id] * bool(id))
         return answers.text(text.splitlines(), offset, self.room, more + notes)
 
     def schema(self, table: str = "", offset: int = 0) -> str:
         """List the tape's tables and views for sql, or the columns of one; "fields": the fields of find and filters."""
         if not table:
-            found = [[name, meaning] for name, meaning in _tables().items()]
-            return answers.table(("table", "meaning"), found[offset:], offset, self.room, [], more=False)
+            rows_of_tables = [[name, meaning] for name, meaning in _tables().items()]
+            return answers.table(("table", "meaning"), rows_of_tables[offset:], offset, self.room, [], more=False)
         columns, rows = _columns(table, self.texts)
         return answers.table(columns, rows[offset:], offset, self.room, [], more=False)
 
@@ -242,18 +245,13 @@ class TapeTools:
         if self.place.file is None:
             raise Unsupported("sql: only a tape can do this: copy to one with 'wiretape pull'")
         most = _reachable(offset) + _bounded(limit)
-        found = self.queries.answer(self.place.file, query, most, texts=self.texts)
-        notes = [f"withheld, not unknown: {', '.join(found.withheld)}; {_WITH_TEXT}"] * bool(found.withheld)
-        return answers.table(found.columns, found.rows[offset:], offset, self.room, notes, more=found.is_cut)
-
-    def _summary(self, id: str) -> list[str]:
-        with output.opened(self.place) as source:
-            one = source.exchange(source.find(id))
-            return [line.plain for line in brief(one, config.thresholds({}), with_error=self.texts)]
+        answer = self.queries.answer(self.place.file, query, most, texts=self.texts)
+        notes = [f"withheld, not unknown: {', '.join(answer.withheld)}; {_WITH_TEXT}"] * bool(answer.withheld)
+        return answers.table(answer.columns, answer.rows[offset:], offset, self.room, notes, more=answer.is_cut)
 
     def _part(self, id: str, part: str, offset: int) -> str:
-        offered = next(getattr(one.type, "choices", ()) for one in show.params if one.name == "part")
-        parts = [one for one in _PARTS if one in offered] + [*_PARTS_OF_TEXT] * self.texts
+        offered = next(getattr(choice.type, "choices", ()) for choice in show.params if choice.name == "part")
+        parts = [choice for choice in _PARTS if choice in offered] + [*_PARTS_OF_TEXT] * self.texts
         if part in _PARTS_OF_TEXT and not self.texts:
             raise WiretapeError(f"part {part} is text: {_WITH_TEXT}")
         if part not in (*parts, "headers"):
@@ -263,31 +261,30 @@ class TapeTools:
             return answers.text(text.splitlines(), offset, self.room, notes)
         if part not in ("facts", "headers"):
             return self._table(*self._run(show, f"--part={part}", "--format=jsonl", ids=[id]), offset)
-        return self._headers(id, offset) if part == "headers" else self._fields(id, part, offset)
-
-    def _fields(self, id: str, part: str, offset: int) -> str:
-        text, notes = self._run(show, f"--part={part}", "--format=json", ids=[id])
-        known = [[name, value] for name, value in self._shown(json.loads(text)).items()]
-        rows = [row for row in known if row[1] is not None and row[0] not in HEADER_FIELDS]
-        return answers.table(("field", "value"), rows[offset:], offset, self.room, notes, more=False)
-
-    def _headers(self, id: str, offset: int) -> str:
+        if part == "facts":
+            return self._fields(id, part, offset)
         text, notes = self._run(show, "--part=facts", "--format=json", ids=[id])
         facts: TableRow = json.loads(text)
         rows = [[name.removesuffix("_headers"), *header] for name in HEADER_FIELDS for header in facts[name] or ()]
         return answers.table(("of", "name", "value"), rows[offset:], offset, self.room, notes, more=False)
+
+    def _fields(self, id: str, part: str, offset: int) -> str:
+        text, notes = self._run(show, f"--part={part}", "--format=json", ids=[id])
+        fields = [[name, value] for name, value in self._visible(json.loads(text)).items()]
+        rows = [row for row in fields if row[1] is not None and row[0] not in HEADER_FIELDS]
+        return answers.table(("field", "value"), rows[offset:], offset, self.room, notes, more=False)
 
     def _table(
         self, text: str, notes: list[str], offset: int, limit: int | None = None, hidden: Sequence[str] = ()
     ) -> str:
         """Return a page of rows in JSON Lines, from `offset` on; columns `hidden` only with texts."""
         lines = text.splitlines()[offset:]
-        rows = [self._shown(json.loads(line)) for line in lines[: MOST_ROWS if limit is None else limit]]
+        rows = [self._visible(json.loads(line)) for line in lines[: MOST_ROWS if limit is None else limit]]
         columns = [name for name in rows[0] if self.texts or name not in hidden] if rows else []
         cells = [[row[name] for name in columns] for row in rows]
         return answers.table(columns, cells, offset, self.room, notes, more=len(lines) > len(rows))
 
-    def _shown(self, row: "TableRow") -> "TableRow":
+    def _visible(self, row: "TableRow") -> "TableRow":
         return row if self.texts else {name: value for name, value in row.items() if name not in _TEXTS}
 
     def _check_columns(self, names: Sequence[str]) -> None:
@@ -300,8 +297,8 @@ class TapeTools:
 
     def _check_filter(self, text: str) -> None:
         """Raise `WiretapeError` for a filter that searches texts, if there are none: its matches would tell them."""
-        where = options.read([text]) if text and not self.texts else None
-        if where is not None and (closed := next(_searches(where), None)):
+        filter = options.read([text]) if text and not self.texts else None
+        if filter is not None and (closed := next(_searches(filter), None)):
             raise WiretapeError(f"{closed} searches prompts or answers: name a field, as error_code:x; {_WITH_TEXT}")
 
     def _recent(self, newest: int, filter: str = "") -> tuple[str, list[str]]:
@@ -309,32 +306,29 @@ class TapeTools:
         if newest <= 0 or self.place.file is None:
             return "", []
         with output.opened(self.place) as source:
-            where = options.read([filter]) if filter else None
-            numbers = source.numbers(Selection(where), min(newest, sys.maxsize - 1) + 1)
+            filter_terms = options.read([filter]) if filter else None
+            numbers = source.numbers(Selection(filter_terms), min(newest, sys.maxsize - 1) + 1)
             if len(numbers) <= newest:
                 return "", []
             ends = source.rows(("started_at",), Selection(numbers=(numbers[newest - 1], numbers[0])))
-            first, last = (row["started_at"] for row in ends)
-        note = f"covers the newest {newest:,} only, from {first} to {last}; newest=0 covers all"
-        return f"started_at>={first} started_at<={last}", [note]
+            first_started, last_started = (row["started_at"] for row in ends)
+        note = f"covers the newest {newest:,} only, from {first_started} to {last_started}; newest=0 covers all"
+        return f"started_at>={first_started} started_at<={last_started}", [note]
 
     def _run(self, command: click.Command, *options: str, ids: Sequence[str] = ()) -> tuple[str, list[str]]:
         """Run a command; return its output, and its messages. The last output is kept until the tape changes."""
         words = [*options, *(["--", *ids] if ids else [])]
         key = (command.name, words, _version(self.place))
-        if self._last is None or self._last[0] != key or self.place.file is None:
-            self._last = (key, *self._captured(command, words))
-        return self._last[1], list(self._last[2])
-
-    def _captured(self, command: click.Command, words: list[str]) -> tuple[str, list[str]]:
-        data, err = io.BytesIO(), io.StringIO()
-        out = io.TextIOWrapper(data, "utf-8")
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            name = f"wiretape {command.name}"
-            command.main(words, prog_name=name, standalone_mode=False, default_map={"db": self.place})
-        out.flush()
-        notes = [line.removeprefix("wiretape: ") for line in err.getvalue().splitlines()]
-        return data.getvalue().decode("utf-8", "replace"), notes
+        if self._last_run is None or self._last_run[0] != key or self.place.file is None:
+            data, err = io.BytesIO(), io.StringIO()
+            out = io.TextIOWrapper(data, "utf-8")
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                name = f"wiretape {command.name}"
+                command.main(words, prog_name=name, standalone_mode=False, default_map={"db": self.place})
+            out.flush()
+            notes = [line.removeprefix("wiretape: ") for line in err.getvalue().splitlines()]
+            self._last_run = (key, *(data.getvalue().decode("utf-8", "replace"), notes))
+        return self._last_run[1], list(self._last_run[2])
 
 
 def _bounded(limit: int) -> int:
@@ -357,52 +351,63 @@ def _file(path: Path) -> tuple[int, bool] | None:
 
 def _version(place: "Place") -> list[object]:
     """Return the state of a tape's files, which differs after each write."""
-    found = list[object]()
+    state = list[object]()
     for path in [f"{place.file}", f"{place.file}-wal"] if place.file else []:
         with contextlib.suppress(OSError):
-            state = os.stat(path)
-            found += [state.st_ino, state.st_size, state.st_mtime_ns]
-    return found
+            status = os.stat(path)
+            state += [status.st_ino, status.st_size, status.st_mtime_ns]
+    return state
 
 
-def _searches(where: "Filter") -> Iterator[str]:
+def _searches(filter: "Filter") -> Iterator[str]:
     """Yield the terms of a filter that search the words of prompts or answers."""
-    match where:
+    match filter:
         case And() | Or():
-            for part in where.parts:
+            for part in filter.parts:
                 yield from _searches(part)
         case Not():
-            yield from _searches(where.part)
+            yield from _searches(filter.part)
         case Word():
-            yield str(where)
+            yield str(filter)
         case Labelled():
             return
         case _:
-            if where.field != "has" and _TEXTS & set(FIELDS[where.field].rows):
-                yield str(where)
+            if filter.field != "has" and _TEXTS & set(FIELDS[filter.field].rows):
+                yield str(filter)
 
 
 def _tables() -> dict[str, str]:
     from wiretape.recorder.tape import schema
 
-    found = {schema.METRICS_VIEW: "a row per exchange, times in ms", "fields": "fields of find, and of filters"}
-    found |= {view.name: str(view.comment) for view in (schema.reads, schema.read_gaps, schema.turns)}
-    return found | {table.name: str(table.comment) for table in schema.metadata.sorted_tables}
+    meanings = {schema.METRICS_VIEW: "a row per exchange, times in ms", "fields": "fields of find, and of filters"}
+    meanings |= {view.name: str(view.comment) for view in (schema.reads, schema.read_gaps, schema.turns)}
+    return meanings | {table.name: str(table.comment) for table in schema.metadata.sorted_tables}
 
 
 def _columns(table: str, texts: bool) -> tuple[Sequence[str], list[list[Any]]]:
     """Return the columns of a table with their meanings, and the heading of these rows."""
     from wiretape.recorder.tape import schema
 
-    known = {one.name: one for one in (*schema.metadata.sorted_tables, schema.reads, schema.read_gaps, schema.turns)}
+    tables_by_name = {
+        table_or_column.name: table_or_column
+        for table_or_column in (*schema.metadata.sorted_tables, schema.reads, schema.read_gaps, schema.turns)
+    }
     if table == "fields":
         meanings = fields.meanings(tables.COLUMNS)
         return ("field", "meaning"), [[name, text] for name, text in meanings.items() if texts or name not in _TEXTS]
     if table == schema.METRICS_VIEW:
         view = next(iter(schema.views()))
-        return ("column", "meaning"), [list(found.groups()) for found in _VIEW_COLUMN.finditer(view)]
-    if table not in known:
+        return ("column", "meaning"), [list(match.groups()) for match in _VIEW_COLUMN.finditer(view)]
+    if table not in tables_by_name:
         raise WiretapeError(f"no table {table!r}: choose from {', '.join(_tables())}")
-    columns = known[table].c
-    rows = [[one.name, str(one.type), schema.meaning(one), sql.is_open(one, texts)] for one in columns]
+    columns = tables_by_name[table].c
+    rows = [
+        [
+            table_or_column.name,
+            str(table_or_column.type),
+            schema.meaning(table_or_column),
+            sql.is_open(table_or_column, texts),
+        ]
+        for table_or_column in columns
+    ]
     return ("column", "type", "meaning", "open"), rows

@@ -99,9 +99,11 @@ def _serve(place: "Place", with_text: bool, max_bytes: int) -> None:
     for tool in tools.all():
         # A query runs in a process of its own: other tools go on beside it.
         lock = contextlib.nullcontext() if tool == tools.sql else turn
-        called, described = _one_by_one(tool, lock), inspect.getdoc(tool)
-        made = Tool.from_function(called, description=described, annotations=read_only, structured_output=False)
-        offered.append(_strict(made))
+        function, described = _one_by_one(tool, lock), inspect.getdoc(tool)
+        served_tool = Tool.from_function(
+            function, description=described, annotations=read_only, structured_output=False
+        )
+        offered.append(_strict(served_tool))
 
     @contextlib.asynccontextmanager
     async def loading(_: object) -> AsyncIterator[None]:
@@ -146,16 +148,18 @@ def _one_by_one(tool: Callable[..., T], turn: contextlib.AbstractContextManager[
     from mcp.server.mcpserver.exceptions import ToolError
 
     @functools.wraps(tool)
-    def called(*args: object, **kwargs: object) -> T:
+    def call(*args: object, **kwargs: object) -> T:
         from wiretape.viewer.commands import guesses
 
         try:
             with turn:
                 return tool(*args, **kwargs)
         except click.ClickException as error:
-            said = (guesses.message(error) if isinstance(error, click.UsageError) else None) or error.format_message()
-            raise ToolError(safe(said)) from error
+            message = (
+                guesses.message(error) if isinstance(error, click.UsageError) else None
+            ) or error.format_message()
+            raise ToolError(safe(message)) from error
         except WiretapeError as error:
             raise ToolError(safe(str(error))) from error
 
-    return called
+    return call

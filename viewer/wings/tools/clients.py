@@ -39,9 +39,9 @@ def aiperf(request: MeasuredRequest) -> Numbers:
     texts: tuple[list[str], list[str]] = ([], [])
     tokens, first_tokens = None, None
     payloads = _aiperf_payloads(request)
-    read = readers.AIPERF[request.api]()
+    reader = readers.AIPERF[request.api]()
     for frame, payload in payloads:
-        content, reasoning, is_content, reports = read(payload)
+        content, reasoning, is_content, reports = reader(payload)
         counted = completion_tokens(reports, request.api)
         tokens = tokens if counted is None else counted
         texts[0].append(content)
@@ -81,23 +81,23 @@ def guidellm(request: MeasuredRequest) -> Numbers:
     at: list[int] = []
     answers: list[int] = []
     texts: list[str] = []
-    tokens, end_ns, called = None, None, False
+    tokens, end_ns, has_call = None, None, False
     for frame, payload in _guidellm_payloads(request):
         if payload is None:
             end_ns = frame.at_ns[-1]
             break
-        read = readers.GUIDELLM[request.api](payload)
-        tokens = readers.guidellm_tokens(read.usage, request.api) if read.usage else tokens
-        if read.ends:
+        payload_read = readers.GUIDELLM[request.api](payload)
+        tokens = readers.guidellm_tokens(payload_read.usage, request.api) if payload_read.usage else tokens
+        if payload_read.ends:
             end_ns = frame.at_ns[-1]
             break
-        texts.append(read.text)
-        called = called or read.begins_call
-        answers += frame.at_ns if read.is_answer else ()
-        at += frame.at_ns if read.is_answer or read.reasoning else ()
+        texts.append(payload_read.text)
+        has_call = has_call or payload_read.begins_call
+        answers += frame.at_ns if payload_read.is_answer else ()
+        at += frame.at_ns if payload_read.is_answer or payload_read.reasoning else ()
     if end_ns is None:
         request.check_end()
-    if not (called or tokens or "".join(texts).strip()):
+    if not (has_call or tokens or "".join(texts).strip()):
         raise ToolError("ValueError: empty response payload")
     # An answer without usage has as many tokens as lines with output.
     count = len(at) if tokens is None else tokens

@@ -117,7 +117,7 @@ def _vllm(request: MeasuredRequest, counts: Callable[[JsonObject], bool], *, str
             continue
         payload = load(text, place(message))
         choices = payload.get("choices")
-        choice = _first(choices) if choices else None
+        choice = _first_choice_of(choices) if choices else None
         # Completions count empty texts, too: special tokens have such a text.
         if choice is not None and (is_completion or counts(choice)):
             output = choice.get("text") if is_completion else choice["delta"].get("content")
@@ -240,7 +240,7 @@ def _is_payload(text: bytes) -> bool:
     return True
 
 
-def _first(choices: object) -> JsonObject:
+def _first_choice_of(choices: object) -> JsonObject:
     if not isinstance(choices, list) or not isinstance(choices[0], dict):
         raise ToolError("AttributeError: the choice is no object")
     return choices[0]

@@ -33,14 +33,14 @@ _OWN: Final = (
 )  # fmt: skip
 
 
-def write(out: BinaryIO, found: Iterable[FullExchange], version: str) -> int:
+def write(out: BinaryIO, all_exchanges: Iterable[FullExchange], version: str) -> int:
     """Write an archive, one entry in each line, and return their count; `version` is wiretape's."""
     creator = json.dumps({"name": "wiretape", "version": version})
     out.write(f'{{"log": {{"version": "1.2", "creator": {creator}, "entries": ['.encode())
     count, earliest = 0, ""
-    for one in found:
-        out.write(f"{',' if count else ''}\n{json.dumps(entry(one), separators=(',', ':'))}".encode())
-        earliest = min(earliest or one.row.started_at, one.row.started_at)
+    for full in all_exchanges:
+        out.write(f"{',' if count else ''}\n{json.dumps(entry(full), separators=(',', ':'))}".encode())
+        earliest = min(earliest or full.row.started_at, full.row.started_at)
         count += 1
     # Safari opens no archive without a page; it is the last part, as only then the earliest time is known.
     timings = {"onContentLoad": -1, "onLoad": -1}
@@ -49,53 +49,57 @@ def write(out: BinaryIO, found: Iterable[FullExchange], version: str) -> int:
     return count
 
 
-def entry(one: FullExchange) -> JsonObject:
+def entry(full: FullExchange) -> JsonObject:
     """Return one exchange as an entry of an archive."""
-    phases = timings(one)
-    found = {
+    phases = timings(full)
+    fields = {
         "pageref": _PAGE,
-        "startedDateTime": one.row.started_at,
+        "startedDateTime": full.row.started_at,
         "time": round(sum(phases[name] for name in _PHASES if phases[name] > 0), 6),
-        "request": _request(one.request, _version(one)),
-        "response": _response(one),
+        "request": _request(full.request, _version(full)),
+        "response": _response(full),
         "cache": {},
         "timings": phases,
         "_resourceType": "fetch",
     }
-    if one.decoded.framing == "websocket":
-        found |= {"_resourceType": "websocket", "_webSocketMessages": _frames(one)}
-    elif one.decoded.stream:
-        found["_eventSourceMessages"] = _messages(one)
-    if one.row.outcome != "complete":
-        found["comment"] = one.ending
-    own = {name: getattr(one.row, name) for name in _OWN}
-    marks = {"connected": one.exchange.connected_ns, "sent": one.exchange.sent_ns, "headers": one.exchange.headers_ns}
-    own |= {f"{name}_ms": units.ms(at_ns) for name, at_ns in (marks | {"end": one.exchange.end_ns}).items()}
-    return found | {"_wiretape": own | {"reads": [rows.read(read) for read in one.reads]}}
+    if full.decoded.framing == "websocket":
+        fields |= {"_resourceType": "websocket", "_webSocketMessages": _frames(full)}
+    elif full.decoded.stream:
+        fields["_eventSourceMessages"] = _messages(full)
+    if full.row.outcome != "complete":
+        fields["comment"] = full.ending
+    own_fields = {name: getattr(full.row, name) for name in _OWN}
+    marks = {
+        "connected": full.exchange.connected_ns,
+        "sent": full.exchange.sent_ns,
+        "headers": full.exchange.headers_ns,
+    }
+    own_fields |= {f"{name}_ms": units.ms(at_ns) for name, at_ns in (marks | {"end": full.exchange.end_ns}).items()}
+    return fields | {"_wiretape": own_fields | {"reads": [rows.read(read) for read in full.reads]}}
 
 
-def timings(one: FullExchange) -> dict[str, float]:
+def timings(full: FullExchange) -> dict[str, float]:
     """Return the phases of an exchange, in ms; of one that is still open, up to its last read."""
-    marks = [one.exchange.connected_ns, one.exchange.sent_ns, one.exchange.headers_ns]
+    marks = [full.exchange.connected_ns, full.exchange.sent_ns, full.exchange.headers_ns]
     while marks and marks[-1] is None:
         marks.pop()
-    found: dict[str, float] = {"blocked": -1, "dns": -1, "ssl": -1, "connect": -1, "send": 0, "wait": 0, "receive": 0}
-    before = 0
-    for name, at in zip(_PHASES, [*marks, *[one.last_ns] * (len(_PHASES) - len(marks))], strict=True):
+    phases: dict[str, float] = {"blocked": -1, "dns": -1, "ssl": -1, "connect": -1, "send": 0, "wait": 0, "receive": 0}
+    end_ns = 0
+    for name, at in zip(_PHASES, [*marks, *[full.last_ns] * (len(_PHASES) - len(marks))], strict=True):
         if at is not None:
-            found[name] = round(max(at - before, 0) / 1e6, 6)
-            before = max(at, before)
-    return found
+            phases[name] = round(max(at - end_ns, 0) / 1e6, 6)
+            end_ns = max(at, end_ns)
+    return phases
 
 
-def _version(one: FullExchange) -> str:
+def _version(full: FullExchange) -> str:
     """Return the protocol of an exchange; recordings that do not name it are of HTTP/1.1."""
-    return PROTOCOLS.get(one.exchange.protocol or "", "" if one.exchange.is_imported else "HTTP/1.1")
+    return PROTOCOLS.get(full.exchange.protocol or "", "" if full.exchange.is_imported else "HTTP/1.1")
 
 
 def _request(request: RequestRow, version: str) -> JsonObject:
     url = request.exchange.upstream + request.exchange.path
-    found = {
+    fields = {
         "method": request.exchange.method,
         "url": url,
         "httpVersion": version,
@@ -105,7 +109,17 @@ def _request(request: RequestRow, version: str) -> JsonObject:
         "headersSize": -1,
         "bodySize": -1 if request.size is None and not request.body else request.known_size,
     }
-    return found | ({"postData": _post_data(request)} if request.known_size else {})
+    if request.known_size:
+        body = request.body or b""
+        text, encoding = _text(body)
+        post = {"mimeType": _header(request.headers, "content-type"), "text": text}
+        if encoding:  # HAR 1.2 has no name for it here
+            post["_encoding"] = encoding
+        if len(body) < request.known_size:
+            size = counted(request.known_size, "byte")
+            post["comment"] = f"the first {len(body):,} of {size}: the tape keeps no more"
+        fields["postData"] = post
+    return fields
 
 
 def _query(url: str) -> list[tuple[str, str]]:
@@ -115,47 +129,36 @@ def _query(url: str) -> list[tuple[str, str]]:
         return []
 
 
-def _post_data(request: RequestRow) -> JsonObject:
-    body = request.body or b""
-    text, encoding = _text(body)
-    found = {"mimeType": _header(request.headers, "content-type"), "text": text}
-    if encoding:  # HAR 1.2 has no name for it here
-        found["_encoding"] = encoding
-    if len(body) < request.known_size:
-        found["comment"] = f"the first {len(body):,} of {counted(request.known_size, 'byte')}: the tape keeps no more"
-    return found
-
-
-def _response(one: FullExchange) -> JsonObject:
-    status, headers = one.row.status, one.exchange.headers.response
+def _response(full: FullExchange) -> JsonObject:
+    status, headers = full.row.status, full.exchange.headers.response
     answered = status is not None
-    found = {
+    fields = {
         "status": status if answered else 0,
         "statusText": "",
-        "httpVersion": _version(one) if answered else "",
+        "httpVersion": _version(full) if answered else "",
         "cookies": [],
         "headers": _headers(headers),
-        "content": _content(one, _header(headers, "content-type")),
+        "content": _content(full, _header(headers, "content-type")),
         "redirectURL": _header(headers, "location"),
         "headersSize": -1,
-        "bodySize": one.exchange.bytes if answered and one.row.bytes is not None else -1,
+        "bodySize": full.exchange.bytes if answered and full.row.bytes is not None else -1,
     }
-    if one.exchange.headers.trailers:
-        found["_trailers"] = _headers(one.exchange.headers.trailers)
-    return found if answered else found | {"_error": one.ending}
+    if full.exchange.headers.trailers:
+        fields["_trailers"] = _headers(full.exchange.headers.trailers)
+    return fields if answered else fields | {"_error": full.ending}
 
 
-def _content(one: FullExchange, mime_type: str) -> JsonObject:
-    if one.decoded.framing == "websocket":
+def _content(full: FullExchange, mime_type: str) -> JsonObject:
+    if full.decoded.framing == "websocket":
         return {"size": 0, "mimeType": "x-unknown", "text": ""}
-    if one.row.bytes is None:  # an import that did not have it
+    if full.row.bytes is None:  # an import that did not have it
         return {"size": -1, "mimeType": mime_type or "x-unknown"}
-    text, encoding = _text(one.decoded.data)
-    found: JsonObject = {"size": len(one.decoded.data)}
-    if one.decoded.data != one.body:
-        found["compression"] = len(one.decoded.data) - len(one.body)
-    found |= {"mimeType": mime_type or "x-unknown", "text": text}
-    return found | ({"encoding": encoding} if encoding else {})
+    text, encoding = _text(full.decoded.data)
+    fields: JsonObject = {"size": len(full.decoded.data)}
+    if full.decoded.data != full.body:
+        fields["compression"] = len(full.decoded.data) - len(full.body)
+    fields |= {"mimeType": mime_type or "x-unknown", "text": text}
+    return fields | ({"encoding": encoding} if encoding else {})
 
 
 def _text(body: bytes) -> tuple[str, str | None]:
@@ -165,33 +168,33 @@ def _text(body: bytes) -> tuple[str, str | None]:
         return base64.b64encode(body).decode(), "base64"
 
 
-def _seconds(one: FullExchange, at_ns: int | None) -> float | None:
-    return None if at_ns is None else (one.started + timedelta(microseconds=at_ns // 1000)).timestamp()
+def _seconds(full: FullExchange, at_ns: int | None) -> float | None:
+    return None if at_ns is None else (full.started + timedelta(microseconds=at_ns // 1000)).timestamp()
 
 
-def _messages(one: FullExchange) -> list[JsonObject]:
+def _messages(full: FullExchange) -> list[JsonObject]:
     return [
-        {"time": _seconds(one, item.at_ns), "eventName": item.type, "eventId": item.id, "data": item.data}
-        for item in one.decoded.items()
+        {"time": _seconds(full, item.at_ns), "eventName": item.type, "eventId": item.id, "data": item.data}
+        for item in full.decoded.items()
         if item.kind == "event"
     ]
 
 
-def _frames(one: FullExchange) -> list[JsonObject]:
+def _frames(full: FullExchange) -> list[JsonObject]:
     """Return the messages of a WebSocket, and its control frames; binary data are in base64, as Chrome has them."""
     opcodes = {"event": 1, "close": 8, "ping": 9, "pong": 10}
     return [
-        {"type": "send" if item.sender == "client" else "receive", "time": _seconds(one, item.at_ns)}
+        {"type": "send" if item.sender == "client" else "receive", "time": _seconds(full, item.at_ns)}
         | {"opcode": 2 if encoding and item.kind == "event" else opcodes[item.kind], "data": data}
-        for item in one.decoded.items()
+        for item in full.decoded.items()
         if item.kind in opcodes
-        for data, encoding in [_text(one.decoded.data[item.start : item.end])]
+        for data, encoding in [_text(full.decoded.data[item.start : item.end])]
     ]
 
 
-def _headers(stored: Headers) -> list[JsonObject]:
-    return [{"name": name, "value": value} for name, value in stored]
+def _headers(pairs: Headers) -> list[JsonObject]:
+    return [{"name": name, "value": value} for name, value in pairs]
 
 
-def _header(stored: Headers, wanted: str) -> str:
-    return next((str(value) for name, value in stored if name.lower() == wanted), "")
+def _header(pairs: Headers, header_name: str) -> str:
+    return next((str(value) for name, value in pairs if name.lower() == header_name), "")

@@ -34,8 +34,8 @@ def _aiperf_chat() -> Callable[[JsonObject], _AiperfRead]:
         functions = (
             [part(call, "function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
         )
-        called = "".join(str(function.get(key) or "") for function in functions for key in ("name", "arguments"))
-        return _AiperfRead(called or str(content or ""), reports=payload)
+        call_text = "".join(str(function.get(key) or "") for function in functions for key in ("name", "arguments"))
+        return _AiperfRead(call_text or str(content or ""), reports=payload)
 
     return read
 
@@ -190,5 +190,5 @@ def guidellm_tokens(usage: object, api: str) -> int:
     name, detail = _GUIDELLM_USAGE[api]
     details = part(usage, f"{name}_details")
     text = details.get(detail) or usage.get(name) or 0
-    others = [details.get(f"{kind}_tokens") for kind in ("image", "video", "audio")]
-    return sum(count for count in (text, *others) if isinstance(count, int))
+    media_counts = [details.get(f"{kind}_tokens") for kind in ("image", "video", "audio")]
+    return sum(count for count in (text, *media_counts) if isinstance(count, int))

@@ -43,11 +43,11 @@ class Blocks:
         ids: list[int] = []
         prefix: int | str = model  # an id stands for its block and all before it
         start = 0
-        for left in range(tokens, 0, -BLOCK):
-            rest, count = len(prompt) - start, min(left, BLOCK)
-            share = rest * count // left
+        for tokens_left in range(tokens, 0, -BLOCK):
+            bytes_left, count = len(prompt) - start, min(tokens_left, BLOCK)
+            share = bytes_left * count // tokens_left
             size = self._sizes.get(prefix, share)
-            if size >= rest or count == left:
+            if size >= bytes_left or count == tokens_left:
                 size = share
             if size and count == BLOCK:  # a later prompt has more in place of an incomplete block
                 self._sizes.setdefault(prefix, size)
@@ -59,38 +59,40 @@ class Blocks:
 
 
 def entries(
-    found: Iterable[tuple[TableRow, RequestRow]], left_out: Counter[str], *, with_messages: bool = False
+    rows: Iterable[tuple[TableRow, RequestRow]], left_out: Counter[str], *, with_messages: bool = False
 ) -> Iterator[JsonObject]:
     """Yield the row of each exchange, in the order of arrival; the first row is at 0 ms.
 
     An exchange has the fields `EXCHANGE_FIELDS`. Those without a row are counted in `left_out` by their reason.
     """
-    blocks, first = Blocks(), None
-    for exchange, request in found:
+    blocks, first_started = Blocks(), None
+    for exchange, request in rows:
         content = _messages(exchange, request) if with_messages else _lengths(exchange, request, blocks)
         content = content if exchange["started_at"] else _NO_TIME
         if isinstance(content, str):
             left_out[content] += 1
             continue
         started = units.timestamp(exchange["started_at"])
-        first = first or started
-        yield {"timestamp": round((started - first).total_seconds() * 1000, 3), **content}
+        first_started = first_started or started
+        yield {"timestamp": round((started - first_started).total_seconds() * 1000, 3), **content}
 
 
 def _lengths(exchange: TableRow, request: RequestRow, blocks: Blocks) -> JsonObject | str:
     """Return the counts of tokens and the ids of blocks, or the reason that there are none."""
     if exchange["framing"] == "websocket":
         return _WEBSOCKET
-    asked, answered = exchange["input_tokens"], exchange["output_tokens"]
-    if asked is None or answered is None or asked < 1 or answered < 0:  # a prompt of 0 tokens is an unknown one
+    input_tokens, output_tokens = exchange["input_tokens"], exchange["output_tokens"]
+    if (
+        input_tokens is None or output_tokens is None or input_tokens < 1 or output_tokens < 0
+    ):  # a prompt of 0 tokens is an unknown one
         return NO_TOKENS
-    if max(asked, answered) > MOST_TOKENS:
+    if max(input_tokens, output_tokens) > MOST_TOKENS:
         return _TOO_MANY
     prompt = parse(request.plain)
     if prompt is None:
         return NO_PROMPT
-    ids = blocks.of(exchange["model"] or "", _bytes(prompt), asked)
-    return {"input_length": asked, "output_length": answered, "hash_ids": ids}
+    ids = blocks.of(exchange["model"] or "", _bytes(prompt), input_tokens)
+    return {"input_length": input_tokens, "output_length": output_tokens, "hash_ids": ids}
 
 
 def _messages(exchange: TableRow, request: RequestRow) -> JsonObject | str:
@@ -100,8 +102,8 @@ def _messages(exchange: TableRow, request: RequestRow) -> JsonObject | str:
     body = decoded(request.plain or b"")
     if not isinstance(body, dict) or not body:
         return NO_PROMPT
-    answered = exchange["output_tokens"]
-    length = {} if answered is None else {"output_length": answered}
+    output_tokens = exchange["output_tokens"]
+    length = {} if output_tokens is None else {"output_length": output_tokens}
     if exchange["api"] == "openai.chat" and _are_messages(body.get("messages")):
         tools = {"tools": body["tools"]} if body.get("tools") and _are_objects(body["tools"]) else {}
         return {"messages": body["messages"], **tools, **length}
@@ -121,5 +123,5 @@ def _are_objects(value: Any) -> bool:
 def _bytes(prompt: Prompt) -> bytes:
     """Return the content of a prompt in the order in which servers cache it: tools, system prompt, messages."""
     tools = (tool.definition.encode("utf-8", "surrogatepass") for tool in prompt.tools)
-    said = map(canonical, (Message("system", prompt.system), *prompt.messages))
-    return b"\n".join(filter(None, (*tools, *said)))
+    texts = map(canonical, (Message("system", prompt.system), *prompt.messages))
+    return b"\n".join(filter(None, (*tools, *texts)))

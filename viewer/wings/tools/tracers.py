@@ -51,7 +51,7 @@ def litellm(request: MeasuredRequest) -> Numbers:
     request.check_status(_SUCCESSES)
     texts: list[str] = []
     if request.decoded is not None and not request.decoded.stream:
-        first_ns, end_ns = _whole(request)
+        first_ns, end_ns = _unstreamed(request)
     elif request.api == chat.API:
         first_ns, end_ns = _chat(request, texts)
     else:
@@ -80,7 +80,10 @@ def _chat(request: MeasuredRequest, texts: list[str]) -> _Times:
         delta = part(choice, "delta")
         texts.append(text_of(delta.get("content") or ""))
         is_finished = is_finished or bool(choice.get("finish_reason"))
-        if first_ns is None and (_is_passed_on(delta) or is_finished):
+        if first_ns is None and (
+            (bool(delta.get("content")) or any(delta.get(name) is not None for name in ("role", *_OUTPUTS)))
+            or is_finished
+        ):
             first_ns = frame.at_ns[0]
     request.check_end()
     if not is_finished:
@@ -117,7 +120,7 @@ def _responses(request: MeasuredRequest) -> _Times:
     return _first_event(request), request.judged.duration_ns
 
 
-def _whole(request: MeasuredRequest) -> _Times:
+def _unstreamed(request: MeasuredRequest) -> _Times:
     """Return the end of an answer that is not streamed, which has no first token."""
     _check_faults(request)
     request.check_end()
@@ -166,7 +169,3 @@ def _items(request: MeasuredRequest) -> Iterator[tuple[Frame, JsonObject]]:
         if payload.get("error"):
             raise ToolError("APIError: error payload in the stream")
         yield frame, payload
-
-
-def _is_passed_on(delta: JsonObject) -> bool:
-    return bool(delta.get("content")) or any(delta.get(name) is not None for name in ("role", *_OUTPUTS))
