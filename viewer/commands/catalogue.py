@@ -58,9 +58,9 @@ def _sections() -> Mapping[str, Mapping[str, str]]:
     """Return the core's commands by group, with those of the wings in their places."""
     sections = {title: [*commands.items()] for title, commands in _OF_CORE.items()}
     for command in WINGS_COMMANDS:
-        listed = sections[command.section]
-        place = [name for name, _ in listed].index(command.after) + 1 if command.after else 0
-        listed.insert(place, (command.name, command.summary))
+        names_in_sections = sections[command.section]
+        place = [name for name, _ in names_in_sections].index(command.after) + 1 if command.after else 0
+        names_in_sections.insert(place, (command.name, command.summary))
     return {title: dict(commands) for title, commands in sections.items()}
 
 
@@ -141,7 +141,7 @@ def described(path: str, command: click.Command) -> click.Command:
     """Return a command with its summary and its examples, and its own commands, too."""
     command.short_help = SUMMARIES.get(path, command.short_help)
     if path in EXAMPLES:
-        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {whole(one)}" for one in EXAMPLES[path])
+        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {whole(command_)}" for command_ in EXAMPLES[path])
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
             described(f"{path} {name}", child)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @output.formatted()
 def check(
     db: "Place | None",
-    where: "Filter | None",
+    filter: "Filter | None",
     highest: tuple[str, ...],
     lowest: tuple[str, ...],
     file: Path | None,
@@ -76,19 +76,19 @@ def check(
     if not bounds and any(rule.field == "goodput_pct" for rule in rules):
         raise click.UsageError("goodput needs an objective: give --slo")
     with output.opened(options.place(db)) as source:
-        covered = options.covered(source, Selection(where), measuring.all_operations)
-        (found,) = figures(source, where, covered, measuring.definition(slo))
-    row = summary.row_of(found, ())
+        covered = options.covered(source, Selection(filter), measuring.all_operations)
+        (figures_of_all,) = figures(source, filter, covered, measuring.definition(slo))
+    row = summary.row_of(figures_of_all, ())
     judged = check.judge(rules, row)
     if junit is not None:
         with outfile.replacing(junit, options.place(db).file) as report:
             report.write(check.junit(judged))
     out.put_rounded(check.FIELDS, judged, check.IMPORTANT)
-    if found.is_estimated:
+    if figures_of_all.is_estimated:
         click.echo(f"wiretape: {summary.WARNINGS['tdigest']}", err=True)
     for note in ("clock_suspect", "imported", "no_timing"):
-        if count := found.flagged[summary.FLAGS.index(note)]:
-            click.echo(f"wiretape: {count} of {found.size}: {summary.WARNINGS[note]}", err=True)
+        if count := figures_of_all.flagged[summary.FLAGS.index(note)]:
+            click.echo(f"wiretape: {count} of {figures_of_all.size}: {summary.WARNINGS[note]}", err=True)
     if code := check.exit_code(judged, unmeasured=row[f"n_{summary.UNMEASURED}"]):
         raise click.exceptions.Exit(code)
 

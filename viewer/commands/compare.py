@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 def compare(
     ids: tuple[str, ...],
     db: "Place | None",
-    where: "Filter | None",
+    filter: "Filter | None",
     base: str | None,
     new: str | None,
     include_failed: bool,
@@ -81,7 +81,7 @@ def compare(
     if len(ids) == 2 and base is None and new is None:
         only_groups = {
             "--exit-code": exit_code and part == "figures", "--include-failed": include_failed,
-            "--all-operations": all_operations, "--as": tool, "a filter": where,
+            "--all-operations": all_operations, "--as": tool, "a filter": filter,
         }  # fmt: skip
         refuse("two exchanges are only shown side by side", only_groups)
         if any(map(names_session, ids)):
@@ -97,13 +97,13 @@ def compare(
     if tool is not None:
         useless = {"--include-failed": include_failed, "--exit-code": exit_code}
         refuse("--as measures as that tool does, without a verdict", useless)
-        _compare_as(db, where, base, new, tool, out, all_operations)
+        _compare_as(db, filter, base, new, tool, out, all_operations)
         return
-    sides = {"--base": _group_of(where, base, "--base"), "--new": _group_of(where, new, "--new")}
+    sides = {"--base": _group_of(filter, base, "--base"), "--new": _group_of(filter, new, "--new")}
     fields = out.fields(compare.FIELDS)
     with output.opened(options.place(db)) as source:
-        before, after = _sides(source, sides, include_failed, all_operations)
-    rows = compare.groups(before, after, seed)
+        base_sample, new_sample = _sides(source, sides, include_failed, all_operations)
+    rows = compare.groups(base_sample, new_sample, seed)
     _put_comparison(out, rows, fields, comparison.groups, tuple(compare.FIELDS), compare.IMPORTANT, full)
     if exit_code and (code := compare.exit_code(rows)):
         raise click.exceptions.Exit(code)
@@ -120,8 +120,8 @@ def _compare_sessions(db: "Place | None", ids: tuple[str, ...], part: str, out: 
     fields = out.fields(sessions.COMPARED)
     with output.opened(options.place(db)) as source:
         chosen = [Selection(numbers=tuple(source.referred(id))) for id in ids]
-        found = [dict(source.accounts(one, config.thresholds(), SYSTEM)).popitem()[1] for one in chosen]
-    rows = sessions.compared(*found)
+        accounts = [dict(source.accounts(selection, config.thresholds(), SYSTEM)).popitem()[1] for selection in chosen]
+    rows = sessions.compared(*accounts)
     if out.is_table and fields is None:
         output.show_table(sessions.comparison(rows, output.width()))
     else:
@@ -135,8 +135,8 @@ def _compare_pair(db: "Place | None", ids: tuple[str, ...], full: bool, out: Out
     fields = out.fields(compare.PAIR_FIELDS)
     with output.opened(options.place(db)) as source:
         a, b = (source.exchange(source.find(id)).detail() for id in ids)
-    rows, known = compare.pair(a, b), tuple(compare.PAIR_FIELDS)
-    _put_comparison(out, rows, fields, comparison.pair, known, compare.PAIR_IMPORTANT, full)
+    rows, choosable = compare.pair(a, b), tuple(compare.PAIR_FIELDS)
+    _put_comparison(out, rows, fields, comparison.pair, choosable, compare.PAIR_IMPORTANT, full)
 
 
 def _put_comparison(
@@ -144,7 +144,7 @@ def _put_comparison(
     rows: "Sequence[TableRow]",
     fields: tuple[str, ...] | None,
     laid_out: "Callable[[Sequence[TableRow], int | None], Table]",
-    known: tuple[str, ...],
+    choosable: tuple[str, ...],
     important: Sequence[str],
     full: bool,
 ) -> None:
@@ -157,8 +157,8 @@ def _put_comparison(
     if out.is_table and fields is None and not full:
         output.show_table(laid_out(rows, output.width()))
         return
-    names, (shown, repeated) = fields or known, comparison.distinct(rows) if out.is_table else (rows, [])
-    out.put_rounded(names, only(shown, names), fields or important, tables.LEAST if "a" in known else None)
+    names, (distinct_rows, repeated) = fields or choosable, comparison.distinct(rows) if out.is_table else (rows, [])
+    out.put_rounded(names, only(distinct_rows, names), fields or important, tables.LEAST if "a" in choosable else None)
     if repeated:
         label = "equal to one above: "
         output.show(Text(line.plain, "dim") for line in tables.paragraph(label, ", ".join(repeated), output.width()))
@@ -166,7 +166,7 @@ def _put_comparison(
 
 def _compare_as(
     db: "Place | None",
-    where: "Filter | None",
+    filter: "Filter | None",
     base: str,
     new: str,
     tool: str,
@@ -180,15 +180,15 @@ def _compare_as(
 
     parsed("--as", authority, tool)
     fields = out.fields(tools.COMPARED)
-    groups = [_group_of(where, base, "--base"), _group_of(where, new, "--new")]
+    groups = [_group_of(filter, base, "--base"), _group_of(filter, new, "--new")]
     with output.opened(options.place(db)) as source:
         selected = [options.covered(source, Selection(group), all_operations) for group in groups]
-        before, after = (tool_report(source, tool, one) for one in selected)
+        base_report, new_report = (tool_report(source, tool, selection) for selection in selected)
     names = fields or tuple(tools.COMPARED)
-    rows = tools.compared(before, after)
+    rows = tools.compared(base_report, new_report)
     out.put_rounded(names, only(rows, names), fields or tools.COMPARED_IMPORTANT)
     if out.is_table:
-        output.show(tools.about(before, output.width()))
+        output.show(tools.about(base_report, output.width()))
 
 
 def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
@@ -201,22 +201,22 @@ def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool,
     with output.opened(options.place(db)) as source:
         connection = source.tape("bodies", "--part request")
         a, b = [tape.prompt(connection, source.find(id)) for id in ids]
-    found = changes.changes(a, b)
+    differences = changes.changes(a, b)
     if out.is_table and out.columns is None:
         folding = Folding(output.width(), "a pipe gets all of it") if output.on_terminal() else Folding()
-        output.show(report.drawn(changes.lines(found, folding)))
+        output.show(report.drawn(changes.lines(differences, folding)))
     else:
-        out.put(fields, only(map(asdict, found), fields))
-    if exit_code and changes.differ(found):
+        out.put(fields, only(map(asdict, differences), fields))
+    if exit_code and changes.differ(differences):
         raise click.exceptions.Exit(3)
 
 
-def _group_of(where: "Filter | None", text: str, option: str) -> "Filter":
+def _group_of(filter: "Filter | None", text: str, option: str) -> "Filter":
     from wiretape.viewer.query.parser import parse
     from wiretape.viewer.query.syntax import every
 
-    own = parsed(option, parse, text)
-    return own if where is None else every([where, own])
+    group = parsed(option, parse, text)
+    return group if filter is None else every([filter, group])
 
 
 def _sides(
@@ -228,13 +228,13 @@ def _sides(
     if not source.count():
         raise NotFound(f"nothing to compare: {source.empty}")
     sides, empty = list["Sample"](), list[str]()
-    for option, where in groups.items():
-        selected = Selection(where)
+    for option, filter in groups.items():
+        selected = Selection(filter)
         covered = options.covered(source, selected, all_operations)
         sides += source.samples(covered, include_failed=include_failed)
         if not sides[-1].size:
             is_left_out = source.count(selected) > 0
-            empty.append(f"{option}: {'no generations' if is_left_out else options.nothing(source, where)}")
+            empty.append(f"{option}: {'no generations' if is_left_out else options.nothing(source, filter)}")
     if empty:
         raise NotFound(f"nothing to compare: {'; '.join(empty)}")
     return sides

@@ -53,7 +53,7 @@ def ids(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the latest exchanges that are not named yet, each with its beginning, model, duration and flags."""
     from wiretape.viewer.source.tape import candidates
 
-    named = context.params.get("ids") or ()
+    given_ids = context.params.get("ids") or ()
     if not incomplete or incomplete.startswith("@"):
         yield Item("@", help="the newest")
         yield Item("@err", help="the newest that failed")
@@ -63,7 +63,7 @@ def ids(context: click.Context, incomplete: str) -> Iterator[Item]:
     if incomplete.startswith("s:"):
         yield from (Item(f"s:{key}") for key in candidates.sessions(_tape(context)) if _HARMLESS.fullmatch(key))
     for id, *facts in candidates.exchanges(_tape(context), incomplete):
-        if _HARMLESS.fullmatch(id) and id not in named:
+        if _HARMLESS.fullmatch(id) and id not in given_ids:
             yield Item(id, help=_summary(*facts))
 
 
@@ -82,10 +82,10 @@ def filters(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the next item of a filter: a field, or a value of the field before the cursor."""
     from wiretape.viewer.query.completion import place
 
-    if (found := place(incomplete)) is not None:
-        before, field, typed = found
+    if (position := place(incomplete)) is not None:
+        prefix, field, typed = position
         items = _values_of(context, field.lower(), typed) if field else _fields()
-        yield from (Item(before + item.value, help=item.help) for item in items)
+        yield from (Item(prefix + item.value, help=item.help) for item in items)
 
 
 @_quietly
@@ -104,11 +104,11 @@ def groups(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the keys of groups; after a comma, those that are not named yet."""
     from wiretape.viewer.stats.metrics import GROUPS
 
-    named = incomplete.split(",")[:-1]
+    chosen = incomplete.split(",")[:-1]
     keys = (f"label.{item.value.removesuffix('=')}" for item in _labels(context, of_values=False))
     for name in (*GROUPS, *keys):
-        if name not in named:
-            yield Item(",".join([*named, name]))
+        if name not in chosen:
+            yield Item(",".join([*chosen, name]))
 
 
 @_quietly
@@ -117,18 +117,18 @@ def columns(context: click.Context, incomplete: str) -> Iterator[Item]:
     from wiretape.viewer.record import fields
     from wiretape.viewer.stats.metrics import STATISTICS
 
-    named = incomplete.split(",")[:-1]
+    chosen = incomplete.split(",")[:-1]
     offered = STATISTICS if context.info_name == "stats" else fields.FIELDS
-    for name in ("help", *offered) if not named else offered:
-        if name not in named:
-            yield Item(",".join([*named, name]))
+    for name in ("help", *offered) if not chosen else offered:
+        if name not in chosen:
+            yield Item(",".join([*chosen, name]))
 
 
 @_quietly
 def quantities(context: click.Context, incomplete: str) -> Iterator[Item]:
     from wiretape.viewer.stats.metrics import QUANTITIES
 
-    return (Item(one.name, help=one.meaning) for one in QUANTITIES.values())
+    return (Item(quantity.name, help=quantity.meaning) for quantity in QUANTITIES.values())
 
 
 @_quietly
@@ -150,7 +150,7 @@ def topics(context: click.Context, incomplete: str) -> Iterator[Item]:
     if not path:
         yield from map(Item, names())
     if isinstance(command, click.Group):
-        yield from (Item(name, help=one.get_short_help_str()) for name, one in sorted(command.commands.items()))
+        yield from (Item(name, help=topic.get_short_help_str()) for name, topic in sorted(command.commands.items()))
 
 
 @_quietly
@@ -163,17 +163,17 @@ def figures(context: click.Context, incomplete: str) -> Iterator[Item]:
         yield from (Item(f"{quantity}.{name}=") for name in STATISTICS)
         return
     yield from (Item(f"{name}=") for name in ("n", *RATES))
-    yield from (Item(f"{one.name}.", help=one.meaning) for one in QUANTITIES.values())
+    yield from (Item(f"{figure.name}.", help=figure.meaning) for figure in QUANTITIES.values())
 
 
 def _fields() -> Iterator[Item]:
     from wiretape.viewer.query.fields import FIELDS, NAMES
     from wiretape.viewer.query.operators import KINDS
 
-    for name, meant in NAMES.items():
-        kind = FIELDS[meant].kind
+    for name, field in NAMES.items():
+        kind = FIELDS[field].kind
         if not name.endswith("_ms"):
-            yield Item(name if KINDS[kind].units else f"{name}:", help=meant if name != meant else kind)
+            yield Item(name if KINDS[kind].units else f"{name}:", help=field if name != field else kind)
 
 
 def _values_of(context: click.Context, name: str, incomplete: str) -> Iterator[Item]:
@@ -204,14 +204,14 @@ def _labels(context: click.Context, of_values: bool) -> Iterator[Item]:
 def _values(context: click.Context, field: str) -> Iterator[str]:
     from wiretape.viewer.source.tape import candidates
 
-    return (one for one in candidates.values(_tape(context), field) if _HARMLESS.fullmatch(one.removeprefix("/")))
+    return (value for value in candidates.values(_tape(context), field) if _HARMLESS.fullmatch(value.removeprefix("/")))
 
 
 def _tape(context: click.Context) -> Path:
-    given = context.params.get("db")
-    if destinations.names_server(str(given)):
+    path = context.params.get("db")
+    if destinations.names_server(str(path)):
         raise LookupError("no server is queried while somebody types")
-    return options.tape_path(given and Path(given))
+    return options.tape_path(path and Path(path))
 
 
 def _summary(

@@ -57,7 +57,7 @@ def _read_patterns(context: click.Context, _option: click.Parameter, patterns: t
 def cut(
     ids: tuple[str, ...],
     db: Path | None,
-    where: "Filter | None",
+    filter: "Filter | None",
     file: Path | None,
     text: bool,
     patterns: tuple[str, ...],
@@ -82,15 +82,15 @@ def cut(
     from wiretape.viewer.source.tape.place import TapePlace
 
     if file is None:
-        taken = f" ({patterns[-1]} is the pattern of --redact)" if patterns else ""
-        raise click.UsageError(f"Missing option '-o' / '--output'{taken}: name the file to write.")
+        hint = f" ({patterns[-1]} is the pattern of --redact)" if patterns else ""
+        raise click.UsageError(f"Missing option '-o' / '--output'{hint}: name the file to write.")
     mask = masking.mask(no_redact, patterns)
     path, is_stdout = options.tape(db), str(file) == "-"
     bar = ProgressBar("cutting", lambda: len(numbers), "exchange", hidden=is_stdout and sys.stdout.isatty())
     with output.opened(TapePlace(path)) as source, bar:
-        numbers = source.numbers(options.named(source, ids, where))[::-1]
+        numbers = source.numbers(options.selection(source, ids, filter))[::-1]
         if not numbers:
-            options.report_nothing(source, where, ids)
+            options.report_nothing(source, filter, ids)
         lines: Iterator[bytes] = cutting.lines(source.tape("bodies"), bar.over(numbers), mask)
         if is_stdout:
             with output.stdout() as out:

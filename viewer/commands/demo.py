@@ -47,10 +47,10 @@ def demo(db: Path | None) -> None:
     path, began = db or tape_path(None).with_name("demo.db"), SYSTEM.wall()
     steps = list(agent.steps(f"demo-{SYSTEM.wall_ns() // 10**9}"))
     code = loop.run(lambda: _record(path, steps))
-    shown = ["--format", "table", "--db", str(path), "--since", began]
-    ls.main([*shown, "-n", str(len(steps) + len(scenes.SCENES))], standalone_mode=False)
+    arguments = ["--format", "table", "--db", str(path), "--since", began]
+    ls.main([*arguments, "-n", str(len(steps) + len(scenes.SCENES))], standalone_mode=False)
     click.echo()
-    stats.main(shown, standalone_mode=False)
+    stats.main(arguments, standalone_mode=False)
     click.echo(_next_steps(path))
     sys.exit(code)
 

@@ -30,9 +30,9 @@ def list_(out: Output) -> None:
     from wiretape.recorder.decode.dialects import registry
     from wiretape.viewer.report import dialects as report
 
-    own = dialects.read(())
-    known = registry.declared(json.dumps(own))
-    out.put(report.LISTED, report.listed(known, [one["name"] for one in own]))
+    declared_dialects = dialects.read(())
+    builtin = registry.declared(json.dumps(declared_dialects))
+    out.put(report.LISTED, report.listed(builtin, [dialect["name"] for dialect in declared_dialects]))
 
 
 @dialect.command()
@@ -68,14 +68,14 @@ def try_(file: Path, id: str | None, db: "Place | None", most: int, out: Output)
         connection, number = source.tape("bodies"), source.find(id or "@")
         with connection.begin():
             facts, reads, body = reading.answer(connection, number)
-    found = report.trial(facts, reads, body, declared)
+    decoded = report.trial(facts, reads, body, declared)
     if out.format is None:
-        click.echo("\n".join(report.lines(found, most)))
+        click.echo("\n".join(report.lines(decoded, most)))
     else:
-        out.put_one(report.row(found))
-    for key in found.ignored:
+        out.put_one(report.row(decoded))
+    for key in decoded.ignored:
         click.echo(message(f"{key} means nothing in a declaration, and is ignored"), err=True)
-    if not found.is_recognised:
+    if not decoded.is_recognised:
         raise NotFound(
             f"no declaration in {safe(str(file))} recognises this stream, nor does one of wiretape: see match"
         )

@@ -150,19 +150,19 @@ def _of_shipping(path: Path) -> Iterator[Finding]:
 
     with file.reading(path) as connection:
         for name, until in acknowledged.destinations(path, following.identity(connection)):
-            waiting = following.waiting(connection, until)
-            yield judge_shipping(name, waiting.exchanges, waiting.lag_ns(SYSTEM.wall_ns()))
+            backlog = following.waiting(connection, until)
+            yield judge_shipping(name, backlog.exchanges, backlog.lag_ns(SYSTEM.wall_ns()))
 
 
-def judge_shipping(name: str, waiting: int, late_ns: int | None) -> Finding:
+def judge_shipping(name: str, waiting_count: int, late_ns: int | None) -> Finding:
     """Judge the count of exchanges that wait for shipping, and the first one's waiting time; None is unknown."""
-    if not waiting:
+    if not waiting_count:
         return Finding("ok", "shipped", f"all to {name}")
-    found = f"{counted(waiting, 'exchange')} not yet to {name}"
-    found += "" if late_ns is None else f", the first settled {late_ns / 1e9:,.0f} s ago"
+    text = f"{counted(waiting_count, 'exchange')} not yet to {name}"
+    text += "" if late_ns is None else f", the first settled {late_ns / 1e9:,.0f} s ago"
     if late_ns is not None and late_ns < _LATE_NS:
-        return Finding("ok", "shipped", found)
-    return Finding("note", "shipped", found, "see what 'wiretape ship --once --to …' says")
+        return Finding("ok", "shipped", text)
+    return Finding("note", "shipped", text, "see what 'wiretape ship --once --to …' says")
 
 
 def of_disk(path: Path) -> Iterator[Finding]:
@@ -196,8 +196,8 @@ def of_environment(path: Path, environment: Mapping[str, str]) -> Iterator[Findi
     yield from judge_base_urls(environment, expected)
     yield from judge_proxies(environment, expected)
     missing = [name for name in CERTIFICATES if (value := environment.get(name)) and not paths.exists(value)]
-    known = ssl.get_default_verify_paths()
-    yield judge_certificates(missing, bool(known.cafile or known.capath))
+    defaults = ssl.get_default_verify_paths()
+    yield judge_certificates(missing, bool(defaults.cafile or defaults.capath))
 
 
 def of_upstream(url: str, clock: Clock = SYSTEM) -> Finding:
@@ -211,7 +211,7 @@ def of_upstream(url: str, clock: Clock = SYSTEM) -> Finding:
         server = providers.make("", url)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--check") from error
-    proxies, before = outward.read(os.environ), clock.now()
+    proxies, began_ns = outward.read(os.environ), clock.now()
 
     async def connect() -> None:
         (await Transport(None, Timeouts(_CONNECT_SECONDS), proxies=proxies).open(server)).close()
@@ -220,7 +220,7 @@ def of_upstream(url: str, clock: Clock = SYSTEM) -> Finding:
         asyncio.run(connect())
     except UpstreamError as error:
         return judge_upstream(url, None, str(error))
-    return judge_upstream(url, clock.now() - before, "")
+    return judge_upstream(url, clock.now() - began_ns, "")
 
 
 def of_terminal() -> Finding:
@@ -266,9 +266,9 @@ def _flushes(place: Path) -> list[int]:
         for _ in range(_FLUSHES):
             file.write(_PAGE)
             file.flush()
-            before = SYSTEM.now()
+            began_ns = SYSTEM.now()
             os.fsync(file.fileno())
-            durations.append(SYSTEM.now() - before)
+            durations.append(SYSTEM.now() - began_ns)
     return durations
 
 
@@ -285,8 +285,8 @@ def judge_sqlite(version: tuple[int, ...]) -> Finding:
 def judge_tape(path: PurePath, exists: bool, refusal: str | None, revision: str) -> Finding:
     """Judge the file: `refusal` is the error message if it cannot be read as a tape."""
     if refusal is not None:
-        what, _, advice = refusal.rpartition(": ")
-        return Finding("problem", "tape", what or refusal, advice)
+        fact, _, advice = refusal.rpartition(": ")
+        return Finding("problem", "tape", fact or refusal, advice)
     if not exists:
         return Finding("note", "tape", f"there is none at {path} yet", "record one: wiretape record")
     return Finding("ok", "tape", f"{path}, schema {revision}")
@@ -294,8 +294,8 @@ def judge_tape(path: PurePath, exists: bool, refusal: str | None, revision: str)
 
 def judge_directory(path: PurePath, exists: bool, writable: bool) -> Finding:
     if not writable:
-        what = f"{path} may not be written" if exists else f"{path} cannot be made"
-        return Finding("problem", "directory", what, "name a tape elsewhere with --db or WIRETAPE_DB")
+        fact = f"{path} may not be written" if exists else f"{path} cannot be made"
+        return Finding("problem", "directory", fact, "name a tape elsewhere with --db or WIRETAPE_DB")
     return Finding("ok", "directory", f"{path} may be written" if exists else f"{path} will be made")
 
 
@@ -304,10 +304,10 @@ def judge_privacy(modes: Mapping[str, int], foreign: Sequence[str]) -> Finding:
     if foreign:
         advice = "record to a tape of your own, or change the owner"
         return Finding("note", "owner", f"{', '.join(foreign)} belongs to another user", advice)
-    opened = {name: mode for name, mode in modes.items() if mode & 0o077}
-    if opened:
-        text = ", ".join(f"{name} has mode {mode:04o}" for name, mode in opened.items())
-        return Finding("problem", "mode", f"others may read it: {text}", f"chmod 600 {' '.join(opened)}")
+    open_modes = {name: mode for name, mode in modes.items() if mode & 0o077}
+    if open_modes:
+        text = ", ".join(f"{name} has mode {mode:04o}" for name, mode in open_modes.items())
+        return Finding("problem", "mode", f"others may read it: {text}", f"chmod 600 {' '.join(open_modes)}")
     return Finding("ok", "mode", ", ".join(f"{name} {mode:04o}" for name, mode in modes.items()))
 
 
@@ -420,15 +420,15 @@ def _elsewhere(name: str, value: str, is_running: bool) -> Finding:
 
 def judge_proxies(environment: Mapping[str, str], bases: Iterable[str]) -> Iterator[Finding]:
     """Judge proxies that SDKs would ask even for this machine."""
-    named = [name for name in PROXIES if environment.get(name)]
-    if not named:
+    variables = [name for name in PROXIES if environment.get(name)]
+    if not variables:
         return
     skipped = re.split(r"[,\s]+", environment.get("no_proxy") or environment.get("NO_PROXY") or "")
     if {"*", "127.0.0.1", "localhost"} & set(skipped):
-        yield Finding("ok", "proxy", f"{', '.join(named)} is set, and not used for this machine")
+        yield Finding("ok", "proxy", f"{', '.join(variables)} is set, and not used for this machine")
         return
     level: Level = "problem" if any(is_loopback(environment.get(name, "")) for name in bases) else "note"
-    text = f"SDKs would ask the proxy of {', '.join(named)} for the recorder"
+    text = f"SDKs would ask the proxy of {', '.join(variables)} for the recorder"
     yield Finding(level, "proxy", text, "export NO_PROXY=127.0.0.1,localhost")
 
 

@@ -62,7 +62,7 @@ class _ExportJob:
     limit: int | None
     place: "Place"
     columns: tuple[str, ...] | None = None
-    where: "Filter | None" = None
+    filter: "Filter | None" = None
     every_operation: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     mask: "Masker | None" = None
@@ -72,24 +72,25 @@ class _ExportJob:
         return self.out.chosen
 
     @property
-    def whole(self) -> Export | None:
+    def export_format(self) -> Export | None:
         """The format, if it is one of whole exchanges."""
         return _FORMATS.get(self.format)
 
     @property
     def unit(self) -> str:
-        return self.whole.unit if self.whole else "row"
+        return self.export_format.unit if self.export_format else "row"
 
 
-def _whole(source: "Source", job: _ExportJob, where: "Selection", export: Export) -> Put:
+def _put_whole(source: "Source", job: _ExportJob, selection: "Selection", export: Export) -> Put:
     from wiretape.viewer.export.task import ExportTask
 
     write, is_shown = contracts.load(export.path), job.file is None and output.on_terminal()
 
     def put(stream: BinaryIO | None) -> int:
-        with _bar(source, job, where) as bar, _opened(stream) as file:
+        target = output.stdout() if stream is None else contextlib.nullcontext(stream)
+        with _bar(source, job, selection) as bar, target as file:
             task = ExportTask(
-                job.format, source, where, job.where, job.limit, job.options.get(export.options),
+                job.format, source, selection, job.filter, job.limit, job.options.get(export.options),
                 job.every_operation, job.mask, is_shown, bar.over,
             )  # fmt: skip
             count: int = write(task, file)
@@ -127,13 +128,13 @@ def _whole(source: "Source", job: _ExportJob, where: "Selection", export: Export
 @click.option("--bom", is_flag=True, help="CSV, TSV: begin with the mark of UTF-8, which Excel needs.")
 @output.formatted(
     (*output.FORMATS, "parquet", *_FORMATS),
-    f"csv; {', '.join(f'{one.name} is {one.summary}' for one in _FORMATS.values())}; the others are tables",
+    f"csv; {', '.join(f'{format.name} is {format.summary}' for format in _FORMATS.values())}; the others are tables",
     columns=True,
 )
 def export(
     ids: tuple[str, ...],
     db: "Place | None",
-    where: "Filter | None",
+    filter: "Filter | None",
     limit: int | None,
     table: str | None,
     by: str | None,
@@ -161,50 +162,45 @@ def export(
     from wiretape.viewer.export import fields
 
     file = None if file is None or str(file) == "-" else file
-    flag = next((name for name, one in _FORMATS.items() if one.flag and added.get(name)), None)
+    flag = next((name for name, format in _FORMATS.items() if format.flag and added.get(name)), None)
     if flag and out.format not in (None, flag):
         raise click.UsageError(f"--{flag} and --format {out.format} exclude each other")
     format = flag or out.format or (_format_of(file) if file is not None else None)
     out = replace(out, format=format or (None if schema and file is None else "csv"), mark=bom, exact=True)
     job = _ExportJob(table or "exchanges", out, file, options.groups(by), limit, options.place(db))
-    job = replace(job, where=where, every_operation=all_operations, options=added, mask=_mask(job, no_redact))
+    job = replace(job, filter=filter, every_operation=all_operations, options=added, mask=_mask(job, no_redact))
     _refuse(job, table, schema)
     try:
         if schema:
             rows = fields.schema(_TABLES if table is None else (table,), job.by)
             _save(job, lambda stream: out.put(fields.SCHEMA_FIELDS, rows, stream), "column")
             return
-        named = out.with_headings(fields.aliases(job.table))
-        job = replace(job, columns=named.fields(fields.described(fields.choosable(job.table, job.by))))
+        headed = out.with_headings(fields.aliases(job.table))
+        job = replace(job, columns=headed.fields(fields.described(fields.choosable(job.table, job.by))))
         with output.opened(job.place) as source:
-            chosen = selected = options.named(source, ids, where)
+            chosen = selected = options.selection(source, ids, filter)
             if job.table == "summary":
                 chosen = options.covered(source, selected, all_operations)
-            if job.whole and job.whole.needs_exchange and not source.count(chosen):
-                raise NotFound(options.nothing(source, where, ids))
-            put = _whole(source, job, chosen, job.whole) if job.whole else _table(source, job, chosen)
+            if (whole := job.export_format) and whole.needs_exchange and not source.count(chosen):
+                raise NotFound(options.nothing(source, filter, ids))
+            put = _put_whole(source, job, chosen, whole) if whole else _put_table(source, job, chosen)
             count = _save(job, put, job.unit)
             # A summary of nothing is a row as well.
             if count <= 1 and limit != 0 and not source.count(selected):
-                options.report_nothing(source, where, ids)
-            _report_unshipped(source, job, chosen)
+                options.report_nothing(source, filter, ids)
+            if whole or job.table not in _OF_ALL:
+                output.report_unshipped(source, chosen, "without texts and reads")
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)
 
 
 def _mask(job: _ExportJob, no_redact: bool) -> "Masker | None":
     """Return the mask of a format that is made to be passed on. Raise a usage error if there is nothing to keep."""
-    if job.whole and job.whole.is_masked:
+    if job.export_format and job.export_format.is_masked:
         return masking.mask(no_redact)
     if no_redact:
         raise click.UsageError("--no-redact is for HAR and pages: nothing is redacted in bodies of other formats")
     return None
-
-
-def _report_unshipped(source: "Source", job: _ExportJob, where: "Selection") -> None:
-    """Print the count of exchanges that lack the requested bytes, if there are any."""
-    if job.whole or job.table not in _OF_ALL:
-        output.report_unshipped(source, where, "without texts and reads")
 
 
 def _format_of(file: Path) -> str | None:
@@ -221,14 +217,14 @@ def _format_of(file: Path) -> str | None:
 def _refuse(job: _ExportJob, table: str | None, schema: bool) -> None:
     """Raise a usage error if options do not go together."""
     _require(job)
-    if job.whole and (schema or table is not None):
+    if job.export_format and (schema or table is not None):
         raise click.UsageError(f"{job.format} is of whole exchanges: it has no --table and no --schema")
     if job.by and table != "summary":
         raise click.UsageError("--by groups the summary: add --table summary")
     if job.format == "parquet" and (schema or job.file is None):
         raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
-    _refuse_of_format(job, job.whole)
-    if job.out.columns is not None and (job.whole or schema):
+    _refuse_of_format(job, job.export_format)
+    if job.out.columns is not None and (job.export_format or schema):
         raise click.UsageError("--columns selects those of a table: leave it out")
 
 
@@ -238,15 +234,15 @@ def _require(job: _ExportJob) -> None:
         raise click.UsageError("--bom is for CSV and TSV: other formats need no mark")
     if job.table == "conversations":
         job.place.require("conversations", "--table conversations")
-    elif job.whole or job.table not in _OF_ALL:
-        job.place.require("bodies", f"--format {job.format}" if job.whole else f"--table {job.table}")
+    elif job.export_format or job.table not in _OF_ALL:
+        job.place.require("bodies", f"--format {job.format}" if job.export_format else f"--table {job.table}")
 
 
 def _refuse_of_format(job: _ExportJob, format: Export | None) -> None:
     """Raise a usage error if options are of another format, or if the format is none for a terminal."""
-    for given in _OPTIONS:
-        if job.options.get(given.name) is not None and (format is None or format.options != given.name):
-            raise click.UsageError(given.refusal)
+    for option in _OPTIONS:
+        if job.options.get(option.name) is not None and (format is None or format.options != option.name):
+            raise click.UsageError(option.refusal)
     if format and format.unprintable and job.file is None and output.on_terminal():
         raise click.UsageError(format.unprintable)
     if job.every_operation and job.table != "summary" and not (format and format.has_operations):
@@ -272,17 +268,17 @@ def _save(job: _ExportJob, put: Put, noun: str) -> int:
     return count
 
 
-def _table(source: "Source", job: _ExportJob, where: "Selection") -> Put:
+def _put_table(source: "Source", job: _ExportJob, selection: "Selection") -> Put:
     from wiretape.viewer.export import fields
     from wiretape.viewer.record import rows
 
-    known = {field.name: field for field in fields.choosable(job.table, job.by)}
-    columns = [known[name] for name in job.columns] if job.columns else fields.of(job.table, job.by)
+    fields_by_name = {field.name: field for field in fields.choosable(job.table, job.by)}
+    columns = [fields_by_name[name] for name in job.columns] if job.columns else fields.of(job.table, job.by)
     names = [field.name for field in columns]
 
     def put(stream: BinaryIO | None) -> int:
-        with _bar(source, job, where) as bar:
-            selected = _rows(source, job, where, bar)
+        with _bar(source, job, selection) as bar:
+            selected = _rows(source, job, selection, bar)
             if job.format == "parquet" and stream is not None:
                 from wiretape.viewer.export import parquet
 
@@ -294,7 +290,7 @@ def _table(source: "Source", job: _ExportJob, where: "Selection") -> Put:
     return put
 
 
-def _rows(source: "Source", job: _ExportJob, where: "Selection", bar: progress.ProgressBar) -> "Iterator[TableRow]":
+def _rows(source: "Source", job: _ExportJob, selection: "Selection", bar: progress.ProgressBar) -> "Iterator[TableRow]":
     from wiretape.viewer.export import text
     from wiretape.viewer.record.chunks import Chunks
     from wiretape.viewer.record.rows import Exchanges
@@ -306,38 +302,34 @@ def _rows(source: "Source", job: _ExportJob, where: "Selection", bar: progress.P
             from wiretape.viewer.source.base import Measuring
             from wiretape.viewer.stats import summary
 
-            groups = source.figures(job.by, where, Measuring())
-            return itertools.islice((summary.row_of(one, job.by) for one in groups), job.limit)
+            groups = source.figures(job.by, selection, Measuring())
+            return itertools.islice((summary.row_of(group, job.by) for group in groups), job.limit)
         case "chunks":  # as runs, which `export` makes lines of without a row in between
-            decoded = queries.all_chunks(source.tape("bodies"), condition(where)).found
-            return Chunks(bar.over(decoded, rows=lambda one: sum(map(len, one[1].runs))), job.limit)
+            decoded = queries.all_chunks(source.tape("bodies"), condition(selection)).found
+            return Chunks(bar.over(decoded, rows=lambda pair: sum(map(len, pair[1].runs))), job.limit)
         case "conversations":
             from wiretape.recorder.clock import SYSTEM
             from wiretape.viewer import config
             from wiretape.viewer.source.tape import sessions
 
             connection, limits = source.tape("conversations"), config.thresholds()
-            return iter(sessions.listed(connection, limits, SYSTEM, condition(where))[::-1][: job.limit])
+            return iter(sessions.listed(connection, limits, SYSTEM, condition(selection))[::-1][: job.limit])
         case "reads":
-            reads = itertools.islice(queries.all_reads(source.tape("bodies"), condition(where)), job.limit)
+            reads = itertools.islice(queries.all_reads(source.tape("bodies"), condition(selection)), job.limit)
             return bar.over(reads, key=lambda row: row["id"])
         case "turns":
-            turns = itertools.islice(queries.all_turns(source.tape("bodies"), condition(where)), job.limit)
+            turns = itertools.islice(queries.all_turns(source.tape("bodies"), condition(selection)), job.limit)
             return bar.over(turns, key=lambda row: row["exchange_id"])
     names = job.columns or tuple(text.TABLES[job.table][0])
-    found = source.rows(names, where, limit=job.limit)
-    return Exchanges(names, bar.over(found.batches, rows=len, steps=len)) if isinstance(found, Exchanges) else found
+    rows = source.rows(names, selection, limit=job.limit)
+    return Exchanges(names, bar.over(rows.batches, rows=len, steps=len)) if isinstance(rows, Exchanges) else rows
 
 
-def _opened(stream: BinaryIO | None) -> contextlib.AbstractContextManager[BinaryIO]:
-    return output.stdout() if stream is None else contextlib.nullcontext(stream)
-
-
-def _bar(source: "Source", job: _ExportJob, where: "Selection") -> progress.ProgressBar:
+def _bar(source: "Source", job: _ExportJob, selection: "Selection") -> progress.ProgressBar:
     def total() -> int | None:
         if job.limit is not None and job.table in ("chunks", "reads", "turns"):
             return None  # nobody knows in which exchange there will be that many rows
-        count = source.count(where)
+        count = source.count(selection)
         return count if job.limit is None else min(count, job.limit)
 
     hidden = job.file is None and output.on_terminal()

@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from itertools import chain
 from typing import Final
 
 import click
@@ -90,49 +91,51 @@ def message(error: click.UsageError) -> str | None:
         return None
     if isinstance(error, click.NoSuchOption):
         name = error.option_name
-        meant = _joined(_options(name, context.command)) or _owners(name, context)
-        return f"no option {name}{meant or _joined(_similar(name, context.command))}"
+        suggestion = _joined(_options(name, context.command)) or _owners(name, context)
+        return f"no option {name}{suggestion or _joined(_similar(name, context.command))}"
     extra = re.match(r"Got unexpected extra arguments? \((.+)\)", error.message, re.DOTALL)
     return _argument(extra[1], context) if extra else None
 
 
-def meant(guess: str, known: Iterable[str]) -> str:
+def meant(guess: str, choices: Iterable[str]) -> str:
     """Return "; did you mean …?" with the closest of the known words, by meaning and by spelling, or ""."""
-    known = dict.fromkeys(known)
-    by_meaning = [one for one in COMMANDS.get(guess.lower(), "").split("|") if one in known]
-    return _joined(by_meaning or get_close_matches(guess.lower(), known, _MOST))
+    choices = dict.fromkeys(choices)
+    by_meaning = [choice for choice in COMMANDS.get(guess.lower(), "").split("|") if choice in choices]
+    return _joined(by_meaning or get_close_matches(guess.lower(), choices, _MOST))
 
 
 def _command(error: UnknownCommand) -> str:
     name, context = error.name, error.ctx
     assert context is not None
     assert isinstance(context.command, click.Group)
-    said = f"no command {name!r}"
+    text = f"no command {name!r}"
     if advice := file_advice(name):
-        return f"{said}: {advice}: wiretape view --db {shlex.quote(name)}"
+        return f"{text}: {advice}: wiretape view --db {shlex.quote(name)}"
     is_root = context.parent is None
     guesses = COMMANDS.get(name.lower(), "").split("|") if is_root and name.lower() in COMMANDS else []
     if is_root and not guesses and shutil.which(name) and sys.argv[-1] != name:
-        return f"{said}; to record a program: wiretape run -- {shlex.join(sys.argv[sys.argv.index(name) :])}"
+        return f"{text}; to record a program: wiretape run -- {shlex.join(sys.argv[sys.argv.index(name) :])}"
     guesses = guesses or get_close_matches(name.lower(), context.command.commands, _MOST)
     root = context.find_root().command
     if not guesses and isinstance(root, click.Group) and name in root.commands:
         guesses = [f"wiretape {name}"]
-    return f"{said}{_joined(guesses)}"
+    return f"{text}{_joined(guesses)}"
 
 
 def _options(name: str, command: click.Command) -> Iterator[str]:
-    own = {option: one for one in command.params for option in (*one.opts, *one.secondary_opts)}
+    options = {
+        option: parameter for parameter in command.params for option in parameter.opts + parameter.secondary_opts
+    }
     for guess in OPTIONS.get(name, "").split("|"):
         option, _, value = guess.partition(" ")
-        choices = getattr(own[option].type, "choices", None) if option in own else None
-        if option in own and (not value or choices is None or value in choices):
+        choices = getattr(options[option].type, "choices", None) if option in options else None
+        if option in options and (not value or choices is None or value in choices):
             yield guess
 
 
 def _similar(name: str, command: click.Command) -> list[str]:
-    own = (option for one in command.params for option in (*one.opts, *one.secondary_opts))
-    return get_close_matches(name, [option for option in own if option.startswith("--")], _MOST)
+    options = (option for parameter in command.params for option in parameter.opts + parameter.secondary_opts)
+    return get_close_matches(name, [option for option in options if option.startswith("--")], _MOST)
 
 
 def _owners(name: str, context: click.Context) -> str:
@@ -140,7 +143,11 @@ def _owners(name: str, context: click.Context) -> str:
     root = context.find_root().command
     assert isinstance(root, click.Group)
     for option in (name, *(guess.partition(" ")[0] for guess in OPTIONS.get(name, "").split("|"))):
-        owners = [command for command, one in root.commands.items() if any(option in own.opts for own in one.params)]
+        owners = [
+            owner
+            for owner, command in root.commands.items()
+            if option in chain.from_iterable(parameter.opts for parameter in command.params)
+        ]
         if option and owners:
             return f"; {option} is an option of {', '.join(owners[:_MOST])}"
     return ""
@@ -149,22 +156,22 @@ def _owners(name: str, context: click.Context) -> str:
 def _argument(words: str, context: click.Context) -> str:
     """Return the message for arguments of a command that takes none, or fewer."""
     name = context.info_name
-    said = f"{words!r} is one argument too many"
-    if found := next(filter(is_file, words.split()), None):
-        return f"{said}: {file_advice(found)}"
+    text = f"{words!r} is one argument too many"
+    if file := next(filter(is_file, words.split()), None):
+        return f"{text}: {file_advice(file)}"
     if name == "record":
-        return f"{said}; to record a program: wiretape run -- {words}"
+        return f"{text}; to record a program: wiretape run -- {words}"
     if any(parameter.name in ("id", "ids") for parameter in context.command.params):
-        return said
+        return text
     if _REFERENCE.fullmatch(words):
-        return f"{said}; to show one exchange: wiretape show {words}"
+        return f"{text}; to show one exchange: wiretape show {words}"
     if any("--filter" in parameter.opts for parameter in context.command.params):
-        return f"{said}; to select exchanges: wiretape {name} --filter {shlex.quote(words)}, or one: wiretape show ID"
-    return said
+        return f"{text}; to select exchanges: wiretape {name} --filter {shlex.quote(words)}, or one: wiretape show ID"
+    return text
 
 
 def _joined(guesses: Iterable[str]) -> str:
-    found = list(dict.fromkeys(guesses))[:_MOST]
-    if not found:
+    suggestions = list(dict.fromkeys(guesses))[:_MOST]
+    if not suggestions:
         return ""
-    return f"; did you mean {', '.join(found[:-1])}{' or ' if found[:-1] else ''}{found[-1]}?"
+    return f"; did you mean {', '.join(suggestions[:-1])}{' or ' if suggestions[:-1] else ''}{suggestions[-1]}?"

@@ -29,8 +29,8 @@ def help_(context: click.Context, words: tuple[str, ...], dashboard: bool) -> No
         click.echo("\n" + formatter.getvalue().strip())
     elif len(words) == 1 and words[0] in topics.names():
         _print(topics.text(words[0]))
-    elif (found := _command(root, words)) is not None:
-        click.echo(found.get_help())
+    elif (matches := _command(root, words)) is not None:
+        click.echo(matches.get_help())
     elif defined := topics.definitions(" ".join(words)):
         _print("\n".join("\n".join([f"From wiretape help {topic}:\n", *items, ""]) for topic, items in defined.items()))
     else:
@@ -60,11 +60,11 @@ def _unknown(root: click.Context, words: tuple[str, ...]) -> click.UsageError:
     assert isinstance(root.command, click.Group)
     group = root.command.commands.get(words[0]) if len(words) > 1 else root.command
     if isinstance(group, click.Group) and group is not root.command:
-        known = [*group.commands]
+        subjects = [*group.commands]
     else:
-        known = [*topics.names(), *root.command.commands, *topics.defined()]
+        subjects = [*topics.names(), *root.command.commands, *topics.defined()]
     return click.UsageError(
-        f"there is no help on {' '.join(words)!r}{guesses.meant(words[-1], known)}; wiretape help lists all topics"
+        f"there is no help on {' '.join(words)!r}{guesses.meant(words[-1], subjects)}; wiretape help lists all topics"
     )
 
 
@@ -78,5 +78,5 @@ def _print(markdown: str) -> None:
     from rich.markdown import Markdown
 
     width = min(output.width() or output.PLAIN_WIDTH, output.PLAIN_WIDTH)
-    drawn = Markdown(topics.without_table(markdown), code_theme="ansi_dark", hyperlinks=False)
-    Console(file=sys.stdout, width=width).print(drawn)
+    lines = Markdown(topics.without_table(markdown), code_theme="ansi_dark", hyperlinks=False)
+    Console(file=sys.stdout, width=width).print(lines)

@@ -47,7 +47,7 @@ _READ_AT_ONCE = 200
 @output.formatted((*output.FORMATS, "ids"), columns=True)
 def ls(
     db: "Place | None",
-    where: "Filter | None",
+    filter: "Filter | None",
     limit: int | None,
     sort: tuple[str, bool] | None,
     by: str | None,
@@ -69,16 +69,16 @@ def ls(
         raise click.UsageError("--spark draws: it goes with --format table only")
     place = options.place(db)
     if by is not None:
-        count = _conversations(place, where, limit, out, ascii)
+        count = _conversations(place, filter, limit, out, ascii)
     else:
-        count = _exchanges(place, where, limit, sort, follow, spark, ascii, out)
+        count = _exchanges(place, filter, limit, sort, follow, spark, ascii, out)
     if exit_code and not count:
         raise click.exceptions.Exit(_NOTHING_EXIT)
 
 
 def _exchanges(
     place: "Place",
-    where: "Filter | None",
+    filter: "Filter | None",
     limit: int | None,
     sort: tuple[str, bool] | None,
     follow: bool,
@@ -92,18 +92,18 @@ def _exchanges(
     with output.opened(place) as source:
         fields = _fields(out, spark, names)
         if follow:
-            _follow(source, fields, where, _FIRST_FOLLOWED if limit is None else limit, out, ascii, names)
-        rows = source.rows(fields, Selection(where), order=sort, newest_first=True, limit=limit)
+            _follow(source, fields, filter, _FIRST_FOLLOWED if limit is None else limit, out, ascii, names)
+        rows = source.rows(fields, Selection(filter), order=sort, newest_first=True, limit=limit)
         if spark or out.is_table:
             count = _show(source, list(rows), names, spark, ascii)
         else:
             count = _put(source, rows, names, out)
         if not count and limit != 0:
-            options.report_nothing(source, where)
+            options.report_nothing(source, filter)
     return count
 
 
-def _conversations(place: "Place", where: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
+def _conversations(place: "Place", filter: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
     from wiretape.recorder.clock import SYSTEM
     from wiretape.viewer import config
     from wiretape.viewer.export import fields
@@ -115,22 +115,22 @@ def _conversations(place: "Place", where: "Filter | None", limit: int | None, ou
     from wiretape.viewer.source.tape.source import condition
 
     place.require("conversations", "--by conversation")
-    known = fields.conversations() | (tables.OF_SESSIONS if out.is_table else {})
-    names, selected = out.with_headings(tables.NAMED).fields(known), condition(Selection(where))
+    choosable = fields.conversations() | (tables.OF_SESSIONS if out.is_table else {})
+    names, selected = out.with_headings(tables.NAMED).fields(choosable), condition(Selection(filter))
     with output.opened(place) as source:
         connection = source.tape("conversations")
-        found = sessions.listed(connection, config.thresholds(), SYSTEM, selected, limit)
-        if not found and limit != 0:
-            options.report_nothing(source, where)
+        sessions_found = sessions.listed(connection, config.thresholds(), SYSTEM, selected, limit)
+        if not sessions_found and limit != 0:
+            options.report_nothing(source, filter)
         left_out = conversations.left_out(connection, selected)
     if not out.is_table:
         names = names or CONVERSATION_FIELDS
-        out.put(names, only(found, names))
-    elif found:
-        output.show_table(tables.conversations(found, output.width(), names, _today()), ascii=ascii)
+        out.put(names, only(sessions_found, names))
+    elif sessions_found:
+        output.show_table(tables.conversations(sessions_found, output.width(), names, _today()), ascii=ascii)
     if left_out:
         click.echo(f"wiretape: {counted(left_out, 'exchange')} of no conversation left out", err=True)
-    return len(found)
+    return len(sessions_found)
 
 
 def _columns(out: Output, place: "Place") -> tuple[str, ...] | None:
@@ -141,10 +141,10 @@ def _columns(out: Output, place: "Place") -> tuple[str, ...] | None:
     from wiretape.viewer.report import tables
 
     is_part = out.columns == "all" and not place.supports("bodies")
-    known = fields.meanings((*SHIPPED, "sparkline") if is_part else tables.COLUMNS) | tables.IN_WORDS
+    choosable = fields.meanings((*SHIPPED, "sparkline") if is_part else tables.COLUMNS) | tables.IN_WORDS
     if not out.is_table:
-        del known["mark"]
-    return out.with_headings(tables.NAMED).fields(known)
+        del choosable["mark"]
+    return out.with_headings(tables.NAMED).fields(choosable)
 
 
 def _today() -> "date":
@@ -206,10 +206,10 @@ def _judge(source: "Source", rows: "list[TableRow]", names: tuple[str, ...]) -> 
         return
     stalled = [row for row in rows if row["outcome"] == "complete" and "stall" in row["flags"]][:JUDGED]
     numbers = [source.find(row["id"]) for row in stalled]
-    found = source.stalls(numbers)
+    stalls = source.stalls(numbers)
     for number, row in zip(numbers, stalled, strict=True):
-        if number in found:
-            row["stalled"] = wording.lasted(found[number])
+        if number in stalls:
+            row["stalled"] = wording.lasted(stalls[number])
 
 
 def _gaps(source: "Source", rows: "list[TableRow]") -> Iterator[bytes | None]:
@@ -231,19 +231,19 @@ def _interrupts(seconds: float) -> Iterator[Callable[[], None]]:
         if interrupted.wait(seconds):
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, lambda *_: interrupted.set()) for number in heeded(signal.SIGINT)}
+    handlers = {number: signal.signal(number, lambda *_: interrupted.set()) for number in heeded(signal.SIGINT)}
     try:
         yield pause
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
 def _follow(
     source: "Source",
     fields: tuple[str, ...],
-    where: "Filter | None",
-    last: int,
+    filter: "Filter | None",
+    count: int,
     out: Output,
     ascii: bool,
     names: tuple[str, ...] | None,
@@ -258,17 +258,17 @@ def _follow(
             output.raise_if_unread()
             pause()
 
-        for batch in source.follow(fields, Selection(where), last=last, wait=wait):
+        for batch in source.follow(fields, Selection(filter), last=count, wait=wait):
             if not out.is_table:
                 _put(source, iter(batch), names, out, header=recent is None)
                 recent = []
                 continue
             # Lay out the printed rows again, so that the columns keep their widths.
-            before = recent or []
+            printed = recent or []
             _judge(source, batch, names or tables.LISTED)
-            table = tables.listing([*before, *batch], output.width(), names, _today())
+            table = tables.listing([*printed, *batch], output.width(), names, _today())
             if recent is None:
                 output.tell_hidden(table.hidden)
-            output.show(table.lines if recent is None else table.lines[1 + len(before) :], ascii=ascii)
-            recent = [*before, *batch][-_LAID_OUT:]
+            output.show(table.lines if recent is None else table.lines[1 + len(printed) :], ascii=ascii)
+            recent = [*printed, *batch][-_LAID_OUT:]
     sys.exit(_SIGINT_EXIT)

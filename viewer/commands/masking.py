@@ -28,11 +28,11 @@ def mask(is_off: bool, patterns: Sequence[str] = ()) -> "Masker | None":
 
     if is_off and not patterns:
         return None
-    found = Masker(config.redaction(patterns, is_on=not is_off))
-    if found.has_rules:
-        found.limit = _limited
+    masker = Masker(config.redaction(patterns, is_on=not is_off))
+    if masker.has_rules:
+        masker.limit = _limited
         signal.signal(signal.SIGVTALRM, _give_up)  # matching looks after signals
-    return found
+    return masker
 
 
 def counts(mask: "Masker | None") -> str:

@@ -126,13 +126,13 @@ tape_db = click.option(
 """Adds `--db` to a command that reads a tape; the command gets a `Place`, or None."""
 
 
-def place(given: "Place | None") -> "Place":
-    return given or _tape(None)
+def place(place: "Place | None") -> "Place":
+    return place or _tape(None)
 
 
-def tape(given: Path | None) -> Path:
+def tape(file: Path | None) -> Path:
     """Return the path of the tape that is read; of a cut in text, that of a tape made of it."""
-    path = tape_path(given)
+    path = tape_path(file)
     if path.suffix != ".jsonl":  # nothing is loaded for most
         return path
     from wiretape.recorder.tape import cut
@@ -176,11 +176,11 @@ def text(
     labels: Sequence[str] = (),
 ) -> str:
     """Return the text of that filter, empty for all: as it was typed, if it is one and nothing else was given."""
-    where = read(filters, models, since, until, errors, labels)
+    filter = read(filters, models, since, until, errors, labels)
     is_typed = len(filters) == 1 and not any((models, since, until, errors, labels))
     if is_typed and safe(filters[0]) == filters[0]:
         return filters[0]
-    return "" if where is None else str(where)
+    return "" if filter is None else str(filter)
 
 
 def read_sort(sort: str | None) -> tuple[str, bool] | None:
@@ -202,8 +202,8 @@ _SELECTING = (
                  help="Only exchanges with this label."),
 )  # fmt: skip
 
-filtered = gathered("where", read, *_SELECTING)
-"""Adds the options that select exchanges; the command gets `where`: a `Filter`, or None for all."""
+filtered = gathered("filter", read, *_SELECTING)
+"""Adds the options that select exchanges; the command gets `filter`: a `Filter`, or None for all."""
 
 filtered_in_words = gathered("filter_text", text, *_SELECTING)
 """Adds the same options; the command gets `filter_text`."""
@@ -257,9 +257,9 @@ def judged(command: F) -> F:
 
         return command(*args, thresholds=config.thresholds({name: kwargs.pop(name) for name in LIMITS}), **kwargs)
 
-    for name, one in reversed(LIMITS.items()):
-        text = f"{one.metadata['doc']} [default: {one.default:g}]"
-        wrapped = click.option(f"--{name.replace('_', '-')}", metavar=one.metadata["sign"], help=text)(wrapped)
+    for name, limit in reversed(LIMITS.items()):
+        text = f"{limit.metadata['doc']} [default: {limit.default:g}]"
+        wrapped = click.option(f"--{name.replace('_', '-')}", metavar=limit.metadata["sign"], help=text)(wrapped)
     return cast(F, wrapped)
 
 
@@ -269,9 +269,9 @@ def of_wings(command: str) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         added: list[Callable[[Any], Any]] = []
         for wing in contracts.built_in().values():
-            flags = [one for one in wing.exports if one.flag and command == "export"]
-            added += [click.option(f"--{one.name}", is_flag=True, help=one.flag) for one in flags]
-            added += [contracts.load(one.path) for one in wing.options if one.command == command]
+            flags = [item for item in wing.exports if item.flag and command == "export"]
+            added += [click.option(f"--{item.name}", is_flag=True, help=item.flag) for item in flags]
+            added += [contracts.load(item.path) for item in wing.options if item.command == command]
         return functools.reduce(lambda decorated, option: option(decorated), reversed(added), function)
 
     return decorate
@@ -308,8 +308,8 @@ class MeasuringOptions:
     @property
     def given(self) -> dict[str, object]:
         """The options that differ from their defaults, by name, without that of the operations."""
-        own = {"--percentile-method": self.method != "linear", "--slo": self.slo}
-        return {**own, "--include-failed": self.include_failed, "--exact": self.exact}
+        values = {"--percentile-method": self.method != "linear", "--slo": self.slo}
+        return {**values, "--include-failed": self.include_failed, "--exact": self.exact}
 
     def bounds(self, otherwise: str | None = None) -> "list[Bound]":
         """Return the bounds of the objective, or of another one if there is none. Raise `click.BadParameter`."""
@@ -318,11 +318,11 @@ class MeasuringOptions:
         text = otherwise if self.slo is None else self.slo
         return [] if text is None else parsed("--slo", objective, text)
 
-    def definition(self, otherwise: str | None = None, drawn: "Quantity | None" = None) -> "Measuring":
+    def definition(self, otherwise: str | None = None, histogram_of: "Quantity | None" = None) -> "Measuring":
         """Return the definition that a source takes; `otherwise` is an objective if none was given."""
         from wiretape.viewer.source.base import Measuring
 
-        return Measuring(self.method, self.bounds(otherwise), self.include_failed, drawn, self.exact)
+        return Measuring(self.method, self.bounds(otherwise), self.include_failed, histogram_of, self.exact)
 
 
 measured = gathered(
@@ -363,14 +363,14 @@ def covered(source: "Source", selection: "Selection", all_operations: bool) -> "
     return covered
 
 
-def named(source: "Source", ids: Sequence[str], where: "Filter | None") -> "Selection":
+def selection(source: "Source", ids: Sequence[str], filter: "Filter | None") -> "Selection":
     """Return the exchanges that match a filter, of those that are named or of sessions that are, or of all.
 
     `-` reads references from stdin, one a line. Raises `NotFound` for a reference to no exchange, or to several.
     """
     from wiretape.viewer.source.base import Selection
 
-    return Selection(where, tuple(numbers(source, ids)) if ids else None)
+    return Selection(filter, tuple(numbers(source, ids)) if ids else None)
 
 
 def numbers(source: "Source", ids: Sequence[str]) -> Iterator[int]:
@@ -389,11 +389,11 @@ def references(ids: Sequence[str]) -> Iterator[str]:
         yield from (line for line in lines if line not in ("", "id"))
 
 
-def report_nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -> None:
-    click.echo(f"wiretape: {nothing(source, where, ids)}", err=True)
+def report_nothing(source: "Source", filter: "Filter | None", ids: Sequence[str] = ()) -> None:
+    click.echo(f"wiretape: {nothing(source, filter, ids)}", err=True)
 
 
-def nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -> str:
+def nothing(source: "Source", filter: "Filter | None", ids: Sequence[str] = ()) -> str:
     """Return the message for an empty selection: no match among all exchanges or those of `ids`, or an empty tape.
 
     On a terminal, each term of the filter is followed by how many match that alone: a count of the whole tape each, for
@@ -405,22 +405,22 @@ def nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -
     if not total:
         return source.empty
     if ids:
-        return "no exchange was named" if where is None else "0 of the exchanges that were named match"
+        return "no exchange was named" if filter is None else "0 of the exchanges that were named match"
     notes = [f"0 of {counted(total, 'exchange')} {'matches' if total == 1 else 'match'}"]
-    if sys.stderr.isatty() and isinstance(where, And):
-        notes.append("; ".join(f"`{safe(str(term))}` alone matches {count:,}" for term, count in source.alone(where)))
-    if where is not None and is_starred(where):
+    if sys.stderr.isatty() and isinstance(filter, And):
+        notes.append("; ".join(f"`{safe(str(term))}` alone matches {count:,}" for term, count in source.alone(filter)))
+    if filter is not None and is_starred(filter):
         notes.append('* in quotes is no wildcard; search within a text by ~: error~"rate limit"')
-    return ". ".join([*notes, *_still_to_come(where), *_starred(source, where)])
+    return ". ".join([*notes, *_still_to_come(filter), *_starred(source, filter)])
 
 
-def _starred(source: "Source", where: "Filter | None") -> Iterator[str]:
+def _starred(source: "Source", filter: "Filter | None") -> Iterator[str]:
     """Yield a sentence for each term that would match with a wildcard at its end, or else at both ends."""
     from wiretape.viewer.query.fields import FIELDS
     from wiretape.viewer.query.syntax import And, Match
     from wiretape.viewer.source.base import Selection
 
-    for term in where.parts if isinstance(where, And) else (where,):
+    for term in filter.parts if isinstance(filter, And) else (filter,):
         if not isinstance(term, Match) or term.negated or any(len(pattern) > 1 for pattern in term.patterns):
             continue
         if FIELDS[term.field].choices or FIELDS[term.field].style not in ("whole", "host", "path"):
@@ -433,13 +433,13 @@ def _starred(source: "Source", where: "Filter | None") -> Iterator[str]:
                 break
 
 
-def _still_to_come(where: "Filter | None") -> Iterator[str]:
+def _still_to_come(filter: "Filter | None") -> Iterator[str]:
     """Yield a sentence for each term that asks for exchanges of the future."""
     from wiretape.viewer.query.parser import now
     from wiretape.viewer.query.syntax import And, Compare
 
     latest = now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    for term in where.parts if isinstance(where, And) else (where,):
+    for term in filter.parts if isinstance(filter, And) else (filter,):
         match term:
             case Compare("started_at", ">" | ">=", str(limit)) if limit > latest:
                 yield f"`{term}` is still to come"
@@ -457,7 +457,7 @@ def parsed(option: str, parse: Callable[[str], T], text: str) -> T:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
-def known(option: str, name: str, names: Sequence[str], kind: str) -> str:
+def one_of(option: str, name: str, names: Sequence[str], kind: str) -> str:
     """Return a name that is one of `names`; raise `click.BadParameter`, which lists them, if it is not."""
     from wiretape.viewer.query.fields import closest_first
 

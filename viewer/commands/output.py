@@ -58,27 +58,27 @@ class Output:
     def is_table(self) -> bool:
         return self.chosen == "table"
 
-    def fields(self, known: Mapping[str, str]) -> tuple[str, ...] | None:
-        """Return the fields that `--columns` names, None if there is none; `known` has their meanings.
+    def fields(self, meanings: Mapping[str, str]) -> tuple[str, ...] | None:
+        """Return the fields that `--columns` names, None if there is none; `meanings` has their meanings.
 
         `ttft` stands for `ttft_ms`, `all` for all. For `help`, print all of them and end the command. Raise
         `click.BadParameter`.
         """
         if self.columns == "help":
-            show_definitions(known)
+            show_definitions(meanings)
             raise click.exceptions.Exit
         if self.columns is None:
             return None
         if self.columns == "all":
-            return tuple(known)
-        return tuple(dict.fromkeys(_column(name.strip(), known) for name in self.columns.split(",")))
+            return tuple(meanings)
+        return tuple(dict.fromkeys(_column(name.strip(), meanings) for name in self.columns.split(",")))
 
-    def with_headings(self, named: Mapping[str, str]) -> "Output":
+    def with_headings(self, aliases: Mapping[str, str]) -> "Output":
         """Return the same, with names of columns for their headings in `--columns`, which may end with an offset."""
         if self.columns is None:
             return self
         headings = [name.strip() for name in self.columns.split(",")]
-        names = (named.get(one) or named.get(one.rpartition(" ")[0], one) for one in headings)
+        names = (aliases.get(heading) or aliases.get(heading.rpartition(" ")[0], heading) for heading in headings)
         return replace(self, columns=",".join(names))
 
     def put(
@@ -128,8 +128,8 @@ class Output:
     ) -> None:
         from wiretape.viewer.report import tables
 
-        shown = map(tables.rounded, rows) if self.chosen in ("table", "markdown") else rows
-        self.put(fields, shown, important=important, narrowest=narrowest)
+        rounded_rows = map(tables.rounded, rows) if self.chosen in ("table", "markdown") else rows
+        self.put(fields, rounded_rows, important=important, narrowest=narrowest)
 
     def put_one(self, row: "TableRow") -> None:
         """Write one row to stdout; as JSON it is an object, and no list of one."""
@@ -173,27 +173,27 @@ def formatted(
     if not columns:
         return gathered("out", lambda format, raw_csv, no_header: Output(format, raw_csv, no_header), *added)
     text = "Only these columns, in this order, such as id,model,ttft_ms; 'all' for all, which 'help' lists."
-    named = click.option("--columns", metavar="NAMES", shell_complete=completion.columns, help=text)
+    columns_option = click.option("--columns", metavar="NAMES", shell_complete=completion.columns, help=text)
 
     def make(format: str | None, raw_csv: bool, no_header: bool, columns: str | None) -> Output:
         return Output(format, raw_csv, no_header, columns)
 
-    return gathered("out", make, named, *added)
+    return gathered("out", make, columns_option, *added)
 
 
-def _column(name: str, known: Mapping[str, str]) -> str:
+def _column(name: str, choosable: Mapping[str, str]) -> str:
     from wiretape.viewer.query.fields import NAMES, closest_first
 
-    field = next((one for one in (name, f"{name}_ms", NAMES.get(name, "")) if one in known), None)
+    field = next((candidate for candidate in (name, f"{name}_ms", NAMES.get(name, "")) if candidate in choosable), None)
     if field is None:
-        choices = ", ".join(closest_first(name, known))
+        choices = ", ".join(closest_first(name, choosable))
         raise click.BadParameter(f"there is no column {name!r}: choose from {choices}", param_hint="--columns")
     return field
 
 
-def show_definitions(known: Mapping[str, str]) -> None:
+def show_definitions(meanings: Mapping[str, str]) -> None:
     formatter = click.HelpFormatter(width=min(width() or PLAIN_WIDTH, PLAIN_WIDTH))
-    formatter.write_dl(list(known.items()))
+    formatter.write_dl(list(meanings.items()))
     click.echo(formatter.getvalue(), nl=False)
 
 
@@ -265,8 +265,8 @@ def _remedy() -> str:
         return ""
     if context.params.get("spark"):
         return " or leave out --spark"
-    known = {"columns": " or use --columns", "format": " or use --format json"}
-    return next((text for option, text in known.items() if option in context.params), "")
+    remedies = {"columns": " or use --columns", "format": " or use --format json"}
+    return next((text for option, text in remedies.items() if option in context.params), "")
 
 
 def width() -> int | None:
@@ -287,7 +287,7 @@ def raise_if_unread() -> None:
         poll.register(sys.stdout.fileno(), 0)
     except (OSError, ValueError):  # not a file of the system's
         return
-    if any(what & select.POLLERR for _, what in poll.poll(0)):
+    if any(events & select.POLLERR for _, events in poll.poll(0)):
         raise BrokenPipeError
 
 

@@ -78,12 +78,12 @@ class ProgressBar:
         rows: Callable[[T], int] | None,
         steps: Callable[[T], int] | None,
     ) -> Iterator[T]:
-        last: object = self
+        last_key: object = self
         for item in items:
             self._rows += 1 if rows is None else rows(item)
-            own = item if key is None else key(item)
-            if key is None or own != last:
-                self._steps, last = self._steps + (1 if steps is None else steps(item)), own
+            item_key = item if key is None else key(item)
+            if key is None or item_key != last_key:
+                self._steps, last_key = self._steps + (1 if steps is None else steps(item)), item_key
             if self._clock.now() >= self._due:
                 now = self._clock.now()
                 self._due = now + _REFRESH_NS

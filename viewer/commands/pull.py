@@ -33,7 +33,7 @@ _PURPOSE = "wiretape pull"
     required=True,
     help="The tape to copy to; it is created if it does not exist.",
 )
-def pull(ids: tuple[str, ...], db: "Place | None", where: "Filter | None", limit: int | None, file: Path) -> None:
+def pull(ids: tuple[str, ...], db: "Place | None", filter: "Filter | None", limit: int | None, file: Path) -> None:
     """Copy exchanges from ClickHouse, or another tape, to a tape.
 
     ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow; or s:KEY
@@ -50,17 +50,17 @@ def pull(ids: tuple[str, ...], db: "Place | None", where: "Filter | None", limit
 
         merge.refuse_itself(file, [place.file])
     with output.opened(place) as source:
-        numbers = source.numbers(options.named(source, ids, where), limit)
+        numbers = source.numbers(options.selection(source, ids, filter), limit)
         if not numbers and limit != 0:
-            options.report_nothing(source, where, ids)
+            options.report_nothing(source, filter, ids)
     if not numbers:
         return
     with private.directory("wiretape-pull-", "pulled exchanges") as directory:
         with ProgressBar("pulling", lambda: len(numbers), "exchange") as bar:
             copied = place.copied(numbers, directory, bar.over)
         if copied.without_body:
-            what = counted(copied.without_body, "exchange")
-            why = "shipped without --bodies, or their bodies are gone there (flag:bytes_not_shipped)"
-            click.echo(f"wiretape: {what} with facts, measures and gaps only: {why}", err=True)
+            label = counted(copied.without_body, "exchange")
+            reason = "shipped without --bodies, or their bodies are gone there (flag:bytes_not_shipped)"
+            click.echo(f"wiretape: {label} with facts, measures and gaps only: {reason}", err=True)
         if copied.numbers != set():
             tapes.merged(file, [copied.tape], _PURPOSE, copied.numbers)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def report(
     id: str | None,
     db: "Place | None",
-    where: "Filter | None",
+    filter: "Filter | None",
     with_text: bool,
     format: str,
     no_redact: bool,
@@ -50,24 +50,24 @@ def report(
     The report has the verdict with its evidence, times, versions, the provider's request ids, retries, and a list of
     unknown facts. It holds no prompt, answer, key, label, path or name of a machine.
     """
-    if id is not None and where is not None:
+    if id is not None and filter is not None:
         raise click.UsageError("name an exchange or give a filter, not both")
     mask = masking.mask(no_redact)
     with output.opened(options.place(db)) as source:
-        written = _Writer(source, thresholds, with_text, mask)
-        found = written.named(id or "@") if where is None else written.several("filter", where=where)
+        writer = _Writer(source, thresholds, with_text, mask)
+        issue_report = writer.of_reference(id or "@") if filter is None else writer.several("filter", filter=filter)
     if masked := masking.counts(mask):
         click.echo(f"wiretape: {masked.removeprefix(', ')}", err=True)
     if format == "json":
         from dataclasses import asdict
 
-        Output("json").put_one(asdict(found))
+        Output("json").put_one(asdict(issue_report))
         return
     from rich.text import Text
 
     from wiretape.viewer.sessions import issue
 
-    output.show(map(Text, issue.lines(found)))
+    output.show(map(Text, issue.lines(issue_report)))
 
 
 class _Writer:
@@ -84,7 +84,7 @@ class _Writer:
 
         return self._report("exchange", Selection(numbers=(no,)), [self._reported(no)])
 
-    def named(self, reference: str) -> "IssueReport":
+    def of_reference(self, reference: str) -> "IssueReport":
         from wiretape.viewer.source.base import names_session
 
         if not names_session(reference):
@@ -92,32 +92,37 @@ class _Writer:
         return self.several("session", numbers=tuple(self._source.referred(reference)))
 
     def several(
-        self, kind: str, where: "Filter | None" = None, numbers: tuple[int, ...] | None = None
+        self, kind: str, filter: "Filter | None" = None, numbers: tuple[int, ...] | None = None
     ) -> "IssueReport":
         """Return the report on the exchanges of a session or a filter. Raises `NotFound` if there is none."""
         from wiretape.recorder.clock import SYSTEM
         from wiretape.viewer.source.base import Selection
 
-        selection = Selection(where, numbers)
+        selection = Selection(filter, numbers)
         if not self._source.count(selection):
-            raise NotFound(options.nothing(self._source, where))
+            raise NotFound(options.nothing(self._source, filter))
         chosen = self._chosen(selection)
-        accounts = [found for _, found in self._source.accounts(selection, self._limits, SYSTEM) if found.is_known]
+        accounts = [
+            account for _, account in self._source.accounts(selection, self._limits, SYSTEM) if account.is_known
+        ]
         time = sum(accounts[1:], accounts[0]) if accounts else None
         return self._report(kind, selection, [self._reported(no, *chosen[no]) for no in sorted(chosen)], time)
 
     def _report(
-        self, kind: str, selection: "Selection", found: "list[ReportedExchange]", time: "Account | None" = None
+        self, kind: str, selection: "Selection", reported: "list[ReportedExchange]", time: "Account | None" = None
     ) -> "IssueReport":
         from wiretape.recorder.decode import causes
         from wiretape.viewer.sessions import report
 
         endings = report.cleaned(self._source.endings(selection))
         ends = (
-            next(self._source.rows(("started_at",), selection, newest_first=last, limit=1)) for last in (False, True)
+            next(self._source.rows(("started_at",), selection, newest_first=is_newest, limit=1))
+            for is_newest in (False, True)
         )
-        first, last = (row["started_at"] for row in ends)
-        return report.report(kind, __version__, found, endings, (first, last), causes.counts(endings), time)
+        first_started, last_started = (row["started_at"] for row in ends)
+        return report.report(
+            kind, __version__, reported, endings, (first_started, last_started), causes.counts(endings), time
+        )
 
     def _chosen(self, selection: "Selection") -> dict[int, list[str]]:
         """Return the numbers of the exchanges to list, each with the reasons, from the failed, stalled and slowest."""
@@ -145,9 +150,9 @@ class _Writer:
         from wiretape.viewer.source.tape import attempts
         from wiretape.viewer.timing.verdicts import verdicts
 
-        one = self._source.exchange(no)
-        row, timed = one.detail(), Attribution(*one.observed())
-        asked, answered, _ = one.headers()
+        exchange = self._source.exchange(no)
+        row, timed = exchange.detail(), Attribution(*exchange.observed())
+        request_headers, answered, _ = exchange.headers()
         if self._mask is not None and self._with_text:
             texts = self._mask.value([row.content, row.error_message])
             row = replace(row, content=texts[0], error_message=texts[1])
@@ -156,7 +161,7 @@ class _Writer:
             row=row,
             timed=timed,
             verdicts=verdicts(timed, row.outcome, self._limits),
-            request_headers=asked,
+            request_headers=request_headers,
             response_headers=answered,
             attempts=recorded.attempts,
             retry_count=recorded.retry_count,

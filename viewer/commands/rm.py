@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 @db
 @options.filtered
 @deleting
-def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: bool, yes: bool, vacuum: bool) -> None:
+def rm(ids: tuple[str, ...], db: Path | None, filter: "Filter | None", dry_run: bool, yes: bool, vacuum: bool) -> None:
     """Delete exchanges by id or filter.
 
     ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow; or s:KEY
     or @s, all exchanges of a session; - reads ids from stdin, one per line. With ids and a filter, an exchange must
     match both. On a terminal it asks first.
     """
-    if not ids and where is None:
+    if not ids and filter is None:
         raise click.UsageError("nothing is selected: add an ID, or a filter such as -f until:30d")
 
     from wiretape.recorder.commands.db import delete
@@ -36,9 +36,9 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
 
     path = tape_path(db)
     with TapePlace(path).opened() as source:
-        chosen = [row["id"] for row in source.rows(("id",), options.named(source, ids, where))]
+        chosen = [row["id"] for row in source.rows(("id",), options.selection(source, ids, filter))]
         if not chosen:
-            options.report_nothing(source, where, ids)
+            options.report_nothing(source, filter, ids)
     delete(
         path,
         chosen,

@@ -21,27 +21,27 @@ Part = Callable[["Recorded", Output, Thresholds], None]
 _FORMAT = "a page; on a pipe tsv of timing, events and reads, bytes of text and request"
 
 
-def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
+def _summary(exchange: "Recorded", out: Output, limits: Thresholds) -> None:
     from wiretape.recorder.decode.attribution import Attribution
     from wiretape.viewer.exchange import story
     from wiretape.viewer.timing.verdicts import verdicts
 
     if out.format not in (None, "table"):
-        _facts(one, out, limits)
+        _facts(exchange, out, limits)
         return
-    row, timed = one.worked_out(), Attribution(*one.observed())
+    row, timed = exchange.worked_out(), Attribution(*exchange.observed())
     judged = verdicts(timed, row.outcome, limits)
-    output.show(story.lines(row, timed, judged, one.headers().response, output.width()))
+    output.show(story.lines(row, timed, judged, exchange.headers().response, output.width()))
     if row.cache_broken_at is not None and row.cache_verdict != "hit":
         from wiretape.viewer.exchange import changes, report
         from wiretape.viewer.exchange.conversation import Folding
 
-        if (found := changes.first_at(one.changed(), row.cache_broken_at)) is not None:
+        if (change := changes.first_at(exchange.changed(), row.cache_broken_at)) is not None:
             folding = Folding(output.width(), "compare --part request has all")
-            output.show(report.drawn([[], *changes.lines([found], folding)]))
+            output.show(report.drawn([[], *changes.lines([change], folding)]))
 
 
-def brief(one: "Recorded", limits: Thresholds, *, with_error: bool) -> "Iterator[Text]":
+def brief(exchange: "Recorded", limits: Thresholds, *, with_error: bool) -> "Iterator[Text]":
     """Yield the summary of an exchange without the words of its answer; of an error, its message if `with_error`."""
     from dataclasses import replace
 
@@ -49,22 +49,22 @@ def brief(one: "Recorded", limits: Thresholds, *, with_error: bool) -> "Iterator
     from wiretape.viewer.exchange import story
     from wiretape.viewer.timing.verdicts import verdicts
 
-    row, timed = one.worked_out(), Attribution(*one.observed())
+    row, timed = exchange.worked_out(), Attribution(*exchange.observed())
     row = row if with_error else replace(row, error_message=None)
-    return story.brief(row, timed, verdicts(timed, row.outcome, limits), one.headers().response)
+    return story.brief(row, timed, verdicts(timed, row.outcome, limits), exchange.headers().response)
 
 
-def _facts(one: "Recorded", out: Output, limits: Thresholds) -> None:
+def _facts(exchange: "Recorded", out: Output, limits: Thresholds) -> None:
     from wiretape.recorder.decode.attribution import Attribution
     from wiretape.viewer.exchange import report
     from wiretape.viewer.record import rows
     from wiretape.viewer.timing.verdicts import verdicts
 
-    row, headers = one.worked_out(), one.headers()
+    row, headers = exchange.worked_out(), exchange.headers()
     if out.format not in (None, "table"):
         out.put_one(rows.record(row, headers))
         return
-    judged = verdicts(Attribution(*one.observed()), row.outcome, limits)
+    judged = verdicts(Attribution(*exchange.observed()), row.outcome, limits)
     output.show(report.page(row, judged, headers.response, output.width()))
     output.show(report.headers("response headers", headers.response))
     output.show(report.headers("response trailers", headers.trailers))
@@ -72,24 +72,24 @@ def _facts(one: "Recorded", out: Output, limits: Thresholds) -> None:
         output.show(report.headers("request headers", headers.request))
 
 
-def _timing(one: "Recorded", out: Output, limits: Thresholds) -> None:
+def _timing(exchange: "Recorded", out: Output, limits: Thresholds) -> None:
     from wiretape.recorder.decode.attribution import Attribution
     from wiretape.viewer.exchange import report
     from wiretape.viewer.timing import verdicts
 
-    timed = Attribution(*one.observed())
-    judged = verdicts.verdicts(timed, one.detail().outcome, limits)
+    timed = Attribution(*exchange.observed())
+    judged = verdicts.verdicts(timed, exchange.detail().outcome, limits)
     if out.is_table:
         output.show(report.timing(timed.slowness(), judged, limits, output.width(), timed.exchange.untimed))
     else:
         out.put(verdicts.FIELDS, map(verdicts.row, judged))
 
 
-def _text(one: "Recorded", out: Output, _: Thresholds) -> None:
+def _text(exchange: "Recorded", out: Output, _: Thresholds) -> None:
     from wiretape.viewer.exchange import facts, report
     from wiretape.viewer.record.fields import TEXT_FIELDS
 
-    row = one.detail()
+    row = exchange.detail()
     if out.format not in (None, "table"):
         out.put_one({field: getattr(row, field) for field in ("id", *TEXT_FIELDS)})
         return
@@ -103,7 +103,7 @@ def _text(one: "Recorded", out: Output, _: Thresholds) -> None:
         output.show(report.answer(row))
 
 
-def _events(one: "Recorded", out: Output, _: Thresholds) -> None:
+def _events(exchange: "Recorded", out: Output, _: Thresholds) -> None:
     from rich.text import Text
 
     from wiretape.viewer.exchange import events
@@ -111,7 +111,7 @@ def _events(one: "Recorded", out: Output, _: Thresholds) -> None:
     from wiretape.viewer.exchange.transcript import Transcript
     from wiretape.viewer.record.fields import EVENT_FIELDS
 
-    decoded = one.observed()[2]
+    decoded = exchange.observed()[2]
     transcript = Transcript(decoded)
     if out.is_table:
         room = output.width()
@@ -120,7 +120,7 @@ def _events(one: "Recorded", out: Output, _: Thresholds) -> None:
     else:
         out.put(EVENT_FIELDS, events.table(transcript, decoded))
     if not len(transcript):
-        _report_no_body(one, "events")
+        _report_no_body(exchange, "events")
 
 
 def _cut(line: str, width: int) -> str:
@@ -129,12 +129,12 @@ def _cut(line: str, width: int) -> str:
     return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1)}…"
 
 
-def _reads(one: "Recorded", out: Output, _: Thresholds) -> None:
+def _reads(exchange: "Recorded", out: Output, _: Thresholds) -> None:
     from wiretape.viewer.record.fields import SENT_READ_FIELDS
 
-    reads = one.reads()
+    reads = exchange.reads()
     if not out.put(SENT_READ_FIELDS, map(_to_microseconds, reads) if out.is_table else reads):
-        _report_no_body(one, "reads")
+        _report_no_body(exchange, "reads")
 
 
 def _to_microseconds(read: "TableRow") -> "TableRow":
@@ -142,30 +142,30 @@ def _to_microseconds(read: "TableRow") -> "TableRow":
     return {name: f"{value:,.3f}" if isinstance(value, float) else value for name, value in read.items()}
 
 
-def _request(one: "Recorded", out: Output, _: Thresholds) -> None:
+def _request(exchange: "Recorded", out: Output, _: Thresholds) -> None:
     from wiretape.recorder.decode.exchange import NOT_SHIPPED
     from wiretape.recorder.errors import NotShipped
     from wiretape.viewer.exchange import pages, report
     from wiretape.viewer.record import rows
 
     if out.format not in (None, "table"):
-        out.put_one(rows.request(one.request()))
+        out.put_one(rows.request(exchange.request()))
     elif out.format is None and not output.on_terminal():
-        data = one.sent() or one.request().plain or b""
-        if not data and NOT_SHIPPED in (row := one.detail()).flags:
+        data = exchange.sent() or exchange.request().plain or b""
+        if not data and NOT_SHIPPED in (row := exchange.detail()).flags:
             raise NotShipped(row.id)
         _write_bytes(data)
     else:
-        output.show(report.drawn(pages.request(one.known())))
-        items = one.observed()[2].items()
+        output.show(report.drawn(pages.request(exchange.known())))
+        items = exchange.observed()[2].items()
         output.show(report.messages(item for item in items if item.sender == "client"))
 
 
-def _conversation(one: "Recorded", out: Output, _: Thresholds) -> None:
+def _conversation(exchange: "Recorded", out: Output, _: Thresholds) -> None:
     from wiretape.viewer.exchange import conversation, report
     from wiretape.viewer.exchange.conversation import Folding
 
-    turn = one.turn()
+    turn = exchange.turn()
     if out.format not in (None, "table"):
         out.put_one(conversation.record(turn))
         return
@@ -173,47 +173,47 @@ def _conversation(one: "Recorded", out: Output, _: Thresholds) -> None:
     output.show(report.drawn(conversation.lines(turn, folding, report.HINT)))
 
 
-def _context(one: "Recorded", out: Output, _: Thresholds) -> None:
+def _context(exchange: "Recorded", out: Output, _: Thresholds) -> None:
     from wiretape.viewer.exchange import report
     from wiretape.viewer.sessions import content, context
 
-    found = one.context()
+    prompt = exchange.context()
     if out.format == "json":
-        out.put_one(context.record(found.context))
+        out.put_one(context.record(prompt.context))
     elif out.is_table:
-        output.show(report.drawn([*content.head(found), []]))
-        out.put(content.FIELDS, content.table(found))
-        output.show(report.drawn(content.results(found)))
+        output.show(report.drawn([*content.head(prompt), []]))
+        out.put(content.FIELDS, content.table(prompt))
+        output.show(report.drawn(content.results(prompt)))
     else:
-        out.put(context.FIELDS, map(context.part, found.context.parts))
+        out.put(context.FIELDS, map(context.part, prompt.context.parts))
 
 
-def _raw(one: "Recorded", out: Output, _: Thresholds) -> None:
+def _raw(exchange: "Recorded", out: Output, _: Thresholds) -> None:
     from wiretape.recorder.decode import encoding
 
-    _write_bytes(encoding.uncoded(one.headers().response, one.body()))
+    _write_bytes(encoding.uncoded(exchange.headers().response, exchange.body()))
 
 
-def _with_headers(one: "Recorded", out: Output, _: Thresholds) -> None:
-    head, trailers = _around(one)
-    _write_bytes(head.encode("latin-1", "replace") + one.body() + trailers.encode("latin-1", "replace"))
+def _with_headers(exchange: "Recorded", out: Output, _: Thresholds) -> None:
+    head, trailers = _head_and_trailers(exchange)
+    _write_bytes(head.encode("latin-1", "replace") + exchange.body() + trailers.encode("latin-1", "replace"))
 
 
-def _around(one: "Recorded") -> tuple[str, str]:
+def _head_and_trailers(exchange: "Recorded") -> tuple[str, str]:
     from wiretape.viewer.exchange import facts, plain
 
-    row, headers = one.detail(), one.headers()
+    row, headers = exchange.detail(), exchange.headers()
     if row.status is None:
         _report_nothing("headers", facts.reason(row))
         return "", ""
     return plain.head(row, headers.response), plain.fields(headers.trailers)
 
 
-def _readable(one: "Recorded", *, with_headers: bool) -> None:
+def _readable(exchange: "Recorded", *, with_headers: bool) -> None:
     """Show the body on a terminal: text without control characters, the beginning of anything else as hex."""
-    head, trailers = _around(one) if with_headers else ("", "")
+    head, trailers = _head_and_trailers(exchange) if with_headers else ("", "")
     _show_lines(head)
-    _readable_body(one)
+    _readable_body(exchange)
     _show_lines(trailers)
 
 
@@ -222,13 +222,13 @@ def _show_lines(text: str) -> None:
 
     from wiretape.viewer.text.formatting import line
 
-    output.show(Text(line(one)) for one in text.split("\r\n")[:-1])
+    output.show(Text(line(text_line)) for text_line in text.split("\r\n")[:-1])
 
 
-def _readable_body(one: "Recorded") -> None:
+def _readable_body(exchange: "Recorded") -> None:
     from wiretape.viewer.exchange import report
 
-    body, decoded = one.body(), one.observed()[2]
+    body, decoded = exchange.body(), exchange.observed()[2]
     if decoded.framing == "websocket":
         output.show(report.messages(decoded.items()))
         return
@@ -237,10 +237,10 @@ def _readable_body(one: "Recorded") -> None:
     output.show(report.body(decoded.data))
 
 
-def _report_no_body(one: "Recorded", things: str) -> None:
+def _report_no_body(exchange: "Recorded", things: str) -> None:
     from wiretape.viewer.exchange import facts, report
 
-    _report_nothing(things, facts.no_body(one.detail(), report.HINT))
+    _report_nothing(things, facts.no_body(exchange.detail(), report.HINT))
 
 
 def _report_nothing(things: str, reason: str) -> None:
@@ -269,11 +269,11 @@ def _session(source: "Source", reference: str, part: str, out: Output, limits: T
 
     connection, key = source.tape("conversations", reference), source.session(reference)
     ((_, members),) = sessions.members(connection, limits, SYSTEM, names=[key])
-    numbers = [one.no for one in members]
+    numbers = [member.no for member in members]
     if part == "time":
         facts = source.rows(report.FACTS, Selection(numbers=tuple(numbers)))
-        found = [*by_turn(spans(members, limits).spans, limits)]
-        rows = [*report.turn_rows(found, dict(zip(numbers, facts, strict=True)))]
+        turns = [*by_turn(spans(members, limits).spans, limits)]
+        rows = [*report.turn_rows(turns, dict(zip(numbers, facts, strict=True)))]
         names = out.fields(report.TURN_FIELDS)
         if out.is_table and names is None:
             output.show_table(report.turns(rows, output.width()))
@@ -336,8 +336,8 @@ def show(
         raise click.UsageError("--part raw is the body, byte for byte: it has no --format")
     if include and part != "raw":
         raise click.UsageError("-i is for --part raw; --part facts has the headers, too")
-    if part not in _JUDGED and (given := options.limits_given()):
-        raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(given)}")
+    if part not in _JUDGED and (limits_named := options.limits_given()):
+        raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(limits_named)}")
     from wiretape.viewer.source.base import names_session
 
     id = id or ("@s" if part == "time" else "@")
@@ -347,10 +347,10 @@ def show(
         if is_session:
             _session(source, id, part, out, thresholds)
             return
-        one = source.exchange(source.find(id))
+        exchange = source.exchange(source.find(id))
         if part == "raw" and output.on_terminal() and not force:
-            _readable(one, with_headers=include)
+            _readable(exchange, with_headers=include)
         else:
-            (_with_headers if include else _PARTS[part])(one, out, thresholds)
-        if part in _DECODED and "decode_limit" in one.detail().flags:
+            (_with_headers if include else _PARTS[part])(exchange, out, thresholds)
+        if part in _DECODED and "decode_limit" in exchange.detail().flags:
             click.echo(_BEGINNING, err=True)

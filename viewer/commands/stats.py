@@ -14,7 +14,7 @@ import click
 from wiretape.recorder.commands.options import install_hint
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.commands import completion, options, output, progress
-from wiretape.viewer.commands.options import MeasuringOptions, known, measured, parsed
+from wiretape.viewer.commands.options import MeasuringOptions, measured, one_of, parsed
 from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ _ACCOUNTED = 20_000
 @output.formatted(columns=True)
 def stats(
     db: "Place | None",
-    where: "Filter | None",
+    filter: "Filter | None",
     by: str | None,
     measuring: MeasuringOptions,
     hist: str | None,
@@ -95,7 +95,7 @@ def stats(
 
     if tool is not None:
         refuse("--as uses the definitions of that tool", {"--all": full, "--hist": hist, **measuring.given})
-        _stats_as(db, where, tool, options.groups(by), tokenizer, schema, out, measuring.all_operations)
+        _stats_as(db, filter, tool, options.groups(by), tokenizer, schema, out, measuring.all_operations)
         return
     refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
     keys = options.groups(by)
@@ -107,19 +107,19 @@ def stats(
     is_page = (out.is_table if hist is None else out.format in (None, "table")) and (
         names is None or set(names) <= set(STATISTICS)
     )
-    drawn = _drawn(hist, is_page)
-    is_digest, place = is_page and not full and names is None and not (keys and drawn), options.place(db)
+    histogram_of = _histogram_quantity(hist, is_page)
+    is_digest, place = is_page and not full and names is None and not (keys and histogram_of), options.place(db)
     keys = _with_names(keys) if is_digest and place.supports("bodies") else keys
     with output.opened(place) as source:
-        covered = options.covered(source, Selection(where), measuring.all_operations)
-        found = figures(source, where, covered, measuring.definition(drawn=drawn), keys)
-        times = _times(place, source, where, keys, is_digest)
-        rows = [summary.row_of(one, keys) | _more_of(one, keys, times) for one in found]
+        covered = options.covered(source, Selection(filter), measuring.all_operations)
+        figures_of_groups = figures(source, filter, covered, measuring.definition(histogram_of=histogram_of), keys)
+        times = _times(place, source, filter, keys, is_digest)
+        rows = [summary.row_of(group, keys) | _more_of(group, keys, times) for group in figures_of_groups]
         if is_digest:
             _show_digest(place, source, covered, rows, keys, measuring.slo, list(times.values()))
-            _show_drawings(found, drawn)
+            _show_drawings(figures_of_groups, histogram_of)
         elif is_page:
-            _show_blocks(found, rows, keys, measuring.slo, drawn, names or STATISTICS)
+            _show_blocks(figures_of_groups, rows, keys, measuring.slo, histogram_of, names or STATISTICS)
     if not is_page:
         _put(out, rows, keys, names)
 
@@ -139,8 +139,8 @@ def _names(out: Output, keys: tuple[str, ...]) -> tuple[str, ...] | None:
     from wiretape.viewer.stats.metrics import STATISTICS
 
     statistics = {name: f"{name} of every quantity" for name in STATISTICS}
-    known = {**statistics, **dict.fromkeys(keys, "the group"), **summary.schema(), **_more(keys)}
-    return out.with_headings(summary.ALIASES | digest.NAMED).fields(known)
+    choosable = {**statistics, **dict.fromkeys(keys, "the group"), **summary.schema(), **_more(keys)}
+    return out.with_headings(summary.ALIASES | digest.NAMED).fields(choosable)
 
 
 def _with_names(keys: tuple[str, ...]) -> tuple[str, ...]:
@@ -156,26 +156,26 @@ def _more(keys: tuple[str, ...]) -> dict[str, str]:
     from wiretape.viewer.sessions.account import MEANINGS
     from wiretape.viewer.stats import summary
 
-    known = summary.schema()
-    return {name: MEANINGS[stored_name(name)] for name in ACCOUNT_FIELDS if keys == _SESSIONS and name not in known}
+    standard = summary.schema()
+    return {name: MEANINGS[stored_name(name)] for name in ACCOUNT_FIELDS if keys == _SESSIONS and name not in standard}
 
 
 def _more_of(figures: "Figures", keys: tuple[str, ...], times: "Mapping[str, Account]") -> "TableRow":
     """Return these fields of a group; unknown for exchanges of no conversation."""
-    found = times.get(str(figures.key[0])) if keys == _SESSIONS else None
-    known = {} if found is None else found.row()
-    return {name: known.get(name) for name in _more(keys)}
+    account = times.get(str(figures.key[0])) if keys == _SESSIONS else None
+    values = {} if account is None else account.row()
+    return {name: values.get(name) for name in _more(keys)}
 
 
 def _times(
-    place: "Place", source: "Source", where: "Filter | None", keys: tuple[str, ...], is_digest: bool
+    place: "Place", source: "Source", filter: "Filter | None", keys: tuple[str, ...], is_digest: bool
 ) -> "dict[str, Account]":
     """Return the time of each session, with all operations, for groups of sessions, and for a digest if it is quick."""
     from wiretape.recorder.clock import SYSTEM
     from wiretape.viewer import config
     from wiretape.viewer.source.base import Selection
 
-    selection = Selection(where)
+    selection = Selection(filter)
     if not place.supports("conversations"):
         return {}
     if keys != _SESSIONS and (keys or not is_digest or source.count(selection) > _ACCOUNTED):
@@ -183,7 +183,7 @@ def _times(
     return dict(source.accounts(selection, config.thresholds(), SYSTEM))
 
 
-def _drawn(hist: str | None, is_page: bool) -> "Quantity | None":
+def _histogram_quantity(hist: str | None, is_page: bool) -> "Quantity | None":
     """Return the quantity whose histogram is drawn, if any. Raise a usage error if it cannot be drawn."""
     from wiretape.viewer.stats.metrics import NAMES, QUANTITIES
 
@@ -191,14 +191,14 @@ def _drawn(hist: str | None, is_page: bool) -> "Quantity | None":
         return None
     if not is_page:
         raise click.UsageError("--hist draws: it goes with --format table only, and without fields in --columns")
-    return QUANTITIES[known("--hist", NAMES.get(hist, hist), list(QUANTITIES), "quantity")]
+    return QUANTITIES[one_of("--hist", NAMES.get(hist, hist), list(QUANTITIES), "quantity")]
 
 
-def refuse(why: str, options: Mapping[str, object]) -> None:
+def refuse(reason: str, options: Mapping[str, object]) -> None:
     """Raise a usage error if any of these options was given, as it would have no effect."""
     useless = [name for name, value in options.items() if value not in (None, False)]
     if useless:
-        raise click.UsageError(f"{why}: leave out {', '.join(useless)}")
+        raise click.UsageError(f"{reason}: leave out {', '.join(useless)}")
 
 
 def _show_digest(
@@ -237,19 +237,19 @@ def _counted(place: "Place", source: "Source", covered: "Selection") -> "Counted
     owners = Counter(map(wording.by, stalls.values())) if len(stalls) == stalled else Counter[str]()
     noun = "generation" if covered.generations else "exchange"
     # Others report usage unasked, or never; a stream that broke off would have ended with it.
-    named = {"api": ("openai.chat", "openai.completions"), "outcome": ("complete",), "flags": ("no_usage",)}
+    criteria = {"api": ("openai.chat", "openai.completions"), "outcome": ("complete",), "flags": ("no_usage",)}
     unasked = covered.narrowed(
-        every([Match(field, tuple((value,) for value in values)) for field, values in named.items()])
+        every([Match(field, tuple((value,) for value in values)) for field, values in criteria.items()])
     )
     return Counted(noun, shlex.join(["", *place.option()])[2:], endings, owners, source.count(unasked))
 
 
 def _show_blocks(
-    found: "Sequence[Figures]",
+    figures_of_groups: "Sequence[Figures]",
     rows: "Sequence[TableRow]",
     keys: Sequence[str],
     slo: str | None,
-    drawn: "Quantity | None",
+    histogram_of: "Quantity | None",
     names: Sequence[str],
 ) -> None:
     """Print each group: its statistics and its histogram, separated by an empty line; then the hidden columns."""
@@ -260,25 +260,25 @@ def _show_blocks(
     if not any(row["n"] for row in rows):
         return
     width, hidden = output.width(), list[str]()
-    for number, (one, row) in enumerate(zip(found, rows, strict=True)):
+    for number, (group, row) in enumerate(zip(figures_of_groups, rows, strict=True)):
         block = stats.block(row, keys, slo, width, names)
         hidden += block.hidden
         output.show([Text()] * bool(number) + block.lines)
-        _show_drawings([one], drawn)
+        _show_drawings([group], histogram_of)
     output.tell_hidden(hidden)
 
 
-def _show_drawings(found: "Sequence[Figures]", drawn: "Quantity | None") -> None:
+def _show_drawings(figures_of_groups: "Sequence[Figures]", histogram_of: "Quantity | None") -> None:
     from wiretape.viewer.report import stats
 
-    for one in found:
-        if drawn is not None and one.size:
-            output.show(stats.drawn(one.histogram, drawn, output.width() or output.PLAIN_WIDTH))
+    for group in figures_of_groups:
+        if histogram_of is not None and group.size:
+            output.show(stats.drawn(group.histogram, histogram_of, output.width() or output.PLAIN_WIDTH))
 
 
 def _stats_as(
     db: "Place | None",
-    where: "Filter | None",
+    filter: "Filter | None",
     tool: str,
     keys: Sequence[str],
     tokenizer: Path | None,
@@ -300,15 +300,15 @@ def _stats_as(
     if count_tokens is not None:
         place.require("bodies", "--tokenizer")
     with output.opened(place) as source:
-        selected = Selection(where)
+        selected = Selection(filter)
         covered = options.covered(source, selected, all_operations)
         if not source.count(covered):
             if not source.count(selected):
-                options.report_nothing(source, where)
+                options.report_nothing(source, filter)
             if out.is_table:
                 return
         groups = _groups(source, covered, keys) if keys else [({}, covered)]
-        reports = [(group, tool_report(source, tool, one, count_tokens)) for group, one in groups]
+        reports = [(group, tool_report(source, tool, selection, count_tokens)) for group, selection in groups]
     _put_reports(reports, keys, names, out)
 
 
@@ -339,10 +339,10 @@ def _groups(source: "Source", covered: "Selection", keys: Sequence[str]) -> "Ite
     from wiretape.viewer.query.parser import parse
     from wiretape.viewer.source.base import Measuring
 
-    found = [one.key for one in source.figures(keys, covered, Measuring())]
-    for key in found:
-        others = ({other[at] for other in found} - {value} for at, value in enumerate(key))
-        terms = (drilling.group(*one) for one in zip(keys, key, others, strict=True))
+    keys_of_groups = [group.key for group in source.figures(keys, covered, Measuring())]
+    for key in keys_of_groups:
+        siblings = ({sibling[at] for sibling in keys_of_groups} - {value} for at, value in enumerate(key))
+        terms = (drilling.group(*group) for group in zip(keys, key, siblings, strict=True))
         yield dict(zip(keys, key, strict=True)), covered.narrowed(parse(" ".join(terms)))
 
 
@@ -354,8 +354,8 @@ def tool_report(
 
     output.report_unshipped(source, selection, "left out")
     with progress.ProgressBar("measuring", lambda: source.measurable(selection), "exchange") as bar:
-        found = source.measured(tool, selection, count_tokens)
-        report = report_of(tool, bar.over(found), is_tokenized=count_tokens is not None)
+        requests = source.measured(tool, selection, count_tokens)
+        report = report_of(tool, bar.over(requests), is_tokenized=count_tokens is not None)
     report.absent = source.absent(tool)
     return report
 
@@ -387,12 +387,12 @@ def counter(path: Path) -> "Callable[[str], int]":
 
 
 def figures(
-    source: "Source", where: "Filter | None", covered: "Selection", measuring: "Measuring", keys: Sequence[str] = ()
+    source: "Source", filter: "Filter | None", covered: "Selection", measuring: "Measuring", keys: Sequence[str] = ()
 ) -> "list[Figures]":
     """Measure the covered exchanges of those that a filter selects, in groups; report on stderr if it selects none."""
     from wiretape.viewer.source.base import Selection
 
-    found = list(source.figures(keys, covered, measuring))
-    if not any(one.size for one in found) and not source.count(Selection(where)):
-        options.report_nothing(source, where)
-    return found
+    groups = list(source.figures(keys, covered, measuring))
+    if not any(group.size for group in groups) and not source.count(Selection(filter)):
+        options.report_nothing(source, filter)
+    return groups

@@ -48,12 +48,12 @@ def definitions(name: str) -> dict[str, list[str]]:
 
     Other tools' names of a metric count, too. Fields are left out where the glossary has the metric.
     """
-    found: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     for topic in dict.fromkeys((*_FIRST, *names())):
         items = [item for names, item in _items(text(topic)) if name.lower() in _defined(names, item)]
-        if items and not (topic == "fields" and _FIRST[0] in found):
-            found[topic] = items
-    return found
+        if items and not (topic == "fields" and _FIRST[0] in lines):
+            lines[topic] = items
+    return lines
 
 
 def defined() -> Iterator[str]:

@@ -109,18 +109,20 @@ def _take_screen(
 ) -> None:
     elsewhere = [stream.name.strip("<>") for stream in (sys.stdin, sys.stdout, sys.stderr) if not stream.isatty()]
     if elsewhere or os.environ.get("TERM") == "dumb":
-        why = f"not a terminal: {', '.join(elsewhere)}" if elsewhere else "TERM is dumb"
-        raise click.UsageError(f"view needs a terminal for its keys and its screen: try 'wiretape ls' ({why})")
+        reason = f"not a terminal: {', '.join(elsewhere)}" if elsewhere else "TERM is dumb"
+        raise click.UsageError(f"view needs a terminal for its keys and its screen: try 'wiretape ls' ({reason})")
     if at is not None and id is None:
         raise click.UsageError("--at goes with an ID")
     if compare and id is not None:
         raise click.UsageError("--compare names both exchanges itself: leave ID out")
-    ids = [one for one in (compare or (id,)) if one is not None]
+    ids = [id for id in (compare or (id,)) if id is not None]
     with contextlib.ExitStack() as stack:
         place.check()  # report errors before taking the screen
         path = place.holding(lambda: stack.enter_context(private.directory(_PREFIX, "opened exchanges")) / "pulled.db")
         selected, numbers = _numbers(place, ids)
-        _show(path, place, filter_text, follow, _opened(numbers, at), selected, thresholds, no_mouse, theme, ascii)
+        _show(
+            path, place, filter_text, follow, _screen_opener(numbers, at), selected, thresholds, no_mouse, theme, ascii
+        )
 
 
 def _show(
@@ -156,8 +158,8 @@ def _show(
     configured.check_theme(app.theme_choices)
     if theme is not None:
         if theme not in app.theme_choices:
-            known = ", ".join(sorted(app.theme_choices))
-            raise click.BadParameter(f"there is no theme {theme!r}: there are {known}", param_hint="--theme")
+            themes = ", ".join(sorted(app.theme_choices))
+            raise click.BadParameter(f"there is no theme {theme!r}: there are {themes}", param_hint="--theme")
         app.use_theme(theme)
     code = app.run(mouse=not no_mouse)
     if app.failure is not None:
@@ -172,12 +174,12 @@ def _numbers(place: "Place", ids: Sequence[str]) -> tuple[int | None, list[int]]
     """
     if not ids:
         return None, []
-    with place.opened() as opened:
-        there = [opened.find(one) for one in ids]
-    return there[0], place.pull(there)
+    with place.opened() as source:
+        numbers = [source.find(id) for id in ids]
+    return numbers[0], place.pull(numbers)
 
 
-def _opened(numbers: Sequence[int], at: str | None) -> "Callable[[], Screen[Any]] | None":
+def _screen_opener(numbers: Sequence[int], at: str | None) -> "Callable[[], Screen[Any]] | None":
     if len(numbers) > 1:
         from wiretape.viewer.tui.compare.race import CompareScreen
 

@@ -23,8 +23,8 @@ from wiretape.viewer.source.tape.source import condition
 @options.filtered
 @options.limited
 @options.sorted_by
-def command(where: Filter | None, limit: int | None, sort: tuple[str, bool] | None) -> None:
-    click.echo(f"{where}|{limit}|{sort}")
+def command(filter: Filter | None, limit: int | None, sort: tuple[str, bool] | None) -> None:
+    click.echo(f"{filter}|{limit}|{sort}")
 
 
 def run(*arguments: str, code: int = 0) -> Result:
