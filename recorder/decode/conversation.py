@@ -1,12 +1,23 @@
 """The conversation that a request's client names, and hashes that identify the exchange it continues.
 
-One exchange is read alone: its readers group exchanges into conversations. The headers are those on the tape: if the
-value of one was redacted to a keyed hash, that hash is the key. What clients send was seen in requests of Claude Code
-2.1 (`x-claude-code-session-id`, `metadata.user_id`), Codex 0.169 (`session-id`, formerly `session_id`) and opencode
-1.18 (`x-session-id`), in the code of opencode (`x-opencode-session`, `x-parent-session-id`) and of Gemini CLI 0.61
-(`request.session_id`), and is documented by OpenAI (`conversation`), OpenRouter (`x-session-id`, `session_id`),
-LiteLLM, Helicone and LangSmith (the fields of `metadata`). A user, or a key of a cache (`prompt_cache_key`), is no
-conversation: many have the same.
+One exchange is read alone: its readers group exchanges into conversations, by these values of each:
+
+1. The key of the conversation that the client names, or the key of the one that started it.
+2. The response that the request names as the previous one.
+3. The messages before the last answer in the request (`continues_hash`) are all the messages of an earlier request
+   (`messages_hash`), of a client that names the same conversation, or none.
+4. These messages, and the last answer in the request is that of the earlier exchange (`continued_answer_hash`,
+   `answer_hash`), whatever conversation is named: many first requests are equal, but not their answers.
+5. A retry has the messages of the failed attempt before it.
+
+Where a request names a stored response or conversation, it has the new messages alone, whose hash would tell nothing.
+
+The headers are those on the tape: if the value of one was redacted to a keyed hash, that hash is the key. What clients
+send was seen in requests of Claude Code 2.1 (`x-claude-code-session-id`, `metadata.user_id`), Codex 0.169
+(`session-id`, formerly `session_id`) and opencode 1.18 (`x-session-id`), in the code of opencode (`x-opencode-session`,
+`x-parent-session-id`) and of Gemini CLI 0.61 (`request.session_id`), and is documented by OpenAI (`conversation`),
+OpenRouter (`x-session-id`, `session_id`), LiteLLM, Helicone and LangSmith (the fields of `metadata`). A user, or a key
+of a cache (`prompt_cache_key`), is no conversation: many have the same.
 """
 
 import hashlib
@@ -177,11 +188,19 @@ def _clean(text: str) -> str | None:
 
 def _hashes(messages: Sequence[Message]) -> dict[str, str | None]:
     """Return the hashes of all messages, of those before the last answer among them, and of that answer."""
-    comparable = [(message, form) for message in messages if (form := canonical(message))]
-    end = len(comparable) - sum(1 for _ in takewhile(lambda entry: not entry[0].by_model, reversed(comparable)))
-    start = end - sum(1 for _ in takewhile(lambda entry: entry[0].by_model, reversed(comparable[:end])))
+    forms, comparable = list[bytes](), list[Message]()
+    for message in messages:
+        if form := canonical(message):
+            forms.append(form)
+            comparable.append(message)
+    # The last answer may be several messages in a row: its range is `start` to `end`.
+    end = len(comparable)
+    while end and not comparable[end - 1].by_model:
+        end -= 1
+    start = end
+    while start and comparable[start - 1].by_model:
+        start -= 1
     # Each form is read once for both hashes: that of the first ones, and that of all.
-    forms = [form for _, form in comparable]
     digest = hashlib.blake2b(b"\n".join(forms[:start]), digest_size=8)
     beginning = digest.hexdigest() if start else None
     if start < len(forms):
@@ -189,7 +208,7 @@ def _hashes(messages: Sequence[Message]) -> dict[str, str | None]:
     return {
         "messages_hash": digest.hexdigest() if forms else None,
         "continues_hash": beginning if start < end else None,
-        "continued_answer_hash": _answer_hash([part for message, _ in comparable[start:end] for part in message.parts]),
+        "continued_answer_hash": _answer_hash([part for message in comparable[start:end] for part in message.parts]),
     }
 
 

@@ -7,7 +7,7 @@ must not halve its error rate. The names are those of OpenTelemetry's convention
 
 import functools
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 from wiretape.recorder.decode.exchange import Exchange, Operation
@@ -93,6 +93,13 @@ _MODEL_IN_PATH = re.compile(
 )
 
 
+class _PathKind(NamedTuple):
+    """The operation of requests to a path, and their API; None if many servers have that path."""
+
+    operation: Operation
+    api: str | None
+
+
 def operation(exchange: Exchange, dialect: "Dialect | None" = None) -> Operation:
     """Return the operation of an exchange: by its path, else by the dialect of its answer, or by its request.
 
@@ -104,7 +111,7 @@ def operation(exchange: Exchange, dialect: "Dialect | None" = None) -> Operation
     if dialect is not None and (kind is None or dialect.is_declared):
         return dialect.operation
     if kind is not None:
-        return kind[0]
+        return kind.operation
     if exchange.method == "GET" and _MODELS.search(_without_query(exchange.path)):
         return "models"
     # A program that names a model wants an answer, wherever it sends that; one that was refused may want anything.
@@ -120,13 +127,13 @@ def api_asked(exchange: Exchange) -> str | None:
 def api_at(path: str) -> str | None:
     """Return the API whose calls are posted to a path, with or without a query; None of a path that names none."""
     kind = _path_kind(path)
-    return kind[1] if kind else None
+    return kind.api if kind else None
 
 
 def is_api(path: str) -> bool:
     """Return True if calls of a known API, or such that make text or vectors of text, are posted to a path."""
     kind = _path_kind(path)
-    return kind is not None and (kind[1] is not None or kind[0] in (*GENERATIONS, "embeddings", "rerank"))
+    return kind is not None and (kind.api is not None or kind.operation in (*GENERATIONS, "embeddings", "rerank"))
 
 
 def resumed(exchange: Exchange) -> str | None:
@@ -152,9 +159,9 @@ def _may_ask(exchange: Exchange) -> bool:
 
 
 @functools.lru_cache(256)
-def _path_kind(path: str) -> tuple[Operation, str | None] | None:
+def _path_kind(path: str) -> _PathKind | None:
     posted_to = _without_query(path)
-    return next(((operation, api) for pattern, operation, api in _PATHS if pattern.search(posted_to)), None)
+    return next((_PathKind(operation, api) for pattern, operation, api in _PATHS if pattern.search(posted_to)), None)
 
 
 def _without_query(path: str) -> str:

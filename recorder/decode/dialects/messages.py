@@ -189,16 +189,16 @@ _HOLDS: Final = {
 """Keys that identify an event, which has at least one: other wires have events of these names."""
 
 
-def _text(added: str, fault: ReportedError | None) -> Chunk:
-    if not added:
+def _text(content: str, fault: ReportedError | None) -> Chunk:
+    if not content:
         return Chunk(API, fault=fault)
-    return Chunk(API, pieces=(Piece(0, content=added),), content=True, fault=fault)
+    return Chunk(API, pieces=(Piece(0, content=content),), content=True, fault=fault)
 
 
-def _thinking(added: str, fault: ReportedError | None) -> Chunk:
-    if not added:
+def _thinking(reasoning: str, fault: ReportedError | None) -> Chunk:
+    if not reasoning:
         return Chunk(API, fault=fault)
-    return Chunk(API, pieces=(Piece(0, reasoning=added),), reasoning=True, fault=fault)
+    return Chunk(API, pieces=(Piece(0, reasoning=reasoning),), reasoning=True, fault=fault)
 
 
 def _call(tool: ToolPiece, fault: ReportedError | None) -> Chunk:
