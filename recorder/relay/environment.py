@@ -131,7 +131,8 @@ def java_options(
     store = str(Path(certificates["SSL_CERT_FILE"]).with_name(_STORE))
     options = []
     if paths.exists(store):
-        settings = {"": _quoted(store), "Type": "PKCS12", "Password": ""}  # it has none, in place of another store's
+        quoted = f'"{store}"' if " " in store else store
+        settings = {"": quoted, "Type": "PKCS12", "Password": ""}  # it has none, in place of another store's
         options = [f"-Djavax.net.ssl.trustStore{name}={value}" for name, value in settings.items()]
     host, _, port = urlsplit(proxy_url).netloc.rpartition("@")[2].rpartition(":")
     if process.HAS_PROC and ":" not in host and not has_java_proxy(given):
@@ -140,10 +141,6 @@ def java_options(
         ]
         options += ["-Dhttp.nonProxyHosts="] * asks_for_loopback
     return " ".join(options)
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"' if " " in text else text
 
 
 def node_option(option: str) -> str:

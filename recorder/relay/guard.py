@@ -218,17 +218,14 @@ def _check_authority(fields: Named, origin: Origin) -> Refusal | None:
 def _check_origin(fields: Named, policy: Policy) -> Refusal | None:
     """Web pages of other origins may not call, so that no page can spend or read through a recorder."""
     is_cross_site = b"cross-site" in fields.get(b"sec-fetch-site", ())
-    if is_cross_site and not (policy.takes_links and _is_link(fields)):
+    is_link = fields.get(b"sec-fetch-mode") == [b"navigate"] and fields.get(b"sec-fetch-dest") == [b"document"]
+    if is_cross_site and not (policy.takes_links and is_link):
         return Refusal(403, "a web page of another site may not call wiretape")
     for value in fields.get(b"origin", ()):
         scheme, mark, host = value.decode("latin-1").partition("://")
         if scheme not in ("http", "https") or not mark or not policy.knows(host):
             return Refusal(403, "a web page of another origin may not call wiretape")
     return None
-
-
-def _is_link(fields: Named) -> bool:
-    return fields.get(b"sec-fetch-mode") == [b"navigate"] and fields.get(b"sec-fetch-dest") == [b"document"]
 
 
 def _check_connection(method: str, fields: Named) -> Refusal | None:
@@ -407,16 +404,13 @@ def labels(headers: Headers) -> dict[str, str] | Refusal:
     for name, value in headers:
         if name != b"x-wiretape-label":
             continue
-        for part in _text(value).split(","):
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            text = value.decode("latin-1")
+        for part in text.split(","):
             match = _LABEL.fullmatch(part.strip())
             if match is None:
                 return Refusal(400, "a part of X-Wiretape-Label is not of the form key=value: separate labels by ','")
             pairs[match[1]] = match[2]
     return pairs
-
-
-def _text(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")

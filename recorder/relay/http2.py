@@ -446,7 +446,9 @@ class Http2(ABC, Generic[S]):
 
     def _read_frames(self) -> bool:
         """Handle frames until none is left; return False if the peer has to wait for credit."""
-        self._refill()
+        now = self._clock.now()
+        self._credit = min(self._credit + (now - self._credited_at) * CREDIT_A_SECOND / 1e9, CREDIT)
+        self._credited_at = now
         frames_left, self._spent = _FRAMES_AT_ONCE, 0.0
         while (frame := self._reader.next()) is not None:
             if not (frame.kind == Kind.DATA and not frame.flags and self._take(frame)):
@@ -501,11 +503,6 @@ class Http2(ABC, Generic[S]):
             handle = handlers.get(type(event))
             if handle is not None:
                 handle(event)
-
-    def _refill(self) -> None:
-        now = self._clock.now()
-        self._credit = min(self._credit + (now - self._credited_at) * CREDIT_A_SECOND / 1e9, CREDIT)
-        self._credited_at = now
 
     def grant(self, credit: int) -> None:
         """Increase the peer's credit for frames without data."""

@@ -109,8 +109,11 @@ class Forward:
     def serve(self, client: Client, request: Request) -> Responder | None:
         """Answer a request to wiretape itself, to an API server, or to any other."""
         headers, request.headers = request.headers, guard.without_proxy_headers(request.headers)
-        if request.version == HTTP2:
-            request.target = self._target(request)
+        if request.version == HTTP2:  # its target, as one over HTTP/1.1 has it: absolute, unless it is for us
+            url = b"%b://%b%b" % (request.scheme, guard.host(request.headers), request.target)
+            split = guard.absolute_origin(url)
+            if split is not None and not self._is_own(split[0]):
+                request.target = url
         if request.target.startswith(b"/"):
             return self._proxy.serve(client, request)
         refusal = guard.check_credential(headers, self._credential)
@@ -121,12 +124,6 @@ class Forward:
             return Identifying(self, client, request, ends, refusal)
         self.refuse(client, request, refusal)
         return None
-
-    def _target(self, request: Request) -> bytes:
-        """Return the target of a request over HTTP/2 as one over HTTP/1.1 has it: absolute, unless it is for us."""
-        url = b"%b://%b%b" % (request.scheme, guard.host(request.headers), request.target)
-        split = guard.absolute_origin(url)
-        return request.target if split is None or self._is_own(split[0]) else url
 
     def admit(self, client: Client, request: Request) -> Responder | None:
         """Answer a request that may use the proxy."""
@@ -521,7 +518,8 @@ class Opening(Takeover):
         self._shaking.cancel()
         if not self._has_certificate:
             return
-        alert = _alert(error)
+        reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
+        alert = reason.split("ALERT_")[-1].lower() if reason.endswith(_DISTRUST) else None
         if alert or error is None or isinstance(error, ConnectionResetError | BrokenPipeError):
             self._forward.distrusted(self._origin, self._agent, alert)
 
@@ -532,9 +530,3 @@ class Opening(Takeover):
 
 def _place(host: str) -> str:
     return "127.0.0.1" if host == "localhost" else host
-
-
-def _alert(error: Exception | None) -> str | None:
-    """Return the TLS alert by which a client has said that it does not trust our certificate; None for any other."""
-    reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
-    return reason.split("ALERT_")[-1].lower() if reason.endswith(_DISTRUST) else None

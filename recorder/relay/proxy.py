@@ -720,16 +720,11 @@ class RelayedExchange(Responder):
         )
         if not connection.is_remembered:
             self._proxy.transport.remember(connection)
-        if ended_by == "end" and connection.is_reusable():
-            self._client.keep(connection)
-        else:
-            self._close(connection)
-
-    def _close(self, connection: Carrier) -> None:
-        """Close the connection upstream, by a reset if the client has reset its own, and not a stream of it."""
         client = self._client
-        if self._recording.client_closed_ns is not None and not client.has_ended and client.reset_code is None:
-            connection.reset()
+        if ended_by == "end" and connection.is_reusable():
+            client.keep(connection)
+        elif self._recording.client_closed_ns is not None and not client.has_ended and client.reset_code is None:
+            connection.reset()  # as the client has reset its own, and not a stream of it
         else:
             connection.close(client.reset_code)
 

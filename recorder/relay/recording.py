@@ -111,7 +111,8 @@ class ExchangeFrames(ConnectionFacts):
         if frame.body and not has_room:
             frame = msgspec.structs.replace(frame, body=None)
         if frame.body_size is None:
-            self._upload = _UploadProgress(_length(frame.headers))
+            length = next((int(value) for name, value in frame.headers if name == b"content-length"), _MOST_BYTES)
+            self._upload = _UploadProgress(length if length < _MOST_BYTES else None)
         elif frame.body is None:
             self._tap.counts.dropped_bytes += min(frame.body_size, REQUEST_STORED_BYTES)
         self._unrecorded = not (has_room or self._frames.admits())
@@ -256,27 +257,19 @@ class ExchangeFrames(ConnectionFacts):
                 "clock_error_ns": self.clock_error_ns,
                 "client_bytes": client_bytes,
             }
+        began: Began | None = None
+        if self._request is not None:
+            request = dict(zip(_BEGUN, self._request, strict=True))
+            path, upstream = request["path"].partition("?")[0], request["upstream"]
+            began = Began(**request | {"path": _REDACTOR.path(path), "upstream": _REDACTOR.url(upstream)})
         answer = {} if self._head is None else _answered(self._head)
-        relayed = Relayed(id=self.id, began=self._began(), **answer, **ending)
+        relayed = Relayed(id=self.id, began=began, **answer, **ending)
         self._described = progress, relayed
         return relayed
-
-    def _began(self) -> Began | None:
-        if self._request is None:
-            return None
-        request = dict(zip(_BEGUN, self._request, strict=True))
-        path, upstream = request["path"].partition("?")[0], request["upstream"]
-        return Began(**request | {"path": _REDACTOR.path(path), "upstream": _REDACTOR.url(upstream)})
 
 
 def _send_nothing(frame: journal.Entry) -> None:
     pass
-
-
-def _length(headers: list[tuple[bytes, bytes]]) -> int | None:
-    """Return the size of a request's body by its Content-Length, or None without a valid one."""
-    length = next((int(value) for name, value in headers if name == b"content-length"), _MOST_BYTES)
-    return length if length < _MOST_BYTES else None
 
 
 class _Unentered(ClientSide):

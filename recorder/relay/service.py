@@ -116,11 +116,12 @@ class Front:
 
     def start(self, tap: Tap) -> None:
         """Accept connections."""
+        host = self._options.host
         self.proxy = Proxy(
             upstreams=self._options.upstreams,
             transport=self._transport,
             tap=tap,
-            policy=Policy(self._options.allow_hosts | {_bracketed(self._options.host)}),
+            policy=Policy(self._options.allow_hosts | {f"[{host}]" if ":" in host else host}),
             labels=self._options.labels,
             identity=self._options.identity,
             no_websocket="" if self._options.websocket else _NO_WEBSOCKET,
@@ -303,7 +304,3 @@ class Recorder:
 
 def _left(deadline: int) -> float:
     return max(WRITER_SECONDS, (deadline - SYSTEM.now()) / 1e9)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -224,29 +224,23 @@ class Tap:
             match answer:
                 case journal.Ack():
                     useful = True
-                    self._handle_ack(answer)
+                    self.writers.heard_ns = self._clock.now()
+                    self._acknowledge(answer.seq)
+                    self._count_lost(answer.lost)
+                    for finished in answer.finished:
+                        self._count_finished(finished)
                 case journal.Trouble(message=message):
                     self._report(message)
                 case journal.Fatal():
-                    self._handle_fatal(answer)
+                    if not self.writers.place.is_worker:  # else its recorder reports that
+                        self._report(answer.message)
+                    if answer.final:
+                        self.give_up()
                 case journal.Deleting() | journal.Deleted():
                     self._count_deleted(answer)
                 case journal.Verified():
                     self.writers.verified = answer
         return useful
-
-    def _handle_fatal(self, fatal: journal.Fatal) -> None:
-        if not self.writers.place.is_worker:  # else its recorder reports that
-            self._report(fatal.message)
-        if fatal.final:
-            self.give_up()
-
-    def _handle_ack(self, ack: journal.Ack) -> None:
-        self.writers.heard_ns = self._clock.now()
-        self._acknowledge(ack.seq)
-        self._count_lost(ack.lost)
-        for finished in ack.finished:
-            self._count_finished(finished)
 
     def _acknowledge(self, seq: int) -> None:
         frames = self.frames.acknowledge(seq)
@@ -416,8 +410,13 @@ class Tap:
             task.cancel()  # no heartbeat may follow the end
         self.put(journal.Left() if self.writers.place.is_worker else journal.Close(self._clock.wall()))
         self._flush()
-        if self._launching is not None and not self._launching.done() and self._has_nothing():
-            return await self._leave()
+        is_loading = self._launching is not None and not self._launching.done()
+        if is_loading and self.frames.seq == self.frames.entries == 1 and not self.counts.unrecorded:
+            # Nothing was put but the session's end: the writer has it in its socket, and its answers are of no use.
+            await self._cancel_tasks()
+            if self.writers.process is not None:
+                await self.writers.process.ended()
+            return 0
         self.writers.heard_ns = now = self._clock.now()
         if self._deadline_ns < now + int(_CUT_SECONDS * 1e9):
             self.cut()  # it was cut before, and the end of the workers has used up that time
@@ -437,17 +436,6 @@ class Tap:
         self.unstored.close()
         self._count_pending_as_lost()
         return self._lost
-
-    def _has_nothing(self) -> bool:
-        """Return True if nothing was put but the session's end."""
-        return self.frames.seq == self.frames.entries == 1 and not self.counts.unrecorded
-
-    async def _leave(self) -> int:
-        """Leave the writer before it is loaded: the frames are in its socket, and its answers of no use."""
-        await self._cancel_tasks()
-        if self.writers.process is not None:
-            await self.writers.process.ended()
-        return 0
 
     async def _cancel_tasks(self) -> None:
         tasks = self._tasks if self._launching is None else [*self._tasks, self._launching]

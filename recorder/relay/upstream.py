@@ -460,7 +460,12 @@ class Connection(Carrier):
     def _parse(self, at: int, data: memoryview) -> None:
         taker, previous = self._taker, self.state
         if taker is None or previous not in RUNNING or self._parser is None:
-            self._received_unasked()
+            # The server sends bytes that belong to no response.
+            if taker is None:
+                self._leave_idle()
+            else:
+                self._note_surplus()
+                self._socket.close()  # and the bytes are not read
             return
         self._active_at = at
         try:
@@ -479,14 +484,6 @@ class Connection(Carrier):
         if body or is_over or head:
             self._note_clock(self._socket)
             taker.came(at, head, body, is_over)
-
-    def _received_unasked(self) -> None:
-        """Close: the server sends bytes that belong to no response."""
-        if self._taker is None:
-            self._leave_idle()
-        else:
-            self._note_surplus()
-            self._socket.close()  # and the bytes are not read
 
     def _note_surplus(self) -> None:
         if self.state is Receiving.ENDED:

@@ -60,14 +60,11 @@ class _SocketDirection:
         elif not self._target.unsent:  # the other side accepts no more bytes
             self._enter(at, None, data)
         else:
-            self._wait(at, data)
-
-    def _wait(self, at: int, data: bytes) -> None:
-        self.waits_since = self.waits_since or self._now()
-        self._waiting.append((at, data, self._target.written))
-        if self._target.unsent > UNSENT_BYTES:
-            self._source.pause()
-            self.paused += 1
+            self.waits_since = self.waits_since or self._now()
+            self._waiting.append((at, data, self._target.written))
+            if self._target.unsent > UNSENT_BYTES:
+                self._source.pause()
+                self.paused += 1
 
     def progressed(self) -> None:
         """Record the reads that the kernel has taken now; read on when half of the limit is free."""
