@@ -28,47 +28,47 @@ Line = str
 
 def lines(report: IssueReport) -> list[Line]:
     """Return a report as Markdown: of one exchange all that is known, of several a row each."""
-    found = _exchange(report.exchanges[0], report) if report.kind == "exchange" else _several(report)
-    return [*found]
+    markdown = _exchange(report.exchanges[0], report) if report.kind == "exchange" else _several(report)
+    return [*markdown]
 
 
-def _exchange(one: ReportedExchange, report: IssueReport) -> Iterator[Line]:
-    yield f"**Verdict: {one.verdict}**: {one.ending}"
+def _exchange(exchange: ReportedExchange, report: IssueReport) -> Iterator[Line]:
+    yield f"**Verdict: {exchange.verdict}**: {exchange.ending}"
     yield ""
-    yield from _bullets(one.evidence, _MOST_EVIDENCE)
-    yield from _table(("", ""), _facts(one, report))
-    yield from _fenced(f"{at.at_ms / 1000:>10,.3f} s  {at.what}" for at in _some(one.timeline))
+    yield from _bullets(exchange.evidence, _MOST_EVIDENCE)
+    yield from _table(("", ""), _facts(exchange, report))
+    yield from _fenced(f"{at.at_ms / 1000:>10,.3f} s  {at.what}" for at in _some(exchange.timeline))
     yield "Not known:"
     yield ""
-    yield from _bullets(one.unknown, _MOST_UNKNOWN)
-    yield from _text("Error message", one.error_message)
-    yield from _text("Answer", one.answer)
-    yield _attachment([one.id])
+    yield from _bullets(exchange.unknown, _MOST_UNKNOWN)
+    yield from _text("Error message", exchange.error_message)
+    yield from _text("Answer", exchange.answer)
+    yield _attachment([exchange.id])
 
 
-def _facts(one: ReportedExchange, report: IssueReport) -> Iterator[tuple[str, str]]:
-    yield "exchange", f"{_code(one.id)}, began {_time(one.started_at)}"
-    yield (
-        "model",
-        f"{_code(one.model)}{_answered(one)}, {one.operation or UNKNOWN}, API {_code(one.api)}{_version(one)}",
-    )
-    yield "upstream", _upstream(one.upstream)
-    yield "outcome", f"{_outcome(one)}, status {one.status or UNKNOWN}, finish reason {_code(one.finish_reason)}"
-    kind = f", type {_code(one.error_type)}" if one.error_type not in (None, one.error_code) else ""
-    wait = "" if one.retry_after_s is None else f", retry after {one.retry_after_s:,} s"
-    if one.error_code or kind or wait:
-        yield "error", f"{_code(one.error_code)}{kind}{wait}"
-    yield "request ids", _ids(one)
-    yield "times", _times(one)
-    yield "received", f"{_counted(one.bytes, 'byte')} in {_counted(one.reads, 'read')}; tokens: {_tokens(one)}"
-    yield "retries", _retries(one)
-    yield "client", ", ".join(map(_code, one.client)) or UNKNOWN
-    yield "protocol", _protocol(one)
-    late = "" if one.clock_error_ms is None else f", late by at most {ms(one.clock_error_ms)} ms"
-    yield "clock", f"{one.clock or UNKNOWN}{late}"
-    yield "wiretape", f"{report.wiretape}, recorded by {one.recorded_by or UNKNOWN}"
-    if one.flags:
-        yield "flags", _listed(one.flags, _MOST_FLAGS)
+def _facts(exchange: ReportedExchange, report: IssueReport) -> Iterator[tuple[str, str]]:
+    yield "exchange", f"{_code(exchange.id)}, began {_time(exchange.started_at)}"
+    models, api = f"{_code(exchange.model)}{_answered(exchange)}", f"{_code(exchange.api)}{_version(exchange)}"
+    yield "model", f"{models}, {exchange.operation or UNKNOWN}, API {api}"
+    yield "upstream", _upstream(exchange.upstream)
+    status, reason = exchange.status or UNKNOWN, _code(exchange.finish_reason)
+    yield "outcome", f"{_outcome(exchange)}, status {status}, finish reason {reason}"
+    kind = f", type {_code(exchange.error_type)}" if exchange.error_type not in (None, exchange.error_code) else ""
+    wait = "" if exchange.retry_after_s is None else f", retry after {exchange.retry_after_s:,} s"
+    if exchange.error_code or kind or wait:
+        yield "error", f"{_code(exchange.error_code)}{kind}{wait}"
+    yield "request ids", _ids(exchange)
+    yield "times", _times(exchange)
+    size = f"{_counted(exchange.bytes, 'byte')} in {_counted(exchange.reads, 'read')}"
+    yield "received", f"{size}; tokens: {_tokens(exchange)}"
+    yield "retries", _retries(exchange)
+    yield "client", ", ".join(map(_code, exchange.client)) or UNKNOWN
+    yield "protocol", _protocol(exchange)
+    late = "" if exchange.clock_error_ms is None else f", late by at most {ms(exchange.clock_error_ms)} ms"
+    yield "clock", f"{exchange.clock or UNKNOWN}{late}"
+    yield "wiretape", f"{report.wiretape}, recorded by {exchange.recorded_by or UNKNOWN}"
+    if exchange.flags:
+        yield "flags", _listed(exchange.flags, _MOST_FLAGS)
 
 
 def _several(report: IssueReport) -> Iterator[Line]:
@@ -82,11 +82,11 @@ def _several(report: IssueReport) -> Iterator[Line]:
         "request ids",
     )  # fmt: skip
     yield from _table(titles, map(_row, report.exchanges))
-    yield from _fenced(f"{_since(one, report)}  {one.id}  {_told(one)}" for one in report.exchanges)
+    yield from _fenced(f"{_since(exchange, report)}  {exchange.id}  {_told(exchange)}" for exchange in report.exchanges)
     yield "Not known:"
     yield ""
     yield from _bullets(report.unknown, _MOST_UNKNOWN)
-    yield _attachment([one.id for one in report.exchanges])
+    yield _attachment([exchange.id for exchange in report.exchanges])
 
 
 def _totals(report: IssueReport) -> Iterator[tuple[str, str]]:
@@ -97,50 +97,48 @@ def _totals(report: IssueReport) -> Iterator[tuple[str, str]]:
             "turns",
             f"{report.time['turns']:,}{'' if ttft is None else f', median to the first output {ms(ttft)} ms'}",
         )
-    listed = report.exchanges
+    exchanges = report.exchanges
     verdicts = (f"{number:,} {party}" for party, number in report.verdicts.items())
-    yield "listed", f"{len(listed):,} failed, stalled or slowest; verdicts: {', '.join(verdicts)}"
-    yield "upstream", ", ".join(_distinct(_upstream(one.upstream) for one in listed))
-    yield "client", ", ".join(_distinct(_code(name) for one in listed for name in one.client)) or UNKNOWN
-    yield "protocol", "; ".join(_distinct(map(_protocol, listed)))
-    yield "clock", ", ".join(_distinct(one.clock or UNKNOWN for one in listed))
-    yield (
-        "wiretape",
-        f"{report.wiretape}, recorded by {', '.join(_distinct(one.recorded_by or UNKNOWN for one in listed))}",
-    )
+    yield "listed", f"{len(exchanges):,} failed, stalled or slowest; verdicts: {', '.join(verdicts)}"
+    yield "upstream", ", ".join(_distinct(_upstream(exchange.upstream) for exchange in exchanges))
+    yield "client", ", ".join(_distinct(_code(name) for exchange in exchanges for name in exchange.client)) or UNKNOWN
+    yield "protocol", "; ".join(_distinct(map(_protocol, exchanges)))
+    yield "clock", ", ".join(_distinct(exchange.clock or UNKNOWN for exchange in exchanges))
+    recorders = ", ".join(_distinct(exchange.recorded_by or UNKNOWN for exchange in exchanges))
+    yield "wiretape", f"{report.wiretape}, recorded by {recorders}"
 
 
 def _parts(time: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str, str]]:
     wall = time["wall_ms"]
     parts = {name: time[f"{name}_ms"] for name in PARTS}
-    for name, part in sorted(parts.items(), key=lambda one: -one[1]):
+    for name, part in sorted(parts.items(), key=lambda item: -item[1]):
         if part:
             yield name, ms(part), f"{100 * part / wall:.1f} %"
-    most = counted(time["exchanges_max"], "exchange")
-    yield "wall", ms(wall), f"at most {most} at once" if kind == "session" else "sessions added up"
+    exchanges_max = counted(time["exchanges_max"], "exchange")
+    yield "wall", ms(wall), f"at most {exchanges_max} at once" if kind == "session" else "sessions added up"
 
 
-def _row(one: ReportedExchange) -> tuple[str, ...]:
-    outcome = f"{_outcome(one)}{f', {one.status}' if one.status and one.status >= 300 else ''}"
-    code = f" {_code(one.error_code)}" if one.error_code else ""
-    times = (span(one.ttft_ms), span(one.first_output_silence_ms), span(one.max_output_silence_ms))
-    why = ", ".join(one.reasons)
-    return _code(one.id), _time(one.started_at), why, _code(one.model), outcome + code, one.verdict, *times, _ids(one)
+def _row(exchange: ReportedExchange) -> tuple[str, ...]:
+    outcome = f"{_outcome(exchange)}{f', {exchange.status}' if exchange.status and exchange.status >= 300 else ''}"
+    code = f" {_code(exchange.error_code)}" if exchange.error_code else ""
+    times = (span(exchange.ttft_ms), span(exchange.first_output_silence_ms), span(exchange.max_output_silence_ms))
+    names = _code(exchange.id), _time(exchange.started_at), ", ".join(exchange.reasons), _code(exchange.model)
+    return (*names, outcome + code, exchange.verdict, *times, _ids(exchange))
 
 
-def _since(one: ReportedExchange, report: IssueReport) -> str:
-    if one.started_at is None or report.first_started_at is None:
+def _since(exchange: ReportedExchange, report: IssueReport) -> str:
+    if exchange.started_at is None or report.first_started_at is None:
         return f"{UNKNOWN:>10} s"
-    began = datetime.fromisoformat(one.started_at) - datetime.fromisoformat(report.first_started_at)
+    began = datetime.fromisoformat(exchange.started_at) - datetime.fromisoformat(report.first_started_at)
     return f"{began.total_seconds():>10,.3f} s"
 
 
-def _told(one: ReportedExchange) -> str:
-    if not (one.retries_before or one.retries_after):
-        return one.ending
-    before, after = len(one.retries_before or ()), len(one.retries_after or ())
-    told = [f"{counted(count, 'attempt')} {place}" for count, place in ((before, "before"), (after, "after")) if count]
-    return f"{one.ending}; {', '.join(told)}"
+def _told(exchange: ReportedExchange) -> str:
+    if not (exchange.retries_before or exchange.retries_after):
+        return exchange.ending
+    places = ((exchange.retries_before, "before"), (exchange.retries_after, "after"))
+    attempts = [f"{counted(len(retries), 'attempt')} {place}" for retries, place in places if retries]
+    return f"{exchange.ending}; {', '.join(attempts)}"
 
 
 def _code(text: str | None) -> str:
@@ -156,60 +154,61 @@ def _upstream(name: str) -> str:
     return name if " " in name else _code(name)
 
 
-def _answered(one: ReportedExchange) -> str:
-    return f" answered by {_code(one.response_model)}" if one.response_model not in (None, one.model) else ""
+def _answered(exchange: ReportedExchange) -> str:
+    model = exchange.response_model
+    return f" answered by {_code(model)}" if model not in (None, exchange.model) else ""
 
 
-def _version(one: ReportedExchange) -> str:
-    return "" if one.api_version is None else f" {one.api_version}"
+def _version(exchange: ReportedExchange) -> str:
+    return "" if exchange.api_version is None else f" {exchange.api_version}"
 
 
-def _outcome(one: ReportedExchange) -> str:
-    detail = f" ({one.outcome_detail})" if one.outcome_detail else ""
-    return f"{one.outcome}{detail}"
+def _outcome(exchange: ReportedExchange) -> str:
+    detail = f" ({exchange.outcome_detail})" if exchange.outcome_detail else ""
+    return f"{exchange.outcome}{detail}"
 
 
-def _ids(one: ReportedExchange) -> str:
-    named = [f"{found.header} {_code(found.value)}" for found in one.request_ids]
-    answer = [f"answer {_code(one.response_id)}"] if one.response_id else []
-    return ", ".join(named + answer) or UNKNOWN
+def _ids(exchange: ReportedExchange) -> str:
+    headers = [f"{request_id.header} {_code(request_id.value)}" for request_id in exchange.request_ids]
+    answer = [f"answer {_code(exchange.response_id)}"] if exchange.response_id else []
+    return ", ".join(headers + answer) or UNKNOWN
 
 
-def _times(one: ReportedExchange) -> str:
-    known = {
-        "first output": one.ttft_ms, "longest silence of output": one.max_output_silence_ms,
-        "last output": one.latency_ms,
-        "end": one.duration_ms,
+def _times(exchange: ReportedExchange) -> str:
+    times = {
+        "first output": exchange.ttft_ms, "longest silence of output": exchange.max_output_silence_ms,
+        "last output": exchange.latency_ms,
+        "end": exchange.duration_ms,
     }  # fmt: skip
-    return ", ".join(f"{name} {UNKNOWN if value is None else f'{ms(value)} ms'}" for name, value in known.items())
+    return ", ".join(f"{name} {UNKNOWN if value is None else f'{ms(value)} ms'}" for name, value in times.items())
 
 
 def _counted(number: int | None, noun: str) -> str:
     return f"{UNKNOWN} {noun}s" if number is None else counted(number, noun)
 
 
-def _tokens(one: ReportedExchange) -> str:
-    return f"{count(one.input_tokens)} in, {count(one.output_tokens)} out"
+def _tokens(exchange: ReportedExchange) -> str:
+    return f"{count(exchange.input_tokens)} in, {count(exchange.output_tokens)} out"
 
 
-def _retries(one: ReportedExchange) -> str:
-    parts = [] if one.attempt is None else [f"attempt {one.attempt} by the client's count"]
-    for name, found in (("before", one.retries_before), ("after", one.retries_after)):
-        if found is None:
+def _retries(exchange: ReportedExchange) -> str:
+    parts = [] if exchange.attempt is None else [f"attempt {exchange.attempt} by the client's count"]
+    for name, retries in (("before", exchange.retries_before), ("after", exchange.retries_after)):
+        if retries is None:
             return "; ".join([*parts, "unknown"])
-        listed = ", ".join(map(_retry, found[:_MOST_RETRIES])) + (", …" if len(found) > _MOST_RETRIES else "")
-        parts.append(f"{len(found)} {name}{f' ({listed})' if found else ''}")
+        samples = ", ".join(map(_retry, retries[:_MOST_RETRIES])) + (", …" if len(retries) > _MOST_RETRIES else "")
+        parts.append(f"{len(retries)} {name}{f' ({samples})' if retries else ''}")
     return "; ".join(parts)
 
 
-def _retry(one: Retry) -> str:
-    status = f" {one.status}" if one.status is not None and one.status >= 300 else ""
-    return f"{_code(one.id)} {one.outcome}{status}, {one.pause_ms / 1000:,.3f} s apart"
+def _retry(retry: Retry) -> str:
+    status = f" {retry.status}" if retry.status is not None and retry.status >= 300 else ""
+    return f"{_code(retry.id)} {retry.outcome}{status}, {retry.pause_ms / 1000:,.3f} s apart"
 
 
-def _protocol(one: ReportedExchange) -> str:
-    kept = {True: "kept connection", False: "new connection", None: None}[one.connection_reused]
-    return ", ".join(filter(None, (one.protocol or UNKNOWN, one.framing, one.stream, kept)))
+def _protocol(exchange: ReportedExchange) -> str:
+    kept = {True: "kept connection", False: "new connection", None: None}[exchange.connection_reused]
+    return ", ".join(filter(None, (exchange.protocol or UNKNOWN, exchange.framing, exchange.stream, kept)))
 
 
 def _some(moments: Sequence[Moment]) -> list[Moment]:
@@ -234,8 +233,8 @@ def _listed(names: Sequence[str], most: int) -> str:
 
 
 def _bullets(texts: Sequence[str], most: int) -> Iterator[Line]:
-    shown = texts if len(texts) <= most else [*texts[: most - 1], f"{len(texts) - most + 1} more with --format json"]
-    yield from (f"- {text}" for text in shown)
+    items = texts if len(texts) <= most else [*texts[: most - 1], f"{len(texts) - most + 1} more with --format json"]
+    yield from (f"- {text}" for text in items)
     yield ""
 
 
@@ -257,8 +256,8 @@ def _text(title: str, text: str | None) -> Iterator[Line]:
     """Yield a text as indented code, which nothing in it can end."""
     if text is None:
         return
-    shown = [line for line in text.splitlines() if line.strip()]
+    text_lines = [line for line in text.splitlines() if line.strip()]
     yield f"{title}:"
     yield ""
-    yield from (f"    {clipped(line, _TEXT_WIDTH)}" for line in shown[:_TEXT_LINES])
+    yield from (f"    {clipped(line, _TEXT_WIDTH)}" for line in text_lines[:_TEXT_LINES])
     yield ""

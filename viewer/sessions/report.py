@@ -193,9 +193,9 @@ class Examined:
 def schema() -> dict[str, str]:
     """Return the fields of a report with their meanings, those of an exchange as `exchanges.NAME`."""
     return {
-        f"{prefix}{one.name}": one.metadata["doc"]
+        f"{prefix}{field.name}": field.metadata["doc"]
         for prefix, record in (("", IssueReport), ("exchanges.", ReportedExchange))
-        for one in dataclasses.fields(record)
+        for field in dataclasses.fields(record)
     }
 
 
@@ -205,31 +205,31 @@ def cleaned(endings: Mapping[Ending, int]) -> dict[Ending, int]:
     for ending, count in endings.items():
         outcome: Standing = ending.outcome if ending.outcome in OUTCOMES else "unmeasured"
         is_overload = ending.code is not None and "overload" in ending.code.lower()
-        known = ending._replace(
+        clean = ending._replace(
             outcome=outcome, detail=_detail(outcome, ending.detail), code="overload" if is_overload else None
         )
-        counts[known] = counts.get(known, 0) + count
+        counts[clean] = counts.get(clean, 0) + count
     return counts
 
 
 def chosen(ranked: Mapping[str, Sequence[int]]) -> dict[int, list[str]]:
     """Return the numbers of the exchanges to list, with their reasons: the first of each, then the second, …"""
-    found: dict[int, list[str]] = {}
+    reasons_by_no: dict[int, list[str]] = {}
     for place in range(MOST_EXCHANGES):
         for numbers in ranked.values():
-            if place < len(numbers) and len(found) < MOST_EXCHANGES:
-                found.setdefault(numbers[place], [])
+            if place < len(numbers) and len(reasons_by_no) < MOST_EXCHANGES:
+                reasons_by_no.setdefault(numbers[place], [])
     for reason, numbers in ranked.items():
         for no in numbers:
-            if no in found and (reason != "slowest" or not found[no]):
-                found[no].append(reason)
-    return found
+            if no in reasons_by_no and (reason != "slowest" or not reasons_by_no[no]):
+                reasons_by_no[no].append(reason)
+    return reasons_by_no
 
 
 def report(
     kind: str,
     version: str,
-    found: Sequence[ReportedExchange],
+    exchanges: Sequence[ReportedExchange],
     endings: Mapping[Ending, int],
     started: tuple[object, object],
     described: str,
@@ -237,10 +237,11 @@ def report(
 ) -> IssueReport:
     """Return the report on some exchanges; `endings` counts all of them, `described` in words."""
     counts: dict[str, int] = {}
-    for one in found:
-        counts[one.verdict] = counts.get(one.verdict, 0) + 1
-    parties = {one.verdict for one in found if one.verdict != "none"}
-    common = [text for text in found[0].unknown if all(text in one.unknown for one in found)] if found else []
+    for exchange in exchanges:
+        counts[exchange.verdict] = counts.get(exchange.verdict, 0) + 1
+    parties = {exchange.verdict for exchange in exchanges if exchange.verdict != "none"}
+    unknown = exchanges[0].unknown if exchanges else ()
+    common = [text for text in unknown if all(text in exchange.unknown for exchange in exchanges)]
     first, last = map(_moment, started)
     return IssueReport(
         kind=kind,
@@ -252,56 +253,57 @@ def report(
         time=None if time is None else time.row(),
         verdict=(parties.pop() if len(parties) == 1 else "unclear") if parties else "none",
         verdicts=counts,
-        exchanges=tuple(found),
+        exchanges=tuple(exchanges),
         unknown=(*common, *([_STEPPED] if time is not None and time.clock_step else ())),
     )
 
 
-def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: bool = False) -> ReportedExchange:
+def reported(examined: Examined, rule: Disclosure, limits: Thresholds, *, with_text: bool = False) -> ReportedExchange:
     """Return the record of an exchange; only `with_text` it has the error's message and the answer."""
-    asked, answered = _first_of(one.request_headers), _first_of(one.response_headers)
-    rule = rule.hiding_hosts((one.row.upstream, asked.get("host")))
-    row = _cleaned(one.row, rule)
-    blamed = blame.blame(row.outcome, row.outcome_detail, one.timed, one.verdicts, limits)
-    error = one.timed.error
-    error_type = None if error is None else payloads.error_type(one.timed.decoded.item(error.item).data)
-    versions = ({**asked, **answered}.get(name, "") for name in _API_VERSIONS)
-    retry_after = answered.get("retry-after", "")
-    known: dict[str, Any] = {
-        "model": rule.name(one.row.request_model),
-        "response_model": rule.name(one.row.response_model),
-        "error_code": rule.name(one.row.error_code) or (_LEFT_OUT if one.row.error_message and not with_text else None),
+    sent, received = _first_of(examined.request_headers), _first_of(examined.response_headers)
+    rule = rule.hiding_hosts((examined.row.upstream, sent.get("host")))
+    row = _cleaned(examined.row, rule)
+    blamed = blame.blame(row.outcome, row.outcome_detail, examined.timed, examined.verdicts, limits)
+    error = examined.timed.error
+    error_type = None if error is None else payloads.error_type(examined.timed.decoded.item(error.item).data)
+    versions = ({**sent, **received}.get(name, "") for name in _API_VERSIONS)
+    retry_after = received.get("retry-after", "")
+    names: dict[str, Any] = {
+        "model": rule.name(examined.row.request_model),
+        "response_model": rule.name(examined.row.response_model),
+        "error_code": rule.name(examined.row.error_code)
+        or (_LEFT_OUT if examined.row.error_message and not with_text else None),
         "error_type": rule.name(error_type),
-        "response_id": rule.name(one.row.response_id),
-        "finish_reason": rule.name(one.row.finish_reason),
+        "response_id": rule.name(examined.row.response_id),
+        "finish_reason": rule.name(examined.row.finish_reason),
     }
-    ids = list(_request_ids(answered, rule))
-    client = rule.client(asked.get("user-agent"))
-    attempts = one.attempts
+    ids = list(_request_ids(received, rule))
+    client = rule.client(sent.get("user-agent"))
+    attempts = examined.attempts
     return ReportedExchange(
         **{name: rows.value(row, name) for name in _COPIED},
-        reasons=one.reasons,
+        reasons=examined.reasons,
         started_at=_moment(row.started_at),
         api_version=next((version for version in versions if _DATE.fullmatch(version)), None),
-        **known,
-        ending=_ending(row, one.verdicts),
-        error_message=_text(one.row.error_message if with_text else None, rule),
-        answer=_text(one.row.content if with_text else None, rule),
+        **names,
+        ending=_ending(row, examined.verdicts),
+        error_message=_text(examined.row.error_message if with_text else None, rule),
+        answer=_text(examined.row.content if with_text else None, rule),
         retry_after_s=int(retry_after) if _SECONDS.fullmatch(retry_after) else None,
         request_ids=tuple(ids[:_MOST_IDS]),
         verdict=blamed.party,
         evidence=blamed.evidence,
         longest_gap_ms=row.max_gap_ms,
-        timeline=tuple(_timeline(row, one)),
-        attempt=None if one.retry_count is None else one.retry_count + 1,
+        timeline=tuple(_timeline(row, examined)),
+        attempt=None if examined.retry_count is None else examined.retry_count + 1,
         retries_before=None if attempts is None else _retries(attempts.before, attempts.pauses_before),
         retries_after=None if attempts is None else _retries(attempts.after, attempts.pauses_after),
-        recorded_by=one.recorded_by if one.recorded_by and _VERSION.fullmatch(one.recorded_by) else None,
+        recorded_by=examined.recorded_by if examined.recorded_by and _VERSION.fullmatch(examined.recorded_by) else None,
         client=tuple(client),
-        protocol=_protocol(row, one.timed),
-        stream=one.timed.decoded.framing,
+        protocol=_protocol(row, examined.timed),
+        stream=examined.timed.decoded.framing,
         flags=tuple(row.flags),
-        unknown=tuple(_unknown(one, row, known, has_ids=bool(ids), has_client=bool(client))),
+        unknown=tuple(_unknown(examined, row, names, has_ids=bool(ids), has_client=bool(client))),
     )
 
 
@@ -337,18 +339,18 @@ def _ending(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
 
 
 def _detail(outcome: Standing, detail: str | None) -> str | None:
-    known = {one.partition(" ")[0] for one in DETAILS.get(outcome, ())} if outcome in OUTCOMES else set()
+    details = {text.partition(" ")[0] for text in DETAILS.get(outcome, ())} if outcome in OUTCOMES else set()
     is_code = detail is not None and any(code.fullmatch(detail) for code in _CODES.get(outcome, ()))
-    return detail if detail in known or is_code else None
+    return detail if detail in details or is_code else None
 
 
 def _first_of(headers: Headers) -> dict[str, str]:
     return {name.lower(): value for name, value in reversed(headers)}
 
 
-def _request_ids(answered: Mapping[str, str], rule: Disclosure) -> Iterator[RequestId]:
+def _request_ids(headers: Mapping[str, str], rule: Disclosure) -> Iterator[RequestId]:
     for header in request_ids.HEADERS:
-        if (value := rule.name(answered.get(header))) is not None:
+        if (value := rule.name(headers.get(header))) is not None:
             yield RequestId(header, value)
 
 
@@ -369,19 +371,19 @@ def _text(text: str | None, rule: Disclosure) -> str | None:
     return None if text is None else rule.text(text, LONGEST_TEXT)
 
 
-def _timeline(row: DetailRow, one: Examined) -> list[Moment]:
-    exchange, moments = one.timed.exchange, [Moment(0.0, "request")]
+def _timeline(row: DetailRow, examined: Examined) -> list[Moment]:
+    exchange, moments = examined.timed.exchange, [Moment(0.0, "request")]
     status = "" if row.status is None else f", status {row.status}"
-    known = (
+    times = (
         (units.ms(exchange.connected_ns), "connected"),
         (units.ms(exchange.headers_ns), f"response head{status}"),
         (row.ttft_ms, "first output"),
         (row.latency_ms, "last output"),
     )
-    moments += [Moment(at, what) for at, what in known if at is not None]
-    if (error := one.timed.error) is not None and error.at_ns is not None:
+    moments += [Moment(at, what) for at, what in times if at is not None]
+    if (error := examined.timed.error) is not None and error.at_ns is not None:
         moments.append(Moment(error.at_ns / 1e6, "error payload"))
-    for verdict in blame.longest(one.verdicts):
+    for verdict in blame.longest(examined.verdicts):
         if verdict.kind == "stall":
             by = {"relay": "wiretape", None: "unclear"}.get(verdict.who, verdict.who)
             what = f"silence of {ms(units.ms(verdict.lasted_ns))} ms begins ({by})"
@@ -399,25 +401,26 @@ def _end(row: DetailRow) -> str:
 def _retries(attempts: Sequence[Attempt], pauses: Sequence[int]) -> tuple[Retry, ...]:
     return tuple(
         Retry(
-            one.id if _ID.fullmatch(one.id) else "unknown",
-            one.outcome if one.outcome in OUTCOMES else "unknown",
-            one.status,
+            attempt.id if _ID.fullmatch(attempt.id) else "unknown",
+            attempt.outcome if attempt.outcome in OUTCOMES else "unknown",
+            attempt.status,
             pause_ns / 1e6,
         )
-        for one, pause_ns in zip(attempts, pauses, strict=True)
+        for attempt, pause_ns in zip(attempts, pauses, strict=True)
     )
 
 
 def _unknown(
-    one: Examined, row: DetailRow, known: Mapping[str, str | None], *, has_ids: bool, has_client: bool
+    examined: Examined, row: DetailRow, names: Mapping[str, str | None], *, has_ids: bool, has_client: bool
 ) -> Iterator[str]:
     yield _NETWORK
     yield from (f"{flag}: {FLAGS[flag]}" for flag in _DOUBTFUL if flag in row.flags)
+    stored = examined.row
     recorded = {
-        "model": one.row.request_model, "response_model": one.row.response_model, "error_code": one.row.error_code,
-        "response_id": one.row.response_id, "finish_reason": one.row.finish_reason,
+        "model": stored.request_model, "response_model": stored.response_model, "error_code": stored.error_code,
+        "response_id": stored.response_id, "finish_reason": stored.finish_reason,
     }  # fmt: skip
-    hidden = [name.replace("_", " ") for name, text in recorded.items() if text and known[name] is None]
+    hidden = [name.replace("_", " ") for name, text in recorded.items() if text and names[name] is None]
     if hidden:
         yield f"{', '.join(hidden)}: left out, as no plain name (a path, a key, a name of this machine or a sentence)"
     if row.clock_error_ms is None:
@@ -426,7 +429,7 @@ def _unknown(
         yield "the provider's id of the request: the response has no such header"
     if not has_client:
         yield "the client's version: its User-Agent names none"
-    if one.attempts is None:
+    if examined.attempts is None:
         yield "retries: the request is not on the tape as a whole"
     if row.gap_bytes:
         yield f"{counted(row.gap_bytes, 'byte')} of the answer"
