@@ -167,17 +167,14 @@ def conversations() -> dict[str, str]:
 
 def _conversation(name: str) -> ExportField:
     if name in ACCOUNT_FIELDS:
-        return _field(name, "boolean" if name == "clock_step" else _counted(name), MEANINGS[stored_name(name)])
+        kind: Kind = "boolean" if name == "clock_step" else "number" if name.endswith("_ms") else "integer"
+        return _field(name, kind, MEANINGS[stored_name(name)])
     meaning, unit = _OF_CONVERSATION.get(name), "currency" if name == "cost" else None
     if meaning is None:
         return dataclasses.replace(exchange_field(name), meaning=f"{exchange_field(name).meaning}, of all")
     kinds: dict[str, Kind] = {"models": "words", "cost": "number", "started_at": "timestamp", "last_at": "timestamp"}
     kind = kinds.get(name, "number" if name.endswith("_ms") else "integer" if name in _COUNTS else "text")
     return ExportField(name, kind, unit, meaning) if unit else _field(name, kind, meaning)
-
-
-def _counted(name: str) -> Kind:
-    return "number" if name.endswith("_ms") else "integer"
 
 
 def exchange_field(name: str) -> ExportField:

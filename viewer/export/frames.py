@@ -161,7 +161,9 @@ class Tape:
         import numpy as np
 
         with self._selected(filter) as (connection, condition):
-            exchanges = [(id, _gap_bytes(packed)) for id, packed in queries.packed_gaps(connection, condition)]
+            # A damaged tape may have a part of another gap behind the last one.
+            packed_gaps = queries.packed_gaps(connection, condition)
+            exchanges = [(id, packed[: len(packed) // 8 * 8]) for id, packed in packed_gaps]
         counts = np.array([len(packed) // 8 for _, packed in exchanges], np.int64)
         gaps = np.frombuffer(b"".join(packed for _, packed in exchanges), "<i8")
         ends = np.cumsum(counts)
@@ -311,11 +313,6 @@ def as_array(dtype: Any, values: list[Any]) -> Any:
     if dtype == "string":
         values = [None if value is None else cells.encodable(value) for value in values]
     return pd.array(values, dtype=dtype)
-
-
-def _gap_bytes(packed: bytes) -> bytes:
-    """Return the gaps of a blob; a damaged tape may have a part of another behind them."""
-    return packed[: len(packed) // 8 * 8]
 
 
 def _category(places: "NDArray[Any]", names: list[str]) -> Any:

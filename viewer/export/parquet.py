@@ -17,6 +17,7 @@ from wiretape.viewer.export.fields import ExportField, Kind
 from wiretape.viewer.record import cells, units
 from wiretape.viewer.record.rows import TableRow
 
+# A group is held in memory as a whole, and one text may have megabytes.
 _ROWS: Final = 10_000
 _CHARACTERS: Final = 1 << 22
 """Limits of a row group: its rows, and the characters of their texts."""
@@ -30,7 +31,12 @@ def write(out: BinaryIO, fields: Sequence[ExportField], table_rows: Iterable[Tab
     schema, count = _schema(arrow, fields), 0
     with arrow.parquet.ParquetWriter(out, schema, compression="zstd") as writer:
         for group in _groups(table_rows, [field.name for field in fields if field.kind in ("text", "json")]):
-            arrays = [_array(arrow, field, column.type, group) for field, column in zip(fields, schema, strict=True)]
+            arrays = []
+            for field, column in zip(fields, schema, strict=True):
+                values, converter = [row[field.name] for row in group], _CONVERTERS.get(field.kind)
+                if converter is not None:
+                    values = [None if value is None else converter(value) for value in values]
+                arrays.append(arrow.array(values, column.type))
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
             count += len(group)
     return count
@@ -53,14 +59,12 @@ def _schema(arrow: ModuleType, fields: Sequence[ExportField]) -> Any:
         "timestamp": arrow.timestamp("us", tz="UTC"),
         "words": arrow.list_(arrow.string()),
     }
-    return arrow.schema(
-        arrow.field(field.name, types.get(field.kind, arrow.string()), metadata=_metadata(field)) for field in fields
-    )
-
-
-def _metadata(field: ExportField) -> dict[str, str]:
-    unit = {} if field.unit is None else {"unit": field.unit}
-    return {"type": field.kind, **unit, "meaning": field.meaning}
+    columns = []
+    for field in fields:
+        unit = {} if field.unit is None else {"unit": field.unit}
+        metadata = {"type": field.kind, **unit, "meaning": field.meaning}
+        columns.append(arrow.field(field.name, types.get(field.kind, arrow.string()), metadata=metadata))
+    return arrow.schema(columns)
 
 
 def _groups(table_rows: Iterable[TableRow], texts: Sequence[str]) -> Iterator[list[TableRow]]:
@@ -68,7 +72,9 @@ def _groups(table_rows: Iterable[TableRow], texts: Sequence[str]) -> Iterator[li
     size = 0
     for row in table_rows:
         group.append(row)
-        size += sum([_size(row[name]) for name in texts])
+        for name in texts:
+            if (value := row[name]) is not None:
+                size += len(value if type(value) is str else str(cells.flat(value)))
         if len(group) >= _ROWS or size >= _CHARACTERS:
             yield group
             group, size = [], 0
@@ -76,22 +82,11 @@ def _groups(table_rows: Iterable[TableRow], texts: Sequence[str]) -> Iterator[li
         yield group
 
 
-def _size(value: object) -> int:
-    return 0 if value is None else len(value if type(value) is str else str(cells.flat(value)))
-
-
-def _array(arrow: ModuleType, field: ExportField, type: object, group: Sequence[TableRow]) -> Any:
-    values, converter = [row[field.name] for row in group], _WRITTEN.get(field.kind)
-    if converter is not None:
-        values = [None if value is None else converter(value) for value in values]
-    return arrow.array(values, type)
-
-
 def _words(value: str | list[str]) -> list[str]:
     return [cells.encodable(word) for word in (value.split() if isinstance(value, str) else value)]
 
 
-_WRITTEN: Final[dict[Kind, Callable[[Any], Any]]] = {
+_CONVERTERS: Final[dict[Kind, Callable[[Any], Any]]] = {
     "text": cells.encodable,
     "json": cells.encodable,
     "words": _words,

@@ -126,9 +126,15 @@ def write(
         case "jsonl":
             return _write_text(out, (f"{_json(row, is_safe)}\n" for row in _rounded(fields, entries)))
         case "json":
-            return _write_json(out, _rounded(fields, entries), is_safe)
+            out.write(b"[")
+            records = enumerate(_rounded(fields, entries))
+            count = _write_text(out, (f"{',' if at else ''}\n{_json(row, is_safe)}" for at, row in records))
+            out.write(b"\n]\n")
+            return count
         case "markdown":
-            return _write_markdown(out, fields, _rounded(fields, entries))
+            out.write(_encoded(f"{_markdown(fields)}{_markdown(['---'] * len(fields))}"))
+            rounded_rows = _rounded(fields, entries)
+            return _write_text(out, (_markdown([row[field] for field in fields]) for row in rounded_rows))
 
 
 def write_object(out: BinaryIO, row: TableRow) -> None:
@@ -365,13 +371,6 @@ def _drain(buffer: io.StringIO, out: BinaryIO) -> None:
     buffer.truncate()
 
 
-def _write_json(out: BinaryIO, entries: Iterable[TableRow], is_safe: bool) -> int:
-    out.write(b"[")
-    count = _write_text(out, (f"{',' if at else ''}\n{_json(row, is_safe)}" for at, row in enumerate(entries)))
-    out.write(b"\n]\n")
-    return count
-
-
 def _write_tsv(out: BinaryIO, fields: Sequence[str], entries: Iterable[TableRow], is_safe: bool, header: bool) -> int:
     if header:
         out.write(_encoded("\t".join(fields) + "\n"))
@@ -381,11 +380,6 @@ def _write_tsv(out: BinaryIO, fields: Sequence[str], entries: Iterable[TableRow]
         out,
         ("\t".join(_unquoted(row[field], is_safe) for field in fields) + "\n" for row in _rounded(fields, entries)),
     )
-
-
-def _write_markdown(out: BinaryIO, fields: Sequence[str], entries: Iterable[TableRow]) -> int:
-    out.write(_encoded(f"{_markdown(fields)}{_markdown(['---'] * len(fields))}"))
-    return _write_text(out, (_markdown([row[field] for field in fields]) for row in entries))
 
 
 def _markdown(values: Sequence[Any]) -> str:
@@ -420,13 +414,9 @@ def _json(row: TableRow, is_safe: bool, indent: int | None = None) -> str:
     for sign in _LINE_ENDS:
         if sign in text:
             text = text.replace(sign, _escape(sign))
-    return _escaped(text) if is_safe else text
-
-
-def _escaped(text: str) -> str:
-    """Escape control characters in JSON text for a terminal; the value stays the same."""
-    if safe(text, multiline=True) == text:
+    if not is_safe or safe(text, multiline=True) == text:
         return text
+    # Control characters as escapes do no harm to a terminal, and the value stays the same.
     return "".join(sign if safe(sign, multiline=True) == sign else _escape(sign) for sign in text)
 
 

@@ -250,11 +250,19 @@ ALIASES: Final = {
 """Fields of a row by the aliases of their quantities."""
 
 
+class ObjectiveCounts(NamedTuple):
+    """Counts of the complete exchanges that meet an objective, that miss it, and that lack a value it bounds."""
+
+    met: int
+    missed: int
+    undecided: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Figures:
     """The figures of a group, computed from a sample, or by the database that has the exchanges.
 
-    `objective` counts the complete exchanges that meet it, miss it, and are undecided; None without one.
+    `objective` is None without one.
     `gaps_of_0` are of `chunks` output chunks. `statistics` has the `STATISTICS` of each quantity by its name.
     `ends` are how answers ended. `flagged` has the counts of a `Sample` that are the causes of warnings, in their
     order; `histogram` is that of one quantity, on request. `is_estimated` is True if percentiles of gaps are estimates.
@@ -270,7 +278,7 @@ class Figures:
     tokens: Mapping[str, int | None]
     with_usage: int
     without_usage: int
-    objective: tuple[int, int, int] | None
+    objective: ObjectiveCounts | None
     gaps_of_0: int
     chunks: int
     statistics: Mapping[str, Mapping[str, float | None]]
@@ -287,6 +295,23 @@ def measure(
     """Return the figures of a sample, with the histogram of a quantity. Its gaps are reordered in place."""
     reported = ~np.isnan(sample.columns["output_tokens"])
     tokens = {name: without_nan(sample.columns[name]) for name in TOKENS}
+    objective = None
+    if bounds:
+        complete = sample.complete
+        columns = [(sample.columns[bound.quantity.name][complete], bound.is_highest, bound.limit) for bound in bounds]
+        objective = meeting(columns, int(complete.sum()))
+    statistics: dict[str, dict[str, float | None]] = {}
+    for name, quantity in QUANTITIES.items():
+        if quantity.column is None:
+            statistics[name] = figures(_pooled(sample, quantity), method, unit=1e6)
+        elif quantity.is_whole:  # of whole nanoseconds, sums are exact
+            statistics[name] = figures(np.rint(_values(sample, quantity) * 1e6), method, unit=1e6)
+        else:
+            statistics[name] = figures(_values(sample, quantity), method)
+    histogram: Sequence[Bucket] = ()
+    if histogram_of is not None:
+        is_pooled = histogram_of.column is None
+        histogram = buckets(_pooled(sample, histogram_of) / 1e6 if is_pooled else _values(sample, histogram_of))
     return Figures(
         key=sample.key,
         size=sample.size,
@@ -298,15 +323,15 @@ def measure(
         tokens={name: int(counts.sum()) if len(counts) else None for name, counts in tokens.items()},
         with_usage=int(reported.sum()),
         without_usage=int((sample.answered & ~reported).sum()),
-        objective=_objective(sample, bounds),
+        objective=objective,
         gaps_of_0=len(sample.gaps) - int(np.count_nonzero(sample.gaps)),
         # Each exchange with output has one chunk more than gaps.
         chunks=len(sample.gaps) + len(_values(sample, QUANTITIES["latency"])),
-        statistics={name: _figures_of(sample, quantity, method) for name, quantity in QUANTITIES.items()},
+        statistics=statistics,
         flagged=[getattr(sample, name) for name in _COUNTS.values()],
         paid=sample.paid,
         ends=sample.ends,
-        histogram=buckets(_values_of(sample, histogram_of)) if histogram_of else (),
+        histogram=histogram,
     )
 
 
@@ -323,7 +348,12 @@ def _rounded(value: float) -> float:
 def row_of(figures: Figures, by: Sequence[str]) -> TableRow:
     """Return the statistics that figures are laid out as."""
     attempts, after_2xx = Attempts.of(figures.outcomes), Attempts.of(figures.after_2xx)
-    met, missed, unknown = figures.objective or (0, 0, None)
+    objective = figures.objective
+    goodput = undecided = None
+    if objective is not None:
+        # A complete exchange whose objective is undecided is neither good nor bad: it is left out.
+        goodput = _percent(objective.met, objective.met + objective.missed + attempts.failed)
+        undecided = objective.undecided
     values: TableRow = {
         **dict(zip(by, figures.key, strict=True)),
         "n": figures.size,
@@ -337,9 +367,8 @@ def row_of(figures: Figures, by: Sequence[str]) -> TableRow:
         **figures.tokens,
         "usage_n": figures.with_usage,
         "usage_missing_n": figures.without_usage,
-        # A complete exchange whose objective is undecided is neither good nor bad: it is left out.
-        "goodput_pct": None if unknown is None else _percent(met, met + missed + attempts.failed),
-        "objective_unknown_n": unknown,
+        "goodput_pct": goodput,
+        "objective_unknown_n": undecided,
         "coalesced_pct": _percent(figures.gaps_of_0, figures.chunks),
         "measured_n": figures.measured,
         **{
@@ -356,7 +385,7 @@ def row_of(figures: Figures, by: Sequence[str]) -> TableRow:
         "error_rate_all_n": attempts.count,
         "stream_error_rate_n": after_2xx.judged,
         "cancel_rate_n": attempts.count,
-        "goodput_n": None if unknown is None else attempts.judged - unknown,
+        "goodput_n": None if undecided is None else attempts.judged - undecided,
         **_paid(figures.paid),
         "stalled_pct": _share(figures.ends.stalled, figures.ends.answers),
         "stalled_n": figures.ends.answers,
@@ -420,11 +449,6 @@ def percentiles(values: Values, percents: Sequence[int], method: Method = "linea
     return [interpolated(len(values), percent, low, high) for percent, low, high in sides]
 
 
-def _values_of(sample: Sample, quantity: Quantity) -> Values:
-    """Return the known values of a quantity, in its unit: one for each measured exchange, or all pooled gaps."""
-    return _pooled(sample, quantity) / 1e6 if quantity.column is None else _values(sample, quantity)
-
-
 def without_nan(values: Values) -> Values:
     return values[~np.isnan(values)]
 
@@ -437,7 +461,7 @@ def moving(gaps: Values) -> Values:
     return gaps[zeros:]
 
 
-def meeting(bounds: Iterable[tuple[Values, bool, float]], size: int) -> tuple[int, int, int]:
+def meeting(bounds: Iterable[tuple[Values, bool, float]], size: int) -> ObjectiveCounts:
     """Count those of `size` exchanges that meet every bound, that break one, and that are undecided.
 
     A bound is one value for each exchange (NaN: unknown), True if the limit is an upper one, and the limit, which is
@@ -447,16 +471,8 @@ def meeting(bounds: Iterable[tuple[Values, bool, float]], size: int) -> tuple[in
     for values, is_highest, limit in bounds:
         unknown |= np.isnan(values)
         broken |= (values >= limit) if is_highest else (values <= limit)
-    missed, doubtful = int(broken.sum()), int((unknown & ~broken).sum())
-    return size - missed - doubtful, missed, doubtful
-
-
-def _figures_of(sample: Sample, quantity: Quantity, method: Method) -> dict[str, float | None]:
-    if quantity.column is None:
-        return figures(_pooled(sample, quantity), method, unit=1e6)
-    if quantity.is_whole:  # of whole nanoseconds, sums are exact
-        return figures(np.rint(_values(sample, quantity) * 1e6), method, unit=1e6)
-    return figures(_values(sample, quantity), method)
+    missed, undecided = int(broken.sum()), int((unknown & ~broken).sum())
+    return ObjectiveCounts(size - missed - undecided, missed, undecided)
 
 
 def _values(sample: Sample, quantity: Quantity) -> Values:
@@ -466,14 +482,6 @@ def _values(sample: Sample, quantity: Quantity) -> Values:
 
 def _pooled(sample: Sample, quantity: Quantity) -> Values:
     return sample.gaps if quantity.name == "icl" else moving(sample.gaps)
-
-
-def _objective(sample: Sample, bounds: Sequence[Bound]) -> tuple[int, int, int] | None:
-    """Count the complete exchanges that meet every bound, that break one, and that lack a bounded value."""
-    if not bounds:
-        return None
-    columns = [(sample.columns[one.quantity.name][sample.complete], one.is_highest, one.limit) for one in bounds]
-    return meeting(columns, int(sample.complete.sum()))
 
 
 def _percent(part: int, whole: int) -> float | None:

@@ -125,18 +125,14 @@ def tail(parts: Iterable[tuple[str, str, int]], width: int, height: int) -> list
     steps, so that lines stay where they are while the text grows.
     """
     lines: list[tuple[str, str]] = []
+    room = width * height
     for kind, text, length in parts:
-        end = text[_tail_start(text, length, width * height) : length]
-        lines += [(kind, line) for line in wrapped(end, width)]
+        start = max(length - 2 * room, 0) // _STEP * _STEP
+        if start:
+            feed = text.find("\n", start, max(length - room, start))
+            start = grapheme_boundary(text, start) if feed < 0 else feed + 1
+        lines += [(kind, line) for line in wrapped(text[start:length], width)]
     return lines[-height:] if height > 0 else []
-
-
-def _tail_start(text: str, length: int, room: int) -> int:
-    start = max(length - 2 * room, 0) // _STEP * _STEP
-    if not start:
-        return 0
-    feed = text.find("\n", start, max(length - room, start))
-    return grapheme_boundary(text, start) if feed < 0 else feed + 1
 
 
 def _with_bases(text: str) -> str:

@@ -87,7 +87,7 @@ class Playback:
         self.playing = True
 
     def pause(self) -> None:
-        if self.speed != float("inf"):
+        if self.speed != float("inf"):  # at that speed everything is due: it would jump to the end
             self.advance()
         playhead_ns = self.shown_ns
         self.playing, self._until_ns = False, None

@@ -28,7 +28,20 @@ _CAUSES: Final = {
 
 def sentences(verdict: Verdict, timestamp: Callable[[int], str] = timestamp_with_unit) -> tuple[str, str]:
     """Return the judgement and its evidence; `timestamp` displays the start of a stall, given in ns since T0."""
-    return _stall(verdict, timestamp) if verdict.kind == "stall" else _burst(verdict)
+    if verdict.kind == "stall":
+        evidence = _blamed(verdict)
+        if verdict.relay_ns is not None:
+            evidence += f", relay {_ms(verdict.relay_ns)} ms"
+        if verdict.client_ns is not None:
+            wait = f"{_ms(verdict.client_ns)} ms of waiting" if verdict.client_ns else "no wait"
+            evidence += f", {wait} for the client"
+        return f"{_ms(verdict.lasted_ns)} ms from {timestamp(verdict.from_ns)}, {_place(verdict)}", evidence
+    name, cause = _CAUSES[verdict.form]
+    reads = counted(verdict.output_reads or 0, "read")
+    judgement = f"{name}: {count(verdict.output_chunks)} output chunks in {reads} within {_ms(verdict.lasted_ns)} ms"
+    share = 100 * (verdict.ttft_ns or 0) / verdict.latency_ns if verdict.latency_ns else 100.0
+    wait = f"ttft {_ms(verdict.ttft_ns)} ms is {share:.1f} % of the latency"
+    return judgement, f"{verdict.chunks_per_read or 0:,.1f} chunks a read, {wait}: {cause}"
 
 
 def nothing(limits: Thresholds) -> str:
@@ -56,12 +69,6 @@ def lasted(stall: Verdict) -> str:
 
 def by(stall: Verdict) -> str:
     return f"by {stall.who}" if stall.who else "(unclear by whom)"
-
-
-def _stall(verdict: Verdict, timestamp: Callable[[int], str]) -> tuple[str, str]:
-    judged = f"{_ms(verdict.lasted_ns)} ms from {timestamp(verdict.from_ns)}, {_place(verdict)}"
-    relayed = "" if verdict.relay_ns is None else f", relay {_ms(verdict.relay_ns)} ms"
-    return judged, f"{_blamed(verdict)}{relayed}{_waited(verdict)}"
 
 
 def _place(verdict: Verdict) -> str:
@@ -100,22 +107,6 @@ def _sent(verdict: Verdict) -> str:
     if verdict.reads_meanwhile:
         return f"sent only parts of an event meanwhile, in {counted(verdict.reads_meanwhile, 'read')}"
     return "silent"
-
-
-def _waited(verdict: Verdict) -> str:
-    if verdict.client_ns is None:
-        return ""
-    waited = f"{_ms(verdict.client_ns)} ms of waiting" if verdict.client_ns else "no wait"
-    return f", {waited} for the client"
-
-
-def _burst(verdict: Verdict) -> tuple[str, str]:
-    name, cause = _CAUSES[verdict.form]
-    reads = counted(verdict.output_reads or 0, "read")
-    judged = f"{name}: {count(verdict.output_chunks)} output chunks in {reads} within {_ms(verdict.lasted_ns)} ms"
-    share = 100 * (verdict.ttft_ns or 0) / verdict.latency_ns if verdict.latency_ns else 100.0
-    wait = f"ttft {_ms(verdict.ttft_ns)} ms is {share:.1f} % of the latency"
-    return judged, f"{verdict.chunks_per_read or 0:,.1f} chunks a read, {wait}: {cause}"
 
 
 def _quoted(text: str | None, *, last: bool = False) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# A question may go on for long on a large tape; its thread is a daemon, and is left behind.
 _CLOSING_SECONDS: Final = 0.2
 _STEPS: Final = 10_000
 """Number of SQLite instructions, a few milliseconds' worth, between checks for superseded questions."""

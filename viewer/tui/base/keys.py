@@ -25,8 +25,11 @@ _AT_ONCE: Final = "ctrl+c"
 _ROUNDS: Final = 4
 """Limit of follow-up messages that are awaited until a key has done all its work."""
 
+# A screen whose focus moves on and on must not hold keys for ever.
 _MOST_ROUNDS: Final = 12
+# A widget that is removed meanwhile never answers.
 _GONE_SECONDS: Final = 0.25
+# A locked tape may take longer: keys must reach the screen then, if only to leave it.
 _HELD_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.004
 

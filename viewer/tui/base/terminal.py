@@ -36,10 +36,13 @@ PLACED: Final = "\x1b[8l"
 
 _REORDERED: Final = "\x1b[8h"
 _FRAME_END: Final = b"\x1b[0m\x1b[?2026l"
+# Each write copies its piece of the output: of a screen that has been waiting, that is better not all of it.
 _PIECE_BYTES: Final = 1 << 14
+# A terminal that reads nothing must not keep the viewer from ending.
 _DRAIN_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 1.0
 _LAST_FRAMES: Final = 16
+# An escape character that nothing follows for so long is the key, not the start of a sequence.
 _PAUSE_SECONDS: Final = 0.1
 _READ_BYTES: Final = 4096
 _ESCAPE: Final = "\x1b"
@@ -168,7 +171,7 @@ class TerminalDriver(LinuxDriver):
             while self._unsent or self._has_next_frame():
                 del self._unsent[: os.write(terminal, self._unsent[:_PIECE_BYTES])]
         except BlockingIOError:
-            loop.add_writer(terminal, self._send)
+            loop.add_writer(terminal, self._send)  # a blocking write would hold up every signal
         except OSError:
             self._hang_up()
         else:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _SHOWN: Final = 60
+# The message may have the path of a file, to be typed elsewhere.
 _READ_SECONDS: Final = 15.0
 _SUFFIXES: Final = {"asciicast": "cast"}
 _VIEW_NAME: Final = 20

@@ -134,7 +134,8 @@ class ConversationsScreen(Screen[None]):
     def copies(self) -> list[tuple[str, str]]:
         """Return the texts to copy: the command that lists these conversations, and the one under the cursor."""
         name = self._conversation
-        copied = [("command", offers.command(host(self).tape.place, "ls", "--by", "conversation", *self._selection()))]
+        filtered = ["-f", self._filter_text] if self._filter_text else []
+        copied = [("command", offers.command(host(self).tape.place, "ls", "--by", "conversation", *filtered))]
         return copied if name is None else [*copied, ("conversation", name)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
@@ -143,9 +144,6 @@ class ConversationsScreen(Screen[None]):
         exported = offers.arguments(host(self).tape.place, "export", *(["-f", text] if text else []))
         tables = [(table, [*exported, "--table", table]) for table in ("exchanges", "texts", "chunks", "reads")]
         return [*tables, ("page", [*exported, "--format", "html"])]
-
-    def _selection(self) -> list[str]:
-        return ["-f", self._filter_text] if self._filter_text else []
 
     def _only(self, name: str) -> str:
         return drilling.joined(self._filter_text, drilling.group("conversation", name))

@@ -49,6 +49,7 @@ MOST_FILTERS: Final = 200
 """Number of filters that are kept, the newest ones."""
 
 _LONGEST_FILTER: Final = 4000
+# Other programs may have written to the file: it is not read without a limit.
 _LARGEST_HISTORY: Final = MOST_FILTERS * 8 * _LONGEST_FILTER
 
 

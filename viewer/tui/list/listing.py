@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.source.base import Browsed, Change, Details, Listed, Page
 
 _BUSY_NS: Final = 2_000_000_000
+# Each term is counted by a query of its own.
 _MOST_TERMS: Final = 8
 
 
@@ -287,6 +288,7 @@ class Listing:
         self.trouble = error
         if self.change is not None:
             self.held = Held(self.change.total, self.started if self.query.filter is None else None)
+        # A locked tape is the same tape, and a part that a server has sent stays true: both go on showing their rows.
         if not isinstance(error, TapeBusy) and (self.change is None or self._page is None):
             self.change, self.catalog = None, Catalog()
 

@@ -49,7 +49,7 @@ class Opener:
             self._screen.run_worker(self._pull(numbers, screen_of), group="pull", exclusive=True)
 
     async def _pull(self, numbers: list[int], screen_of: Callable[[list[int]], Screen[Any]]) -> None:
-        top = self._screen.app.screen
+        top = self._screen.app.screen  # a pull may take seconds, in which the user goes elsewhere
         self.pulling = counted(len(numbers), "exchange")
         self._on_pulling()
         try:

@@ -129,7 +129,7 @@ class StreamList(Container):
             self._is_advised = True
             if advice := await listing.advice():
                 self.notify(advice, severity="warning", markup=False)
-        if self._host.list_reader is not self._host.tape:
+        if self._host.list_reader is not self._host.tape:  # a tape's counts come with its list
             self.run_worker(self._count(), group="count", exclusive=True)
 
     async def _count(self) -> None:

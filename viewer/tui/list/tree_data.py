@@ -84,6 +84,7 @@ def read(
     near = {name: data.rows[name] for name in wanted.open | wanted.near if name in data.rows}
     needed = near.keys() if wanted.of_context else near.keys() & wanted.open
     missing = needed - previous_turns.keys()
+    # The first rows are shown without verdicts about a cache, which take long: the next reading has them.
     is_judged = data.is_judged or bool(needed and not missing)
     if names := needed if is_changed or is_judged != data.is_judged else missing:
         turns_by_name = conversations.turns(connection, names, condition, judged=is_judged)

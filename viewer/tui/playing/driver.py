@@ -15,6 +15,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.viewer.timing.playback import CAPS, SPEEDS, Move, Playback
 from wiretape.viewer.tui.playing.timeline import Scrubbing
 
+# The loop sleeps in whole milliseconds, rounded up: it would wake up too late for an event.
 _EARLY_NS: Final = 1_000_000
 _FRAME_NS: Final = 50_000_000
 _DRAWING_NS: Final = 13_000_000
@@ -24,6 +25,7 @@ _UNSEEN_NS: Final = 33_000_000
 """Longest delay of an event until it is shown, in ns."""
 
 _SECOND_NS: Final = 1_000_000_000
+# At full speed nothing limits the events but these: so many a frame leave the loop time for keys and drawing.
 _AT_ONCE: Final = 2_000
 _BREATH_S: Final = 1 / 60
 

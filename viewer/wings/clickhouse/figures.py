@@ -42,7 +42,7 @@ from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.histogram import EDGES, filled
 from wiretape.viewer.stats.metrics import QUANTITIES, Quantity
 from wiretape.viewer.stats.prices import Names, Paid, Prices, Usage
-from wiretape.viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Key
+from wiretape.viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Key, ObjectiveCounts
 from wiretape.viewer.wings.clickhouse.client import MemoryExceeded, NotAtCentre
 
 MOST_EXACT: Final = 1_000_000_000
@@ -227,7 +227,7 @@ def _figures(key: tuple[Any, ...], values: Iterator[Any], measuring: Measuring, 
         tokens=tokens,
         with_usage=with_usage,
         without_usage=without_usage,
-        objective=(complete - missed - unknown, missed, unknown) if bounds else None,
+        objective=ObjectiveCounts(complete - missed - unknown, missed, unknown) if bounds else None,
         gaps_of_0=gap_count - moving_count,
         chunks=gap_count + int(own["latency"]["n"] or 0),
         statistics={**own, **pooled},
