@@ -59,13 +59,13 @@ class Turn:
         return earlier or (self.before.row.id[:8] if self.before is not None else "")
 
 
-def turn(asked: TurnContent, before: TurnContent | None = None) -> Turn:
+def turn(request: TurnContent, previous: TurnContent | None = None) -> Turn:
     """Return an exchange as the turn that follows another one."""
-    if asked.earlier or asked.prompt is None or before is None or before.prompt is None or asked.is_rest:
-        return Turn(asked, before if asked.prompt is not None else None, asked.earlier)
-    earlier = before.prompt.messages
-    repeated, same = _repeated(asked.prompt.messages, earlier, before.answer)
-    return Turn(asked, before, repeated, len(_compared(earlier)) - same)
+    if request.earlier or request.prompt is None or previous is None or previous.prompt is None or request.is_rest:
+        return Turn(request, previous if request.prompt is not None else None, request.earlier)
+    earlier = previous.prompt.messages
+    repeated, shared = _repeated(request.prompt.messages, earlier, previous.answer)
+    return Turn(request, previous, repeated, len(_compared(earlier)) - shared)
 
 
 def asked(row: DetailRow, request: RequestRow) -> TurnContent:
@@ -85,13 +85,13 @@ def over_websocket(decoded: Decoded) -> list[tuple[bytes, tuple[Part, ...]]]:
     values = assemble(decoded.runs, Cleaner()).values
     choices = map(_answer, (values, *(values["choices"] or ())))
     given = dict(zip(answered, choices, strict=False))  # a response that failed has no choice
-    found, number = list[tuple[bytes, tuple[Part, ...]]](), 0
+    requests, number = list[tuple[bytes, tuple[Part, ...]]](), 0
     for turn in decoded.turns:
         if turn.request is not None:
             body = decoded.data[decoded.starts[turn.request] : decoded.ends[turn.request]]
-            found.append((body, given.get(number, ()) if turn.generates else ()))
+            requests.append((body, given.get(number, ()) if turn.generates else ()))
         number += turn.generates
-    return found
+    return requests
 
 
 def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Part, ...]]]) -> TurnContent:
@@ -101,30 +101,30 @@ def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Par
     """
     if row.api in _VOICE:
         return TurnContent(row, None, answer(row), "a session of voice has turns: 'export --table turns' has them all")
-    found = TurnContent(row, None, (), "no message on its WebSocket requested a response")
+    content = TurnContent(row, None, (), "no message on its WebSocket requested a response")
     for body, answered in bodies:
         if (prompt := parse(body)) is None:
-            return replace(found, problem="a message that requested a response is no JSON object")
+            return replace(content, problem="a message that requested a response is no JSON object")
         earlier = 0
-        if found.prompt is not None and not _KEPT.isdisjoint(prompt.parameters):
-            said = found.prompt.messages
-            if found.answer:
-                said = *said, Message("assistant", found.answer)
-            prompt, earlier = _after(found.prompt, said, prompt), len(said)
-        found = TurnContent(row, replace(prompt, model=row.model or ""), answered, earlier=earlier)
-    return found
+        if content.prompt is not None and not _KEPT.isdisjoint(prompt.parameters):
+            messages = content.prompt.messages
+            if content.answer:
+                messages = *messages, Message("assistant", content.answer)
+            prompt, earlier = _after(content.prompt, messages, prompt), len(messages)
+        content = TurnContent(row, replace(prompt, model=row.model or ""), answered, earlier=earlier)
+    return content
 
 
-def _after(first: Prompt, said: tuple[Message, ...], prompt: Prompt) -> Prompt:
+def _after(previous: Prompt, messages: tuple[Message, ...], prompt: Prompt) -> Prompt:
     """Prepend the previous messages of the same WebSocket, which its server keeps, to a prompt."""
-    kept = {name: value for name, value in first.parameters.items() if name in _KEPT}
-    own = {name: value for name, value in prompt.parameters.items() if name not in _KEPT}
+    inherited = {name: value for name, value in previous.parameters.items() if name in _KEPT}
+    parameters = {name: value for name, value in prompt.parameters.items() if name not in _KEPT}
     return replace(
         prompt,
-        system=prompt.system or first.system,
-        tools=prompt.tools or first.tools,
-        messages=said + prompt.messages,
-        parameters=own | kept,
+        system=prompt.system or previous.system,
+        tools=prompt.tools or previous.tools,
+        messages=messages + prompt.messages,
+        parameters=parameters | inherited,
     )
 
 
@@ -166,20 +166,20 @@ def problem(request: RequestRow, *, truncated: bool) -> str:
     return f"its body is no JSON object{f' ({line(kind)})' if kind else ''}"
 
 
-def _repeated(messages: Sequence[Message], before: Sequence[Message], answer: tuple[Part, ...]) -> tuple[int, int]:
+def _repeated(messages: Sequence[Message], earlier: Sequence[Message], answer: tuple[Part, ...]) -> tuple[int, int]:
     """Return the number of messages that the previous turn had, and the number of those in its request.
 
     A message that says nothing to compare, such as encrypted reasoning, is passed over.
     """
-    mine, theirs = _compared(messages), [said for _, said in _compared(before)]
-    same = sum(1 for _ in takewhile(lambda pair: pair[0][1] == pair[1], zip(mine, theirs, strict=False)))
-    start = mine[same - 1][0] + 1 if same else 0
-    if same < len(theirs):
-        return start, same
+    present, previous = _compared(messages), [said for _, said in _compared(earlier)]
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0][1] == pair[1], zip(present, previous, strict=False)))
+    start = present[shared - 1][0] + 1 if shared else 0
+    if shared < len(previous):
+        return start, shared
     by_model = list(takewhile(lambda message: message.by_model, messages[start:]))
     said = Message("assistant", tuple(part for message in by_model for part in message.parts))
     is_answer = bool(by_model) and _in_order(said) == _in_order(Message("assistant", answer))
-    return start + len(by_model) * is_answer, same
+    return start + len(by_model) * is_answer, shared
 
 
 def _compared(messages: Sequence[Message]) -> list[tuple[int, bytes]]:
