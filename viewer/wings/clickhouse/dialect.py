@@ -35,12 +35,14 @@ from wiretape.viewer.wings.clickhouse import ddl
 from wiretape.viewer.wings.clickhouse.client import Centre, NotAtCentre
 from wiretape.viewer.wings.clickhouse.tables import EXCHANGES
 
-_PLACES: Final = {
-    (one.source.table.name, one.source.name): one.name for one in EXCHANGES.columns if one.source is not None
+_ENGINE_NAMES: Final = {
+    (column.source.table.name, column.source.name): column.name
+    for column in EXCHANGES.columns
+    if column.source is not None
 }
 """The names of the server's columns by those of the tape."""
 
-_OWN: Final = {
+_EXPRESSIONS: Final = {
     ("exchanges", "no"): "concat(started_at, ' ', id)",
     ("exchanges", "labels"): "[label_names, label_values]",
     ("measures", "exchange_no"): "decoder_version",
@@ -90,21 +92,21 @@ class Compiler(SQLCompiler):
             return f"label_{column.name}"
         if table is None:
             return super().visit_column(column, *args, **kwargs)
-        if (named := _name(column)) is None:
+        if (engine_name := _name(column)) is None:
             raise NotAtCentre(f"{column.name}")
-        return named
+        return engine_name
 
     def visit_label(self, label: Any, *args: object, **kwargs: object) -> str:
         """Write an expression with its name; NULL for a column that the server lacks: of it nothing is known there."""
         element = label.element
         is_elsewhere = isinstance(element, Function) and element.name in _ELSEWHERE
-        known = null().label(label.name) if is_elsewhere or _is_absent(element) else label
+        compiled = null().label(label.name) if is_elsewhere or _is_absent(element) else label
         if isinstance(label.type, columns.Cost | columns.Currency):
             cost = next(
-                one for one in visitors.iterate(element) if isinstance(one, Function) and one.name == columns.COST
+                part for part in visitors.iterate(element) if isinstance(part, Function) and part.name == columns.COST
             )
-            known = functions.tuple(*cost.clauses, type_=label.type).label(label.name)
-        return str(super().visit_label(known, *args, **kwargs))  # type: ignore[no-untyped-call]
+            compiled = functions.tuple(*cost.clauses, type_=label.type).label(label.name)
+        return str(super().visit_label(compiled, *args, **kwargs))  # type: ignore[no-untyped-call]
 
     def visit_select(self, select_stmt: object, *args: object, **kwargs: object) -> str:
         """Compile a query; a subquery is NULL: it counts the reads of a running exchange, which no server has."""
@@ -164,18 +166,20 @@ class Compiler(SQLCompiler):
     def visit_strftime_func(self, function: Any, **kw: Any) -> str:
         """Compile a part of the local start; the engine need not know the zone."""
         format, offsets = next(iter(function.clauses)).value, local_offsets()
-        parts = [f"toUInt32(started) < {since}, {before}" for (_, before), (since, _) in pairwise(offsets)]
+        parts = [
+            f"toUInt32(started) < {since}, {offset_before}" for (_, offset_before), (since, _) in pairwise(offsets)
+        ]
         offset = f"multiIf({', '.join(parts)}, {offsets[-1][1]})" if parts else str(offsets[0][1])
         return f"formatDateTime(started + ({offset}), {_fixed(format)}, 'UTC')"
 
     def visit_has_gap_func(self, function: Any, **kw: Any) -> str:
         """Compile the test for a gap between two bounds, both included."""
-        gaps, least, most = (self.process(one, **kw) for one in function.clauses)
+        gaps, least, most = (self.process(clause, **kw) for clause in function.clauses)
         return f"arrayExists(gap -> gap >= {least} AND gap <= {most}, {gaps})"
 
     def visit_gap_percentile_func(self, function: Any, **kw: Any) -> str:
         """Compile a percentile of the gaps above 0, as `conditions.gap_percentile` computes it."""
-        gaps, share = (self.process(one, **kw) for one in function.clauses)
+        gaps, share = (self.process(clause, **kw) for clause in function.clauses)
         place = f"((length(sorted) - 1) * {share})"
         low = f"toInt64(floor({place}))"
         high = f"least({low} + 2, toInt64(length(sorted)))"
@@ -203,7 +207,6 @@ def _fixed(text: str) -> str:
 
 
 _PARTS: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)|\{(,\d+\})|(\[\^?\]?)|(.)", re.DOTALL)
-_ASCII_END: Final = 0x80
 _INSIDE: Final = {
     "d": r"\p{Nd}",
     "D": r"\P{Nd}",
@@ -237,7 +240,7 @@ def re2(expression: str) -> str:
         if code := short or long:
             part = rf"\x{{{code}}}"
         elif escaped is not None:
-            literally = escaped if ord(escaped) >= _ASCII_END else f"\\{escaped}"
+            literally = escaped if ord(escaped) >= 0x80 else f"\\{escaped}"
             part = (_INSIDE if is_inside else _OUTSIDE).get(escaped, literally)
         elif most is not None and not is_inside:
             part = f"{{0{most}"
@@ -263,19 +266,19 @@ def _is_absent(element: Any) -> bool:
 def _name(column: Any) -> str | None:
     """Return the server's name of a tape's column, or None if the server lacks the column."""
     key = column.table.name, column.name
-    return _OWN.get(key) or _PLACES.get(key)
+    return _EXPRESSIONS.get(key) or _ENGINE_NAMES.get(key)
 
 
 class _Cost(columns.Cost):
     def result_processor(self, dialect: Any, coltype: Any) -> Any:
-        known = config.read().prices
-        return lambda facts: None if (units := cost_of(known, *facts)) is None else units / float(UNITS)
+        prices = config.read().prices
+        return lambda facts: None if (units := cost_of(prices, *facts)) is None else units / float(UNITS)
 
 
 class _Currency(columns.Currency):
     def result_processor(self, dialect: Any, coltype: Any) -> Any:
-        known = config.read().prices
-        return lambda facts: None if cost_of(known, *facts) is None else known.currency
+        prices = config.read().prices
+        return lambda facts: None if cost_of(prices, *facts) is None else prices.currency
 
 
 class _Names(IdentifierPreparer):

@@ -83,24 +83,24 @@ def groups(
             gap_count = connection.execute(queries.filtered(counted, where).where(measured)).scalar_one()
         is_estimated = int(gap_count or 0) > most
     try:
-        made = figures(is_estimated)
+        groups = figures(is_estimated)
     except MemoryExceeded:
         if measuring.exact or is_estimated:
             raise
-        made = figures(True)  # estimates need less
+        groups = figures(True)  # estimates need less
     if prices:
         spent, priced = costs_by_group(connection, by, where, prices)
-        for group in made:
+        for group in groups:
             unknown_n = max(group.paid.unknown_n - priced[group.key], 0)
             group.paid = replace(
                 group.paid, cost=spent[group.key], cost_n=priced[group.key], unknown_n=unknown_n,
                 currency=prices.currency,
             )  # fmt: skip
-    return sorted(made, key=lambda group: sortable(group.key))
+    return sorted(groups, key=lambda group: sortable(group.key))
 
 
 def _statement(by: Sequence[str], measured: Expression, measuring: Measuring, of_gaps: str) -> Statement:
-    method, bounds, drawn = measuring.method, measuring.bounds, measuring.drawn
+    method, bounds, histogram = measuring.method, measuring.bounds, measuring.drawn
     reported, total = measures.c.output_tokens.is_not(None), cache_total()
     after_2xx = _true(exchanges.c.status.between(200, 299))
     moving = func.arrayFilter(literal_column("gap -> gap > 0"), measures.c.icl)
@@ -140,14 +140,18 @@ def _statement(by: Sequence[str], measured: Expression, measuring: Measuring, of
         func.sum(total),
         func.count(total),
         *(func.sum(count) for count in ENDED_ANSWERS),
-        *(_statistics_of(value(one), included(one), method) for one in QUANTITIES.values() if one.column),
+        *(
+            _statistics_of(value(quantity), included(quantity), method)
+            for quantity in QUANTITIES.values()
+            if quantity.column
+        ),
         *(_statistics_of(gaps, measured, of_gaps, "Array") for gaps in (measures.c.icl, moving)),
     ]
-    if drawn is not None and drawn.column is None:
+    if histogram is not None and histogram.column is None:
         counted.append(_Spread(func.groupArrayArrayIf(measures.c.icl, measured), literal(1e6, Float)))
-    elif drawn is not None:
-        values = func.groupArrayIf(column(drawn.column or ""), included(drawn))
-        counted.append(_Spread(values, literal(1e6 if drawn.unit == "ms" else 1.0)))
+    elif histogram is not None:
+        values = func.groupArrayIf(column(histogram.column or ""), included(histogram))
+        counted.append(_Spread(values, literal(1e6 if histogram.unit == "ms" else 1.0)))
     return select(*map(group_of, by), *counted).select_from(JOINED)
 
 
@@ -173,7 +177,7 @@ def _statistics_of(value: Expression, included: Expression, method: str, combina
     """Return n, sum, variance, least, most and `PERCENTILES` of a value of each included exchange, or of arrays."""
     name, shift = _QUANTILES[method]
     levels = ", ".join(repr(percent / 100 + shift) for percent in PERCENTILES)
-    names = [f"{one}{combinator}If" for one in ("count", "sum", "varPopStable", "min", "max")]
+    names = [f"{function}{combinator}If" for function in ("count", "sum", "varPopStable", "min", "max")]
     names.append(f"{name}{combinator}If({levels})")
     return func.tuple(*(Function(quoted_name(name, quote=False), value, included) for name in names))
 
@@ -187,8 +191,8 @@ class _Spread(FunctionElement[Any]):
 
 
 @compiles(_Spread, "clickhouse")
-def _(element: _Spread, compiler: Any, **kw: Any) -> str:
-    values, unit = (compiler.process(one, **kw) for one in element.clauses)
+def _compile_spread(element: _Spread, compiler: Any, **kw: Any) -> str:
+    values, unit = (compiler.process(clause, **kw) for clause in element.clauses)
     borders = [(">= {low!r}", "< {high!r}")] * (len(EDGES) - 1)
     borders[0], borders[-1] = ("> 0", borders[0][1]), (borders[-1][0], "<= inf")
     counted = [
@@ -199,42 +203,42 @@ def _(element: _Spread, compiler: Any, **kw: Any) -> str:
 
 
 def _figures(key: tuple[Any, ...], values: Iterator[Any], measuring: Measuring, is_estimated: bool) -> Figures:
-    bounds, drawn = measuring.bounds, measuring.drawn
-    size, first, last, measured = (next(values) for _ in range(4))
+    bounds, histogram = measuring.bounds, measuring.drawn
+    size, first_at, last_at, measured = (next(values) for _ in range(4))
     outcomes, after_2xx = ({name: next(values) for name in _OUTCOMES} for _ in range(2))
     tokens = {name: next(values) for name in TOKENS}
     with_usage, without_usage = next(values), next(values)
     missed, unknown = (next(values), next(values)) if bounds else (0, 0)
     flagged = [next(values) for _ in FLAGGED]
-    complete, cached, given, cached_n = (next(values) for _ in range(4))
+    complete, cached, input_tokens, cached_n = (next(values) for _ in range(4))
     ends = summary.AnswerEnds(*(int(next(values) or 0) for _ in ENDED_ANSWERS))
-    own = {
+    by_quantity = {
         quantity.name: _statistics(next(values), 1e6 if quantity.is_whole else 1)
         for quantity in QUANTITIES.values()
         if quantity.column
     }
     pooled = {name: _statistics(next(values), 1e6) for name in ("icl", "gap")}
     gap_count, moving_count = (int(pooled[name]["n"] or 0) for name in ("icl", "gap"))
-    zeros, *spread = next(values) if drawn is not None else [0]
+    zeros, *spread = next(values) if histogram is not None else [0]
     return Figures(
         key=key,
         size=size,
         outcomes=Counter(outcomes),
         after_2xx=Counter(after_2xx),
-        first_at=first if size else None,
-        last_at=last if size else None,
+        first_at=first_at if size else None,
+        last_at=last_at if size else None,
         measured=measured,
         tokens=tokens,
         with_usage=with_usage,
         without_usage=without_usage,
         objective=ObjectiveCounts(complete - missed - unknown, missed, unknown) if bounds else None,
         gaps_of_0=gap_count - moving_count,
-        chunks=gap_count + int(own["latency"]["n"] or 0),
-        statistics={**own, **pooled},
+        chunks=gap_count + int(by_quantity["latency"]["n"] or 0),
+        statistics={**by_quantity, **pooled},
         flagged=flagged,
-        paid=Paid(unknown_n=complete, cached=cached or 0, input=given or 0, cached_n=cached_n),
+        paid=Paid(unknown_n=complete, cached=cached or 0, input=input_tokens or 0, cached_n=cached_n),
         ends=ends,
-        histogram=filled(0 if drawn is None or drawn.name == "gap" else zeros, spread),
+        histogram=filled(0 if histogram is None or histogram.name == "gap" else zeros, spread),
         is_estimated=is_estimated,
     )
 
@@ -257,18 +261,22 @@ def costs_by_group(
     keys = [group_of(name) for name in by]
     names = column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api
     # The tokens of the request, of the answer with all reasoning, and those that a cache read, wrote and keeps.
-    known = (case((measures.c[name].between(0, MOST_TOKENS), measures.c[name])) for name in BILLED)
-    uncached, output, reasoning, read, write, hour = known
-    besides = case((flagged(ADDITIVE), func.coalesce(reasoning, literal(0))), else_=literal(0))
-    counts = uncached, output + besides, read, write, hour
+    token_counts = (case((measures.c[name].between(0, MOST_TOKENS), measures.c[name])) for name in BILLED)
+    uncached, output, reasoning, cache_read, cache_write, cache_hour = token_counts
+    additive = case((flagged(ADDITIVE), func.coalesce(reasoning, literal(0))), else_=literal(0))
+    counts = uncached, output + additive, cache_read, cache_write, cache_hour
     nothing = func.toInt64(0)  # the engine takes a bare number in GROUP BY for the position of a column
     since = sum((one_if(literal(at) <= exchanges.c.started_at) for at in prices.since), nothing)
-    differs = (write > literal(0), hour > literal(0), hour > write)
-    alike = (*names, *(one_if(one) for one in (*(count.is_(None) for count in counts), *differs)), since)
+    differs = (cache_write > literal(0), cache_hour > literal(0), cache_hour > cache_write)
+    columns_alike = (
+        *names,
+        *(one_if(condition) for condition in (*(count.is_(None) for count in counts), *differs)),
+        since,
+    )
     sums = func.min(exchanges.c.started_at), func.count(), *(func.sum(count) for count in counts)
-    statement = select(*keys, *alike, *sums).select_from(JOINED).where(measures.c.outcome == "complete")
+    statement = select(*keys, *columns_alike, *sums).select_from(JOINED).where(measures.c.outcome == "complete")
     with connection.begin():
-        rows = connection.execute(queries.filtered(statement, where).group_by(*keys, *alike)).all()
+        rows = connection.execute(queries.filtered(statement, where).group_by(*keys, *columns_alike)).all()
     costs, priced = Counter[Key](), Counter[Key]()
     for row in rows:
         key, values = tuple(row[: len(by)]), row[len(by) :]

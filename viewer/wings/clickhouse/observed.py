@@ -54,7 +54,7 @@ class _Counted(MeasuredRequest):
 
 def absent(tool: str) -> list[str]:
     """Return the names of the metrics of a tool that a server lacks."""
-    return [one.name for one in authority(tool).metrics if one.key in _ABSENT[tool]]
+    return [metric.name for metric in authority(tool).metrics if metric.key in _ABSENT[tool]]
 
 
 def measured(connection: Connection, tool: str, where: Condition | None = None) -> Iterator[Addend]:

@@ -34,13 +34,10 @@ from wiretape.viewer.wings.clickhouse.tables import (
 
 Row = dict[str, Any]
 
-_BATCH: Final = 100
-_MOMENT: Final = 19
 _NUMBERS: Final = {GAPS: "q", COUNTS: "I"}
 _CONVERTERS: Final[Mapping[type, Callable[[Any], Any]]] = {
     LargeBinary: bytes.fromhex, JSON: json.loads, Boolean: bool,
 }  # fmt: skip
-_DIRECTIONS: Final = (("", False), ("client_", True))
 
 
 @dataclass(slots=True)
@@ -57,15 +54,15 @@ def lines(centre: Centre, numbers: Iterable[str], pulled: Pulled) -> Iterator[by
     `pulled` counts them. Raises `UnusableServer` and `Unavailable`, and `TapeDamaged` for data that no tape can hold.
     """
     yield cut.encoded(cut.FIRST)
-    known = set[str]()
+    written_sessions = set[str]()
     starts = (number.split(" ") for number in numbers)
-    while batch := list(itertools.islice(starts, _BATCH)):
-        where = _among("started", {at[:_MOMENT].replace("T", " ") for at, _ in batch}, "toDateTime({}, 'UTC')")
-        where += f" AND {_among('id', [id for _, id in batch])}"
-        facts = {row["id"]: row for row in _rows(centre, EXCHANGES, where)}
-        streams = {row["id"]: row for row in _rows(centre, STREAMS, where)}
-        sessions = {row["session"] for row in facts.values()} - known
-        known |= sessions
+    while batch := list(itertools.islice(starts, 100)):
+        filter = _among("started", {at[:19].replace("T", " ") for at, _ in batch}, "toDateTime({}, 'UTC')")
+        filter += f" AND {_among('id', [id for _, id in batch])}"
+        facts = {row["id"]: row for row in _rows(centre, EXCHANGES, filter)}
+        streams = {row["id"]: row for row in _rows(centre, STREAMS, filter)}
+        sessions = {row["session"] for row in facts.values()} - written_sessions
+        written_sessions |= sessions
         for row in _rows(centre, SESSIONS, _among("session", sessions)) if sessions else ():
             yield cut.encoded(cut.known_of({"session": row["session"], **{name: row[name] for name in cut.OF_SESSION}}))
         for _, id in batch:
@@ -83,7 +80,7 @@ def _among(column: str, values: Iterable[str], form: str = "{}") -> str:
     return f"{column} IN ({', '.join(form.format(literal(value)) for value in sorted(values))})"
 
 
-def _rows(centre: Centre, table: EngineTable, where: str) -> Iterator[Row]:
+def _rows(centre: Centre, table: EngineTable, filter: str) -> Iterator[Row]:
     """Yield the newest version of rows, with their values as a tape gives them."""
     columns = [column for column in table.columns if column.source is not None or column.name.startswith("label_")]
     converters = [_converter(column) for column in columns]
@@ -91,7 +88,7 @@ def _rows(centre: Centre, table: EngineTable, where: str) -> Iterator[Row]:
     selected = ", ".join(
         f"hex({column.name})" if convert == bytes.fromhex else column.name for column, convert in pairs
     )
-    for row in centre.rows(f"SELECT {selected} FROM {table.name} FINAL WHERE {where}"):
+    for row in centre.rows(f"SELECT {selected} FROM {table.name} FINAL WHERE {filter}"):
         yield {
             column.name: value if convert is None or value is None else convert(value)
             for column, convert, value in zip(columns, converters, row, strict=True)
@@ -111,11 +108,11 @@ def _converter(column: EngineColumn) -> Callable[[Any], Any] | None:
 
 def _measured(facts: Row) -> cut.Line:
     """Return the line of an exchange without a body."""
-    names = {one.source: one.name for one in EXCHANGES.columns if one.source is not None}
-    known = [schema.exchanges.c[name] for name in (*cut.OF_EXCHANGE, *cut.COUNTED)]
-    values = {one.name: facts[names[one]] for one in known if one in names}
+    names = {column.source: column.name for column in EXCHANGES.columns if column.source is not None}
+    columns = [schema.exchanges.c[name] for name in (*cut.OF_EXCHANGE, *cut.COUNTED)]
+    values = {column.name: facts[names[column]] for column in columns if column in names}
     values |= {"labels": _labels(facts), "request_headers": []}
-    measured = {one.name: facts[name] for one, name in names.items() if one.table is schema.measures}
+    measured = {column.name: facts[name] for column, name in names.items() if column.table is schema.measures}
     if measured["outcome"] is None:
         return cut.unshipped(facts["id"], facts["session"], values, {})
     measured["flags"] = " ".join(sorted({*measured["flags"].split(), NOT_SHIPPED}))
@@ -127,7 +124,7 @@ def _exchange(facts: Row, stream: Row) -> Iterator[cut.Line]:
     values["labels"] = _labels(facts)
     values["request_body"] = stream["request_body"]
     yield cut.known_of({"exchange": facts["id"], "session": facts["session"], **values})
-    for prefix, is_client in _DIRECTIONS:
+    for prefix, is_client in (("", False), ("client_", True)):
         try:
             packed = stream[f"{prefix}body"]
             data = b"" if packed is None else encoding.unpack(packed, stream[f"{prefix}size"])

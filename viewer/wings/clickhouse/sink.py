@@ -30,12 +30,6 @@ MOST_ROWS: Final = {tables.EXCHANGES.name: 2000, tables.STREAMS.name: 500}
 _MOST_BYTES: Final = 2 << 20
 """Size at which a batch is sent, in bytes: it is held in memory."""
 ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 50, tables.STREAMS.name: 5}
-_RUNS_SECONDS: Final = 30.0
-"""Interval between progress rows in `sessions`."""
-
-
-_LAST_SECOND: Final = (1 << 32) - 1
-
 Values = Sequence[Any]
 
 
@@ -61,7 +55,7 @@ class RowEncoder:
         self.types = {column.name: column.type for column in table.columns}
         named = {column.name: column.source for column in table.columns if column.source is not None}
         self.sources = tuple(named.values())
-        self._places = {name: place for place, name in enumerate(named)}
+        self._positions = {name: position for position, name in enumerate(named)}
 
     def columns(
         self,
@@ -71,23 +65,23 @@ class RowEncoder:
     ) -> list[Values]:
         """Return rows by column; `labels` are those of each row, `added` are columns that all share."""
         values = [*zip(*rows, strict=True)]
-        whose = {TENANT: self.origin.tenant} if self.origin.tenant else {}  # which no client can say
-        merged = [{**self.origin.labels, **own, **whose} for own in labels]
+        tenant = {TENANT: self.origin.tenant} if self.origin.tenant else {}  # a label of a client does not change it
+        merged = [{**self.origin.labels, **client_labels, **tenant} for client_labels in labels]
         shared = {"tenant": self.origin.tenant, "host": self.origin.host, **added}
-        made: dict[str, Values] = {name: [value] * len(rows) for name, value in shared.items()}
-        made["label_names"] = [[*pairs] for pairs in merged]
-        made["label_values"] = [[*pairs.values()] for pairs in merged]
-        if "started_at" in self._places:
-            made["started"] = [*map(second, values[self._places["started_at"]])]
+        computed: dict[str, Values] = {name: [value] * len(rows) for name, value in shared.items()}
+        computed["label_names"] = [[*pairs] for pairs in merged]
+        computed["label_values"] = [[*pairs.values()] for pairs in merged]
+        if "started_at" in self._positions:
+            computed["started"] = [*map(second, values[self._positions["started_at"]])]
         return [
-            [*map(_converter(column), made[name] if name in made else values[self._places[name]])]
+            [*map(_converter(column), computed[name] if name in computed else values[self._positions[name]])]
             for name, column in zip(self.types, self.table.columns, strict=True)
         ]
 
 
 def second(moment: str) -> int:
     """Return a timestamp of the tape in whole seconds since 1970, within the limits of the engine's clock."""
-    return min(max(calendar.timegm(datetime.fromisoformat(moment).utctimetuple()), 0), _LAST_SECOND)
+    return min(max(calendar.timegm(datetime.fromisoformat(moment).utctimetuple()), 0), (1 << 32) - 1)
 
 
 def _converter(column: EngineColumn) -> Callable[[Any], Any]:
@@ -120,8 +114,8 @@ class CentreSink(Sink):
         self.centre, self.nodes = centre, len(centre.target.nodes)
         self._encoders = {table.name: RowEncoder(table, origin) for table in (tables.SESSIONS, *shipped)}
         self._quorum = 0
-        self._runs_due = Every(_RUNS_SECONDS, clock)
-        self._told: set[tuple[Any, ...]] = set()
+        self._runs_due = Every(30.0, clock)
+        self._reported_runs: set[tuple[Any, ...]] = set()
 
     def begin(self, connection: Connection, acknowledged: Acknowledged, warn: Callable[[str], object]) -> None:
         """Continue with a tape. A random name of its progress is the beginning of each token.
@@ -137,7 +131,7 @@ class CentreSink(Sink):
 
         The tables of a directory are made: nobody else is there to do it.
         """
-        with self._asked():
+        with self._retryable():
             if self.centre.target.directory is not None:
                 if setup.make_directory(self.centre.target.directory):
                     self.acknowledged.tables.clear()  # earlier rows were removed with their directory
@@ -147,20 +141,20 @@ class CentreSink(Sink):
 
     def take(self, lane: str, progress: Progress) -> Batch | None:
         """Read the next rows of a table, some at once: of those with bodies only as many as are held in memory."""
-        encoder, last, length, taken = self._encoders[lane], progress.until, 0, list[tuple[Any, ...]]()
-        while len(taken) < MOST_ROWS[lane] and (progress.sending is not None or length < _MOST_BYTES):
+        encoder, version, length, taken_rows = self._encoders[lane], progress.until, 0, list[tuple[Any, ...]]()
+        while len(taken_rows) < MOST_ROWS[lane] and (progress.sending is not None or length < _MOST_BYTES):
             most = ROWS_AT_ONCE[lane]
             if encoder.table is tables.STREAMS:
-                most = following.fitting(self.connection, last, most, _MOST_BYTES)
-            rows = following.settled(self.connection, encoder.sources, last, progress.sending, most)
+                most = following.fitting(self.connection, version, most, _MOST_BYTES)
+            rows = following.settled(self.connection, encoder.sources, version, progress.sending, most)
             if not rows:
                 break
-            last, length = (
+            version, length = (
                 rows[-1][0],
                 length + sum(len(v) for row in rows for v in row if isinstance(v, str | bytes | list)),
             )
-            taken += rows
-        return Batch(lane, progress.until, last, len(taken), taken) if taken else None
+            taken_rows += rows
+        return Batch(lane, progress.until, version, len(taken_rows), taken_rows) if taken_rows else None
 
     def send(self, batch: Batch) -> None:
         """Insert a batch at the current node."""
@@ -182,9 +176,9 @@ class CentreSink(Sink):
             "waiting": report.unshipped,
             "lag_ms": None if report.lag_ns is None else report.lag_ns // 1_000_000,
         }
-        if rows := [run for run in runs if run not in self._told or run is runs[-1]]:
+        if rows := [run for run in runs if run not in self._reported_runs or run is runs[-1]]:
             self._insert(encoder, encoder.columns(rows, added=added))
-        self._told.update(rows)
+        self._reported_runs.update(rows)
         self._runs_due.done()
 
     def remark(self, counts: Mapping[str, int]) -> str:
@@ -192,11 +186,11 @@ class CentreSink(Sink):
         return "".join(f", the bodies of {counted(counts.get(lane, 0), 'exchange')}" for lane in self.lanes[1:])
 
     def _insert(self, encoder: RowEncoder, columns: Sequence[Sequence[Any]], token: str = "") -> None:
-        with self._asked():
+        with self._retryable():
             self.centre.insert(encoder.table.name, encoder.types, columns, token=token, quorum=self._quorum)
 
     @contextlib.contextmanager
-    def _asked(self) -> Iterator[None]:
+    def _retryable(self) -> Iterator[None]:
         """Raise `NotTaken` for a node's transient errors; release a directory."""
         try:
             yield

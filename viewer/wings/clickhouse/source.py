@@ -133,8 +133,8 @@ class ClickHouse(base.Place):
                         with connection.begin():
                             copies = select(exchanges.c.id, exchanges.c.no).where(exchanges.c.id.in_(ids))
                             self._numbers |= {ids[id]: no for id, no in connection.execute(copies)}
-                if gone := [id for id, number in ids.items() if number not in self._numbers]:
-                    raise NotFound(f"{gone[0]} is not on {self.name} any more")
+                if missing_ids := [id for id, number in ids.items() if number not in self._numbers]:
+                    raise NotFound(f"{missing_ids[0]} is not on {self.name} any more")
             return [self._numbers[number] for number in numbers]
 
 
@@ -187,11 +187,11 @@ class ServerSource(Queried):
     def follow(
         self, fields: tuple[str, ...], selection: Selection, *, last: int, wait: Callable[[], None]
     ) -> Iterator[list[TableRow]]:
-        def rest() -> None:
+        def release_and_wait() -> None:
             self.release()
             wait()
 
-        return followed(self.connection, fields, condition(selection), last=last, wait=rest)
+        return followed(self.connection, fields, condition(selection), last=last, wait=release_and_wait)
 
     def listed(self, filter: Filter | None, order: base.Order | None, clock: Clock) -> base.Listed:
         began = clock.now()
@@ -200,18 +200,18 @@ class ServerSource(Queried):
         total = len(page.numbers) or (self.count() if filter is not None else 0)
         starts = sorted(map(start_of, page.numbers))
         started = (starts[0], starts[-1]) if starts else None
-        first = self.visible(page.numbers[:PAGE])
-        return base.Listed(page.numbers, took, first, base.Change(base.Seen(), total, 0, None), started, page)
+        first_rows = self.visible(page.numbers[:PAGE])
+        return base.Listed(page.numbers, took, first_rows, base.Change(base.Seen(), total, 0, None), started, page)
 
     def further(self, filter: Filter | None, order: base.Order | None, page: base.Page) -> base.Page:
         return self._page(filter, order, page)
 
-    def _page(self, filter: Filter | None, order: base.Order | None, before: base.Page | None) -> base.Page:
-        where, last = condition(Selection(filter)), None if before is None else before.numbers[-1]
+    def _page(self, filter: Filter | None, order: base.Order | None, previous: base.Page | None) -> base.Page:
+        where, last_number = condition(Selection(filter)), None if previous is None else previous.numbers[-1]
         if order is None:
-            return newest_page(self.connection, where, last)
-        after = None if before is None or last is None else (before.last, last)
-        return ordered_page(self.connection, where, order[0], descending=order[1], after=after)
+            return newest_page(self.connection, where, last_number)
+        position = None if previous is None or last_number is None else (previous.last, last_number)
+        return ordered_page(self.connection, where, order[0], descending=order[1], position=position)
 
     def visible(self, numbers: Sequence[int]) -> list[ListRow]:
         return list_rows(self.connection, numbers)
@@ -262,22 +262,27 @@ def newest_page(connection: Connection, where: Condition | None = None, after: i
 
 
 def ordered_page(
-    connection: Connection, where: Condition | None, by: str, *, descending: bool, after: tuple[Any, int] | None = None
+    connection: Connection,
+    where: Condition | None,
+    by: str,
+    *,
+    descending: bool,
+    position: tuple[Any, int] | None = None,
 ) -> Page:
     """Return the numbers in the order of a field, unknown last, or of those that follow a value and a number."""
     key = column(by)
     statement = queries.filtered(select(_NO, key.label("key")).select_from(JOINED), where)
-    if after is not None:
-        value, number = after
+    if position is not None:
+        value, number = position
         beyond: ColumnElement[bool] = and_(key.is_(None), number > _NO)
         if value is not None:
-            further = key < value if descending else key > value
-            beyond = or_(further, and_(key == value, number > _NO), key.is_(None))
+            beyond_value = key < value if descending else key > value
+            beyond = or_(beyond_value, and_(key == value, number > _NO), key.is_(None))
         statement = statement.where(beyond)
     order = (key.desc() if descending else key).nulls_last(), _NO.desc()
     with connection.begin():
-        found = connection.execute(statement.order_by(*order).limit(AT_ONCE)).all()
-    return Page([no for no, _ in found], found[-1][1] if found else None, len(found) == AT_ONCE)
+        rows = connection.execute(statement.order_by(*order).limit(AT_ONCE)).all()
+    return Page([no for no, _ in rows], rows[-1][1] if rows else None, len(rows) == AT_ONCE)
 
 
 def list_rows(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
@@ -285,8 +290,8 @@ def list_rows(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
     few_gaps = func.arraySlice(measures.c.icl, 1, case((live.HAS_STALL, live.MOST_GAPS + 1), else_=0))
     statement = select(_NO, null(), few_gaps, *live.short_columns()).select_from(JOINED).where(_NO.in_(numbers))
     with connection.begin():
-        found = connection.execute(statement).all()
-    unpacked = [(no, packing.unpack_gaps(gaps), values) for no, _, gaps, *values in found]
+        rows = connection.execute(statement).all()
+    unpacked = [(no, packing.unpack_gaps(gaps), values) for no, _, gaps, *values in rows]
     return [live.row_of(no, None, gaps if len(gaps) <= 8 * live.MOST_GAPS else None, v) for no, gaps, v in unpacked]
 
 
@@ -325,11 +330,11 @@ def followed(
         )  # fmt: skip
         return [no for batch in batches for (no,) in batch]
 
-    def first() -> str:
+    def earliest() -> str:
         return clock.wall(clock.wall_ns() - LATEST_SECONDS * 10**9)
 
     def recent() -> list[str]:
-        began = exchanges.c.started_at >= first()
+        began = exchanges.c.started_at >= earliest()
         return selected(began if where is None else and_(where, began))
 
     seen = set(recent())
@@ -339,5 +344,5 @@ def followed(
     while True:
         wait()
         if new := [no for no in recent() if no not in seen]:
-            seen = {no for no in seen if no >= first()} | set(new)
+            seen = {no for no in seen if no >= earliest()} | set(new)
             yield rows(new)

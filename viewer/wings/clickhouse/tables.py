@@ -81,11 +81,11 @@ def _of(table: Table, names: Iterable[str]) -> Iterator[EngineColumn]:
     for name in names:
         column = table.c[name]
         nullable = bool(column.nullable) or table is schema.measures
-        named = _RENAMED.get(f"{table.name}.{name}", name)
+        engine_name = _RENAMED.get(f"{table.name}.{name}", name)
         if (type := _NAMED.get(f"{table.name}.{name}")) is None:
             type = next((type for kind, type in _TYPES if isinstance(declared(column), kind)), TEXT)
             type = f"Nullable({type})" if nullable else type
-        yield EngineColumn(named, type, meaning(column), column)
+        yield EngineColumn(engine_name, type, meaning(column), column)
 
 
 def _plain(table: Table) -> Iterator[str]:
@@ -168,7 +168,7 @@ SESSIONS: Final = EngineTable(
         *_of(schema.sessions, ("uuid",)),
         _version(None, "of rows with the same key the highest counts: microseconds of wall time when it was shipped"),
         _HOST,
-        *_of(schema.sessions, (one.name for one in schema.sessions.c if one.name not in {*_KEYS, "uuid"})),
+        *_of(schema.sessions, (column.name for column in schema.sessions.c if column.name not in {*_KEYS, "uuid"})),
         EngineColumn("tape", TEXT, "sessions.session of the first run on its tape: those of one tape have the same"),
         EngineColumn("shipped_at", TEXT, "when this row was shipped; wall time of its machine, UTC"),
         EngineColumn("waiting", NUMBER, "exchanges of the tape that were not shipped yet"),

@@ -155,7 +155,7 @@ def _page(connection: Connection, order: tuple[str, bool] | None, before: Page |
     if order is None:
         return source.newest_page(connection, None, last)
     after = None if before is None or last is None else (before.last, last)
-    return source.ordered_page(connection, None, order[0], descending=order[1], after=after)
+    return source.ordered_page(connection, None, order[0], descending=order[1], position=after)
 
 
 @contextlib.contextmanager
