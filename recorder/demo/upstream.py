@@ -149,7 +149,7 @@ class ScriptedUpstream:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
         if scene.end == "reset":
-            sock = writer.get_extra_info("socket")
+            sock = writer.get_extra_info("socket")  # lingering for 0 s makes its close a reset
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return scene.end == "end"
 

@@ -270,11 +270,13 @@ def _create(path: Path) -> None:
     """Make the file private before SQLite opens it, and make its name durable."""
     if not paths.exists(path.parent):
         path.parent.mkdir(mode=0o700, parents=True)
+    # SQLite gives `-wal` and `-shm` the mode of the tape when it makes them: a later chmod would not change theirs.
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
     except OSError as error:
         cure = paths.shortage(path) or "record to another tape with --db"
         raise TapeError(f"{path} cannot be created ({error.strerror}): {cure}") from error
+    # SQLite does this for its journals only: without it, a power cut soon after could lose the whole tape.
     _sync_directory(path.parent)
 
 
@@ -285,8 +287,13 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _set_up_writer(connection: sqlite3.Connection, _: Any) -> None:
-    connection.isolation_level = None  # SQLAlchemy's own BEGIN IMMEDIATE opens transactions
+    # A transaction that begins by reading fails at once when it writes after another's commit, without a wait for the
+    # lock: so each begins by BEGIN IMMEDIATE.
+    connection.isolation_level = None
+    # With `synchronous=NORMAL`, a power cut may cost all commits since the last checkpoint, which can be hours; FULL
+    # costs one fsync a commit. `fullfsync` is macOS's, whose fsync leaves data in the disk's cache.
     settings = ("synchronous=FULL", "fullfsync=1", "foreign_keys=ON", "trusted_schema=OFF", "cell_size_check=ON")
+    # A reader that takes long keeps the log from being reset; without a limit, it would stay as large afterwards.
     for setting in (f"busy_timeout={BUSY_MS}", f"journal_size_limit={64 << 20}", *settings):
         connection.execute(f"PRAGMA {setting}")
 
@@ -399,11 +406,11 @@ def _work_beside(connection: Connection, path: Path) -> Path:
     driver = driver_of(connection)
     # Its log is moved into the tape, and no other process may have it open: that would continue with the old file.
     driver.execute("PRAGMA journal_mode=DELETE")
-    now = path.stat()
-    work = path.with_name(f"{path.name}.{now.st_mtime_ns:x}-{now.st_size:x}.upgrading")
-    for left in path.parent.glob(f"{glob.escape(path.name)}.*.upgrading*"):
-        if not left.name.startswith(work.name) or not paths.exists(work):
-            left.unlink()
+    status = path.stat()
+    work = path.with_name(f"{path.name}.{status.st_mtime_ns:x}-{status.st_size:x}.upgrading")
+    for leftover in path.parent.glob(f"{glob.escape(path.name)}.*.upgrading*"):
+        if not leftover.name.startswith(work.name) or not paths.exists(work):
+            leftover.unlink()
     if not paths.exists(work):
         _back_up(connection, path, f"{work.name.removeprefix(path.name + '.')}.begun").rename(work)
     return work
@@ -435,18 +442,18 @@ def _migrate_by_steps(connection: Connection, report: Callable[[int, int], None]
 
 def _put_in_place(path: Path, work: Path) -> Path:
     """Put a migrated copy in the place of the tape, and return where the tape is now."""
-    kept = path.with_name(f"{path.name}.before-{REVISION}")
+    old_tape = path.with_name(f"{path.name}.before-{REVISION}")
     with work.open("rb") as file:
         os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
         os.fsync(file.fileno())
-    kept.unlink(missing_ok=True)
+    old_tape.unlink(missing_ok=True)
     try:
-        kept.hardlink_to(path)  # so that there is a tape at any moment
+        old_tape.hardlink_to(path)  # so that there is a tape at any moment
     except OSError:  # a file system without links
-        path.rename(kept)
+        path.rename(old_tape)
     work.replace(path)
     _sync_directory(path.parent)
-    return kept
+    return old_tape
 
 
 def copy(path: Path, target: Path) -> None:

@@ -43,6 +43,7 @@ SOCKET_NAME: Final = "writer"
 _NEW = "new"
 _TRIES = 10
 _HELD_BYTE = 1 << 62
+"""Locked by the holder: SQLite locks bytes at 1 GiB, and no file of ours reaches this one."""
 _HOLDER_BYTE = _HELD_BYTE + 1
 _UNKNOWN = "another wiretape"
 _FLOCK = "hhqqi4x"

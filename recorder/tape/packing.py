@@ -29,6 +29,7 @@ Place = Annotated[int, msgspec.Meta(ge=0, lt=MOST)]
 Timestamp = Annotated[int, msgspec.Meta(gt=-MOST, lt=MOST)]
 
 _NARROW, _WIDE = b"\x04", b"\x08"
+"""First byte of an array of gaps: the width of its numbers."""
 _UNTIMED: Final = "null"
 _UNTIMED_DIGITS: Final = digits.packed([None])
 

@@ -27,7 +27,11 @@ def finished_exchanges(connection: Connection, *, outdated: bool = False) -> Seq
     with connection.begin():
         if outdated:
             declared = connection.execute(select(type_coerce(sessions.c.dialects, Text)).distinct()).scalars().all()
-            versions = {one.version for declarations in [None, *declared] for one in registry.declared(declarations)}
+            versions = {
+                declaration.version
+                for declarations in [None, *declared]
+                for declaration in registry.declared(declarations)
+            }
             version = measures.c.dialect_version
             is_other = version.is_not(None) & version.not_in(versions)
             statement = statement.join(measures).where(or_(measures.c.decoder_version != DECODER_VERSION, is_other))
@@ -38,9 +42,11 @@ def declare(connection: Connection, dialects: Sequence[JsonObject]) -> None:
     """Enter declarations for all sessions of the tape, in the place of those with the same names."""
     names = {dialect["name"] for dialect in dialects}
     with connection.begin():
-        for no, before in connection.execute(select(sessions.c.no, sessions.c.dialects)).all():
-            others = [one for one in before or () if isinstance(one, dict) and one.get("name") not in names]
-            values = [*dialects, *others] or None
+        for no, declared in connection.execute(select(sessions.c.no, sessions.c.dialects)).all():
+            other_dialects = [
+                dialect for dialect in declared or () if isinstance(dialect, dict) and dialect.get("name") not in names
+            ]
+            values = [*dialects, *other_dialects] or None
             connection.execute(update(sessions).where(sessions.c.no == no).values(dialects=values))
 
 
@@ -64,8 +70,8 @@ def _rederive(store: Store, no: int) -> bool:
             return False
         measured = derived(facts)
         query = f"SELECT {MEASURES} FROM measures WHERE exchange_no = ?"
-        before = driver_of(connection).execute(query, (no,)).fetchone()
-        if measured is None or before == measures_row(no, measured):
+        stored_row = driver_of(connection).execute(query, (no,)).fetchone()
+        if measured is None or stored_row == measures_row(no, measured):
             return False
         is_stored = not store.settling.put_measures([(no, measured)])
         if is_stored:

@@ -98,6 +98,7 @@ class CollectorClient:
 
     def _post(self, path: str, message: bytes) -> tuple[ExportResult, bytes]:
         try:
+            # Without the time, a message that is sent again has the same bytes.
             with self._client.stream("POST", self._url + path, content=gzip.compress(message, 6, mtime=0)) as response:
                 body = b""
                 for part in response.iter_raw():
