@@ -56,7 +56,7 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self.pid = peer(connection)[0]
-        self.relay = journal.Relay("")
+        self.introduction = journal.Relay("")
         self.session: journal.Session | None = None
         self.session_no = 0
         self.newest_no = 0
@@ -71,7 +71,7 @@ class Channel:
         """Note the relay's identity, its limits, and which exchanges are its own."""
         match frame:
             case journal.Relay(running_ids=running_ids):
-                self.relay = frame
+                self.introduction = frame
                 self.open.update(running_ids)
             case journal.Keep():
                 self.keep = frame
@@ -92,7 +92,7 @@ class Channel:
 
     @property
     def key(self) -> Key:
-        return Key(self.process, self.session_no, self.relay.is_worker)
+        return Key(self.process, self.session_no, self.introduction.is_worker)
 
     def has_died(self) -> bool:
         """Return True if its process is known to have ended."""
@@ -131,7 +131,7 @@ class Channel:
             for _, frame in journal.decode(self.buffer):
                 self.note(frame)
                 if isinstance(frame, journal.Session):
-                    self.session, self.newest_no = frame, self.relay.newest_no or 0
+                    self.session, self.newest_no = frame, self.introduction.newest_no or 0
 
     def wait_until_left(self, seconds: float) -> None:
         """Wait until the relay has closed its end: it has read all answers then."""
@@ -216,7 +216,7 @@ class Channels:
 
     def mains(self) -> Iterator[Channel]:
         """Yield the relays that end their sessions, one for each recorder."""
-        return (relay for relay in list(self.live) if relay.session is not None and not relay.relay.is_worker)
+        return (relay for relay in list(self.live) if relay.session is not None and not relay.introduction.is_worker)
 
     def of(self, session_no: int) -> list[Channel]:
         """Return the relays of a session that are not over."""

@@ -458,21 +458,21 @@ def make_tape(lines: Iterable[bytes], out: BinaryIO, name: str = "the text") -> 
     """Write a tape made of lines: the same lines make the same file. Raises `TapeDamaged`."""
     with private.directory(_PREFIX, _PURPOSE) as directory:
         path, compact = directory / "tape.db", directory / "compact.db"
-        with _passing(path, lines, name) as connection:
+        with _temporary(path, lines, name) as connection:
             connection.rollback()
             file.driver_of(connection).execute("VACUUM INTO ?", (paths.sqlite_uri(compact, "mode=rwc"),))
         with compact.open("rb") as source:
             shutil.copyfileobj(source, out)
 
 
-def make_passing_tape(lines: Iterable[bytes], path: Path, name: str) -> None:
+def make_temporary_tape(lines: Iterable[bytes], path: Path, name: str) -> None:
     """Make a tape of lines for reading once: it does not survive a crash. Raises `TapeDamaged`."""
-    with _passing(path, lines, name):
+    with _temporary(path, lines, name):
         pass
 
 
 @contextlib.contextmanager
-def _passing(path: Path, lines: Iterable[bytes], name: str) -> Iterator[Connection]:
+def _temporary(path: Path, lines: Iterable[bytes], name: str) -> Iterator[Connection]:
     with file.writing(path, "wiretape db cut") as connection:
         file.driver_of(connection).execute("PRAGMA synchronous=OFF")  # it is removed at once
         load(connection, lines, name)

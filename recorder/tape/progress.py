@@ -135,7 +135,7 @@ class Progress:
 
     def change(self, values: dict[str, Any]) -> None:
         self.changes.update(values)
-        if self.facts is not None and self.facts.row is not self.changes:
+        if self.facts is not None and self.facts.row is not self.changes:  # of a new exchange, they are one dict
             self.facts.row.update(values)
 
     def keep(self, run: journal.ReadRun, data: bytes) -> None:

@@ -41,7 +41,7 @@ class Relations:
         """Wait for this relay no more, but for its recorder's workers."""
         self.absent.pop(relay.key, None)
         keys = {*self.absent, *(channel.key for channel in present)}
-        for pid in relay.relay.workers:
+        for pid in relay.introduction.workers:
             if (key := Key(pid, relay.session_no, is_worker=True)) not in keys:
                 self.expect(key, now)
 

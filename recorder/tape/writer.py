@@ -174,7 +174,7 @@ class Writer:
             if all(present.key != relay.key for present in self._relays.of(relay.session_no)):
                 self._relations.expect(relay.key, self._clock.now(), relay.open)
         # A recorder that closed has reported its losses itself; a dead one's are kept for the next writer.
-        has_closed = relay.has_left and not relay.relay.is_worker
+        has_closed = relay.has_left and not relay.introduction.is_worker
         if has_closed or (is_gone(relay.session.pid, boot_id()) and not losses.read(self._path, relay.session.uuid)):
             losses.remove(self._path, relay.session.uuid)
         relay.open.clear()
@@ -231,7 +231,7 @@ class Writer:
         for relay in list(self._relays.settled()):
             if self._has_ended or relay.is_verified:
                 continue
-            if relay.has_left and not relay.relay.is_worker:
+            if relay.has_left and not relay.introduction.is_worker:
                 relay.is_verified = True
                 threading.Thread(target=self._verify, args=(relay,)).start()
             else:
@@ -257,7 +257,7 @@ class Writer:
 
     def _hold_for(self, relay: Channel) -> None:
         self._relations.holder = relay
-        self._name_holder(relay.relay.purpose)
+        self._name_holder(relay.introduction.purpose)
 
     def _work(self) -> bool:
         """Wait for a task until a commit is due, and do it; return True if one came."""
@@ -315,7 +315,7 @@ class Writer:
             if returning.no != relay.session_no:
                 self._relations.expect(Key(returning.pid, returning.no, is_worker=False), self._clock.now())
                 recording.add(returning.uuid)
-        if relay.relay.is_worker:  # its recorder has lost a writer, too
+        if relay.introduction.is_worker:  # its recorder has lost a writer, too
             self._relations.expect(Key(session.pid, relay.session_no, is_worker=False), self._clock.now())
         of_dead = [part for part in unstored if part.session not in recording]
         missing = recover.count_missing(self._store.connection, of_dead)
@@ -335,7 +335,7 @@ class Writer:
         """Enter the session of a relay that joins; if that cannot be, the others go on."""
         try:
             warnings = self._tried(lambda: self._enter(session, relay))
-            if not relay.relay.is_worker:
+            if not relay.introduction.is_worker:
                 sessions = {unstored.session for unstored in losses.read_all(self._path)}
                 if session.uuid not in sessions:
                     losses.prepare(self._path, session.uuid, sessions)
@@ -346,7 +346,7 @@ class Writer:
             return
         self._welcome(relay)
         if (limiter := self._relations.limiter) is not None and relay.keep is not None and _limits(relay.keep):
-            warnings.append(f"until it ends, {limiter.relay.purpose} sets the limits of the tape")
+            warnings.append(f"until it ends, {limiter.introduction.purpose} sets the limits of the tape")
         self._answer_ready(relay, warnings)
 
     def _welcome(self, relay: Channel) -> None:
@@ -355,7 +355,7 @@ class Writer:
         self._recover(relay.session_no)
 
     def _answer_ready(self, relay: Channel, warnings: list[str]) -> None:
-        if self._relations.holder is None and not relay.relay.is_worker:
+        if self._relations.holder is None and not relay.introduction.is_worker:
             self._hold_for(relay)
         holder = self._relations.holder
         joined = None if holder is None or holder is relay else holder.session
@@ -364,7 +364,7 @@ class Writer:
     def _enter(self, session: journal.Session, relay: Channel) -> list[str]:
         """Enter a session, or find it again; return warnings about the tape for the user."""
         is_new = self._store.number_of(session.uuid) is None
-        relay.newest_no = self._store.newest() if is_new else relay.relay.newest_no or 0
+        relay.newest_no = self._store.newest() if is_new else relay.introduction.newest_no or 0
         relay.session_no = self._store.enter(session)
         relay.session = session
         if not file.too_open(self._path):
@@ -400,7 +400,7 @@ class Writer:
         try:
             return self._store.give_back(256)  # 1 MiB of pages, so that a commit need not wait long
         except _ERRORS as error:
-            if not _passing(error):
+            if not _is_transient(error):
                 raise
             return False
 
@@ -425,7 +425,7 @@ class Writer:
         try:
             removed = self._pruner.step(lambda first_no, removed: self._report_deleted(removed, first_no))
         except _ERRORS as error:
-            if not _passing(error):
+            if not _is_transient(error):
                 raise
             return False
         self._report_deleted(removed)
@@ -482,7 +482,7 @@ class Writer:
             except _ERRORS as error:
                 # After 10 s without a relay, nobody would miss this process, which holds the tape's lock.
                 orphaned = tries >= 20 and (self._has_ended or self._relays.is_deserted())
-                if orphaned or not _passing(error):
+                if orphaned or not _is_transient(error):
                     raise
                 if tries == 0:
                     self._relays.answer_recorders(journal.Trouble(str(getattr(error, "orig", error))))
@@ -518,7 +518,7 @@ def _limits(keep: journal.Keep) -> TapeLimits:
     return TapeLimits(None if keep.age_seconds is None else timedelta(seconds=keep.age_seconds), keep.size)
 
 
-def _passing(error: Exception) -> bool:
+def _is_transient(error: Exception) -> bool:
     return sqlite_code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -588,7 +588,7 @@ def _refuse(relays: Channels, fatal: journal.Fatal, path: Path) -> None:
     if fatal.final:
         relays.introduce(seconds=1.0)
         for relay in relays.mains():
-            if relay.session_no or relay.relay.newest_no is not None:  # it has recorded
+            if relay.session_no or relay.introduction.newest_no is not None:  # it has recorded
                 relay.answer(verify(path, relay))
 
 

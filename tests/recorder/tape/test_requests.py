@@ -261,7 +261,7 @@ def test_a_cut_has_requests_as_they_were(tape: Path, tmp_path: Path) -> None:
         store_all(store, requests)
     with reading(tape) as connection:
         lines = list(cut.lines(connection, range(1, 9)))
-    cut.make_passing_tape(lines, tmp_path / "again.db", "a test")
+    cut.make_temporary_tape(lines, tmp_path / "again.db", "a test")
     assert requests_of(tmp_path / "again.db") == requests
 
 

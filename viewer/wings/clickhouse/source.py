@@ -111,7 +111,7 @@ class ClickHouse(base.Place):
     def _pulled(self, numbers: Iterable[object], directory: Path, connect: Connect) -> base.Copied:
         pulled, tape = pulling.Pulled(), directory / "pulled.db"
         with connect() as centre:
-            cut.make_passing_tape(pulling.lines(centre, map(str, numbers), pulled), tape, "what was pulled")
+            cut.make_temporary_tape(pulling.lines(centre, map(str, numbers), pulled), tape, "what was pulled")
         return base.Copied(tape, None if pulled.count else set(), len(pulled.without_body))
 
     def holding(self, private: Callable[[], Path]) -> Path:

@@ -370,7 +370,7 @@ class DatabaseFile:
             file.writing(self._path, self._purpose) as connection,
         ):
             masked = directory / "tape.db"
-            cut.make_passing_tape(lines, masked, "the recordings")
+            cut.make_temporary_tape(lines, masked, "the recordings")
             for _ in retention.erase(connection, sorted(removed_ids)):
                 pass
             for _ in merge.copy(connection, [masked], merge.plan(connection, [masked])):
