@@ -223,7 +223,6 @@ def listed(data: bytes) -> list[int | None] | None:
 
 
 def join(pieces: Sequence[Reads]) -> Reads:
-    """Return reads that came in pieces as one."""
     if len(pieces) == 1:
         return pieces[0]
     columns = ("seq", "at_ns", "relayed_ns", "start", "size")

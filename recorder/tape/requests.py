@@ -84,7 +84,6 @@ class Requests:
             family.rows[position] = self._insert_row(statement, (family.no, position, since, data))
 
     def _insert_row(self, statement: str, values: tuple[object, ...]) -> int:
-        """Insert a row, and return its number."""
         cursor = self._driver.execute(statement, values)
         assert cursor.lastrowid is not None
         return cursor.lastrowid

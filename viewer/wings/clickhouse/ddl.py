@@ -24,7 +24,6 @@ def literal(text: str) -> str:
 
 
 def database(name: str, cluster: str | None = None) -> str:
-    """Return the statement that makes the database."""
     return f"CREATE DATABASE IF NOT EXISTS {identifier(name)}{_on(cluster)}"
 
 

@@ -93,7 +93,6 @@ class CollectorClient:
         return answer._replace(rejected=partial.rejected_data_points, reason=_line(partial.error_message))
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.close()
 
     def _post(self, path: str, message: bytes) -> tuple[ExportResult, bytes]:
