@@ -198,10 +198,6 @@ class Settling:
         self._dialects: dict[int, str | None] = {}
         """The JSON of the dialects declared for sessions, by the numbers of these."""
 
-    def forget_dialects(self) -> None:
-        """Drop the declared dialects from memory, as those on the tape have changed."""
-        self._dialects.clear()
-
     def unsettled(self) -> list[int]:
         """Return the ended exchanges that no writer has settled yet."""
         statement = select(exchanges.c.no).outerjoin(settlements).order_by(exchanges.c.no)

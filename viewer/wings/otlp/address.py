@@ -22,7 +22,6 @@ from wiretape.recorder.destinations import COLLECTOR, Destination
 from wiretape.recorder.tape.redact import Redactor
 from wiretape.viewer.ship.sink import Shipping, Sink
 
-FORM: Final = f"{COLLECTOR}http://HOST:PORT"
 HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
 _HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*[=:]\s*([\t\x20-\x7e\x80-\xff]*)")
 
