@@ -88,7 +88,7 @@ async def main():
     writer = await link.reach(Path(sys.argv[1]), "wiretape record (pid 1)")
     first = b"".join(journal.encode(seq, frame) for seq, frame in enumerate([SESSION, begin("e1"), head("e1")]))
     writer.sink.write(first)
-    while isinstance(answer := journal.decode_answer(await writer.stdout.readline()), journal.Loading):
+    while isinstance(answer := journal.decode_answer(await writer.answers.readline()), journal.Loading):
         pass
     assert isinstance(answer, journal.Ready)
     print(writer.pid, flush=True)
