@@ -16,9 +16,7 @@ BLACK = "\x1b]11;rgb:0000/0000/0000\x07"
     ("rgb:0000/0000/ffff", "dark"), ("?", None), ("", None), ("rgb:fffff/0/0", None), ("rgb:1/2", None),
     ("rgb:g/0/0", None), ("rgb:٣/0/0", None), ("#ffffff", None),
 ])  # fmt: skip
-def test_an_answer_is_dark_or_light_by_its_luminance_whatever_the_number_of_digits(
-    answer: str, found: str | None
-) -> None:
+def test_luminance_decides_whether_a_background_is_dark(answer: str, found: str | None) -> None:
     assert background.parse(answer) == found
 
 
@@ -38,7 +36,7 @@ def test_answers_are_taken_out_wherever_the_input_is_cut(pieces: int) -> None:
     assert [told for _, backgrounds in found for told in backgrounds] == ["light", "dark"]
 
 
-def test_after_a_pause_what_may_be_a_key_is_one_and_an_answer_goes_on() -> None:
+def test_a_pause_makes_a_key_of_an_escape() -> None:
     answers = Answers()
     assert [answers.split(text) for text in ("\x1b", "", "\x1b]", "")] == [
         ("", []), ("\x1b", []), ("", []), ("\x1b]", []),

@@ -177,7 +177,7 @@ def test_of_a_look_only_what_is_new_is_set() -> None:
     )
 
 
-def test_a_blank_takes_the_pen_as_it_is_if_only_its_ground_shows() -> None:
+def test_a_blank_keeps_the_pen_if_only_its_ground_shows() -> None:
     assert (
         of("\x1b[1;1H\x1b[1;31;44ma\x1b[0m\x1b[44m b\x1b[0m") == "\x1b[1;1H\x1b[1;31;44ma \x1b[0;44mb\x1b[0m\x1b[1;4H"
     )
@@ -195,7 +195,7 @@ def test_a_frame_of_every_cell_is_drawn_whole() -> None:
     assert of(whole, whole[:-1]) == "\x1b[2;60H"
 
 
-def test_what_is_not_drawn_is_passed_on_and_frames_are_kept_in_step_if_that_was_asked_for() -> None:
+def test_control_sequences_pass_and_frames_stay_synchronized() -> None:
     canvas = Canvas()
     canvas.resize(9, 1)
     others = "\x1b]52;c;eA==\x07\x1b[?1049h\x1b[>1u\x1b[8l\x07"

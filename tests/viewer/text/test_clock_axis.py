@@ -34,7 +34,7 @@ def test_times_that_overlap_or_follow_each_other_are_one_period() -> None:
     assert list(found.cuts) == []
 
 
-def test_an_idle_time_is_cut_to_a_short_length_and_keeps_its_own() -> None:
+def test_a_cut_idle_time_keeps_its_length_in_words() -> None:
     found = axis((0, 10), (3610, 3612))
     (cut,) = found.cuts
     assert cut.idle_ns == 3600 * S
@@ -45,7 +45,7 @@ def test_an_idle_time_is_cut_to_a_short_length_and_keeps_its_own() -> None:
     assert found.at(NOON - S) == 0, "before all"
 
 
-def test_idle_times_that_are_together_half_of_the_busy_time_are_not_cut() -> None:
+def test_idle_times_of_half_the_busy_time_stay_whole() -> None:
     assert list(axis((0, 5), (7, 10), (12, 14)).cuts) == []
     assert [cut.idle_ns // S for cut in axis((0, 5), (7, 10), (15, 17)).cuts] == [5]
 
@@ -72,7 +72,7 @@ def test_a_line_has_times_of_day_and_the_length_of_each_cut() -> None:
 
 
 @each_case("cells", range(1, 220))
-def test_a_line_fills_its_cells_and_its_ticks_are_where_their_times_are(cells: int) -> None:
+def test_ticks_of_a_line_stand_at_their_times(cells: int) -> None:
     found = axis((0, 3.2), (5, 9), (1205.5, 1212), (1300, 1301))
     for view in (whole(found, cells), ClockView(found.length_ns // 3, found.length_ns // 4, cells)):
         line = ClockLine(found, view).drawn()

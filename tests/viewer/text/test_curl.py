@@ -141,7 +141,7 @@ def test_redacted_values_that_are_no_keys_are_left_out_with_a_note() -> None:
     assert arguments[:2] == ["-N", "--url"]
 
 
-def test_a_key_in_the_url_is_a_variable_and_user_info_is_left_out() -> None:
+def test_a_key_in_the_url_becomes_a_variable() -> None:
     google = {"upstream": f"https://{MARK}@generativelanguage.googleapis.com/v1beta", "path": f"/m?key={MARK}&alt=sse"}
     shown = command(**google)
     assert "REDACTED" not in shown

@@ -16,7 +16,7 @@ def text(page: WrappedPage) -> list[str]:
     return ["".join(piece for piece, _ in row) for row in page.rows]
 
 
-def test_the_last_piece_of_a_line_is_wrapped_below_itself_and_made_safe() -> None:
+def test_the_last_piece_of_a_line_wraps_below_itself() -> None:
     assert text(WrappedPage(LINES, 33)) == [
         "user  Why did the answer stall, ", "      and who made it stall?", "", "Stall", '{"model": 1',
         "␛]0;t␇ st   all",
@@ -24,7 +24,7 @@ def test_the_last_piece_of_a_line_is_wrapped_below_itself_and_made_safe() -> Non
     assert text(WrappedPage()) == []
 
 
-def test_words_are_found_in_the_row_in_which_they_begin_whatever_their_case() -> None:
+def test_words_match_the_row_in_which_they_begin() -> None:
     page = WrappedPage(LINES, 33)
     assert page.matches("STALL") == [0, 1, 3]
     assert page.matches("stall, and") == [0]

@@ -97,7 +97,7 @@ def test_jitter_around_the_median_gap_is_flat(unit: int, rows: int) -> None:
     ("rows", "bounds"),
     [(1, [""]), (2, ["16×", ""]), (4, ["64×", "16×", "4×", ""])],
 )
-def test_a_bar_reaches_each_row_with_the_gap_that_the_row_begins_with(rows: int, bounds: list[str]) -> None:
+def test_a_bar_reaches_a_row_with_its_least_gap(rows: int, bounds: list[str]) -> None:
     assert sparks.bounds(rows) == bounds
     assert sparks.bounds(8)[:-1] == ["128×", "64×", "32×", "16×", "8×", "4×", "2×"]
     for row in range(1, 8):
@@ -139,7 +139,7 @@ def test_what_is_before_zero_has_a_minus(axis_ms: int, zero_ms: int, cells: int,
 
 
 @given(st.integers(0, 10**13), st.integers(0, 10**13), st.integers(1, 200))
-def test_an_axis_with_times_before_zero_takes_no_more_cells_than_there_are(axis: int, zero: int, cells: int) -> None:
+def test_an_axis_with_negative_times_fits_its_cells(axis: int, zero: int, cells: int) -> None:
     assert len(sparks.axis(axis, cells, min(zero, axis))) <= cells
 
 
@@ -159,6 +159,6 @@ def test_the_playhead_stands_in_the_midst_of_no_label(at: int, cleared: str) -> 
     assert sparks.without_label("╷0        ╷20 ms", at) == cleared
 
 
-def test_a_time_without_room_beside_the_one_before_is_left_out_of_the_axis() -> None:
+def test_an_axis_leaves_out_times_without_room() -> None:
     assert sparks.axis(12, 61).endswith("╷10 ns")
     assert len(sparks.axis(12, 61)) <= 61

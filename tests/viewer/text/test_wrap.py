@@ -90,7 +90,7 @@ def test_wrapping_loses_nothing_and_only_trailing_spaces_exceed_the_width(text: 
 
 
 @given(st.text(st.sampled_from("a \n\u0301\u20dd\u05b8א日"), max_size=40), st.integers(2, 12))
-def test_no_line_begins_with_a_mark_that_would_go_to_the_cell_before(text: str, width: int) -> None:
+def test_no_line_begins_with_a_combining_mark(text: str, width: int) -> None:
     assert all(cell_len(line[0]) for line in wrapped(text, width) if line)
 
 

@@ -74,7 +74,7 @@ def test_at_the_end_it_stops_and_playing_again_starts_over() -> None:
 
 
 @pytest.mark.parametrize("speed", SPEEDS)
-def test_a_span_is_played_and_the_rest_of_the_stream_only_when_it_is_played_again(speed: float) -> None:
+def test_playing_a_span_stops_at_its_end(speed: float) -> None:
     playback, watch = made()
     playback.set_speed(speed)
     playback.play_span(105 * MS, 3_115 * MS)
@@ -88,7 +88,7 @@ def test_a_span_is_played_and_the_rest_of_the_stream_only_when_it_is_played_agai
     assert (playback.playing, playback.at_end) == (False, True)
 
 
-def test_a_span_is_due_where_it_ends_and_only_until_the_playhead_is_moved() -> None:
+def test_a_moved_playhead_forgets_the_end_of_a_span() -> None:
     playback, watch = made()
     playback.play_span(120 * MS, 1_000 * MS)
     assert playback.deadline() == watch.ns + 880 * MS
@@ -171,7 +171,7 @@ def test_taking_a_cap_away_keeps_the_place() -> None:
     assert playback.media_ns == 3_115 * MS
 
 
-def test_as_fast_as_possible_takes_no_more_than_it_is_given_time_for() -> None:
+def test_full_speed_takes_no_more_events_than_allowed() -> None:
     playback, watch = made()
     playback.set_speed(float("inf"))
     playback.play()

@@ -36,7 +36,7 @@ def test_of_timestamps_that_are_not_those_of_reads_nothing_is_concluded() -> Non
     assert found.silent(0, 1) == SilenceCause(None, unclear="instants")
 
 
-def test_the_relays_longest_step_is_given_and_a_client_that_never_waited_has_none() -> None:
+def test_a_client_that_never_waited_has_no_step() -> None:
     found = timed((0, word()), (10, word(), 13))
     assert found.longest_steps(0, 1) == {"relay_ns": 3 * MS, "client_ns": 0}
 

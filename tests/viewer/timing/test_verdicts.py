@@ -38,7 +38,7 @@ def told(verdict: Verdict) -> tuple[str, str, str | None]:
     return verdict.kind, verdict.form, verdict.who
 
 
-def test_a_silence_is_upstreams_and_its_verdict_says_where_it_was_and_which_words_it_interrupted() -> None:
+def test_a_verdict_names_the_place_and_words_of_a_silence() -> None:
     (found,) = judged(
         (100, word("The ")), (200, COMMENT + word("queue")), (3114, EMPTY + word(" waits")), (3120, word("."))
     )
@@ -57,7 +57,7 @@ def test_what_came_meanwhile_without_output_is_counted() -> None:
     assert (trickled.reads_meanwhile, trickled.comments_meanwhile, trickled.events_meanwhile) == (1, 0, 0)
 
 
-def test_a_gap_of_exactly_the_threshold_is_no_stall_and_the_threshold_can_be_moved() -> None:
+def test_a_gap_of_exactly_the_threshold_is_no_stall() -> None:
     parts = (0, word()), (2000, word()), (2100, word())
     assert judged(*parts) == []
     assert [one.lasted_ns for one in judged(*parts, limits=Thresholds(stall_ms=99))] == [2000 * MS, 100 * MS]
@@ -70,7 +70,7 @@ def test_words_are_those_of_whatever_kind_of_output_and_bounded() -> None:
     assert (len(found.before), found.before[-1], len(found.after), found.after[0]) == (80, "z", 80, "z")
 
 
-def test_a_stream_that_was_cut_after_a_silence_never_came_out_of_it() -> None:
+def test_a_stream_cut_in_a_silence_ends_stalled() -> None:
     parts = (100, word("Half ")), (200, word("an ans")), (900, COMMENT)
     for by in ("idle_timeout", "client", "eof", "shutdown"):
         (found,) = judged(*parts, by=by, end=5000)
@@ -138,7 +138,7 @@ def test_of_coarse_timestamps_nobody_is_blamed() -> None:
     assert (found.who, found.unclear, found.relay_ns, found.client_ns) == (None, "instants", None, None)
 
 
-def test_what_usually_came_one_by_one_and_ended_a_silence_together_is_unclear() -> None:
+def test_chunks_that_end_a_silence_together_are_unclear() -> None:
     parts = [*evenly(20, 50), (3600, word() * 52), *evenly(20, 50, first=3650)]
     (found,) = judged(*parts)
     assert (told(found), found.unclear, found.output_chunks) == (("stall", "gap", None), "at_once", 52)
@@ -161,7 +161,7 @@ def test_a_short_gap_before_several_chunks_is_the_networks() -> None:
     assert spread.upstream.max_ns == 100 * MS
 
 
-def test_where_the_end_of_the_body_is_missing_no_silence_before_the_end_is_known() -> None:
+def test_a_missing_end_leaves_the_last_silence_unknown() -> None:
     parts = (100, word("Half ")), (200, word("an ans"))
     assert [told(one) for one in judged(*parts, by="eof", end=5000)] == [("stall", "end", "upstream")]
     assert judged(*parts, by="eof", end=5000, gap_bytes=70) == []
@@ -205,7 +205,7 @@ def test_a_tape_with_any_reads_missing_is_judged(missing: set[int], outcome: str
     lost.slowness()
 
 
-def test_a_silence_ends_with_the_error_that_upstream_sent_however_late_it_closed() -> None:
+def test_a_silence_ends_with_upstreams_error_event() -> None:
     parts: list[Part] = [(0, word("Half ")), (100, word("an ans")), (150, error())]
     assert judged(*parts, end=5000) == []
     late: list[Part] = [*parts[:2], (1000, COMMENT), (3150, COMMENT + error()), (4000, COMMENT)]
@@ -239,7 +239,7 @@ def test_many_chunks_to_a_read_are_a_buffered_burst() -> None:
     assert (found.ttft_ns, found.latency_ns, found.lasted_ns) == (1300 * MS, 1300 * MS, 0)
 
 
-def test_one_chunk_to_a_read_and_all_in_a_flash_at_the_end_is_fake_streaming() -> None:
+def test_all_reads_at_the_very_end_are_fake_streaming() -> None:
     (found,) = judged(*evenly(30, 1, first=4000))
     assert told(found) == ("burst", "fake", "upstream")
     assert (found.output_reads, found.chunks_per_read, found.lasted_ns) == (30, 1, 29 * MS)
@@ -341,7 +341,7 @@ def test_events_that_a_flushed_compressor_let_go_are_not_buffered_by_compression
     assert "buffered_by_compression" not in flags
 
 
-def test_a_body_that_is_plain_under_a_stale_header_is_not_buffered_by_compression() -> None:
+def test_a_plain_body_is_not_buffered_by_compression() -> None:
     parts = [(100, b"".join(word() for _ in range(8)))]
     flags = derive(*facts(*parts, content_encoding="gzip")).flags
     assert "wrong_coding" in flags

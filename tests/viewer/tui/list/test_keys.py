@@ -250,9 +250,7 @@ def test_the_texts_of_an_exchange_are_read_when_they_are_copied(tape: Path) -> N
     journey(steps())
 
 
-def test_a_text_of_another_exchange_is_not_copied_and_too_long_a_one_neither(
-    tape: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_texts_too_long_or_of_others_are_not_copied(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with queries.opened(tape) as connection:
         with pytest.raises(NotFound, match="is not on this tape any more"):
             texts.text_of(connection, 1, TOOLS, "text")

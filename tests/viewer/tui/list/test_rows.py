@@ -54,7 +54,7 @@ def listed(steps: Callable[[Listed, Pilot[None]], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def test_the_rows_in_sight_are_asked_for_first_and_those_around_them_when_they_are_there() -> None:
+def test_rows_in_sight_are_read_before_their_neighbours() -> None:
     async def steps(app: Listed, pilot: Pilot[None]) -> None:
         app.rows.go_to(10 * PAGE + HEIGHT - 1)  # the view begins where a page does
         await wait_for(pilot, lambda: app.asked)

@@ -82,7 +82,7 @@ def test_verdicts_follow_the_turns_that_they_are_about(reading: Reading) -> None
     assert reading(judged, wanted) is judged
 
 
-def test_contexts_of_conversations_near_the_cursor_are_read_where_they_are_asked_for(reading: Reading) -> None:
+def test_contexts_are_read_near_the_cursor_on_request(reading: Reading) -> None:
     known = reading(ConversationsData(), ALL)
     assert not known.contexts
     wanted = Wanted(near=ALL.near, of_context=True)
