@@ -48,7 +48,7 @@ class EventsPane(Pane):
         self.matches: Sequence[int] | None = None
         """The events that the filter selects; None without one."""
         self._transcript: Transcript | None = None
-        self._only: Sequence[int] = range(0)
+        self._visible_events: Sequence[int] = range(0)
         self._selected = UNKNOWN
         self._strips: LRUCache[tuple[int, int, bool], Strip] = LRUCache(_KEPT)
         self._limit_ns = 0
@@ -59,7 +59,7 @@ class EventsPane(Pane):
 
     @property
     def row_count(self) -> int:
-        return len(self._only)
+        return len(self._visible_events)
 
     def show(
         self,
@@ -74,7 +74,7 @@ class EventsPane(Pane):
         `note` is shown where there are no events.
         """
         self._transcript, self._limit_ns, self._times, self._note = transcript, limit_ns, times, note
-        self._only = range(len(transcript)) if self.matches is None else self.matches
+        self._visible_events = range(len(transcript)) if self.matches is None else self.matches
         self._selected = position - 1
         self._widths = events.widths(transcript, times)
         self._strips.clear()
@@ -89,10 +89,10 @@ class EventsPane(Pane):
 
     def beside(self, rows: int) -> int | None:
         """Return the event a number of rows below the selected one, or above it."""
-        if not len(self._only):
+        if not len(self._visible_events):
             return None
         row = self._row(self._selected) + rows - (self._selected < 0 < rows)
-        return self._only[max(0, min(row, len(self._only) - 1))]
+        return self._visible_events[max(0, min(row, len(self._visible_events) - 1))]
 
     def on_resize(self, event: Resize) -> None:
         self._strips.clear()
@@ -100,13 +100,13 @@ class EventsPane(Pane):
         self.post_message(self.Resized())
 
     def _lay_out(self) -> None:
-        self.set_lines(max(len(self._only), 1))
+        self.set_lines(max(len(self._visible_events), 1))
         self.reveal(self._row(self._selected), 2)
 
     def on_click(self, event: Click) -> None:
         row = self.scroll_offset.y + event.y
-        if row < len(self._only):
-            self.post_message(self.Selected(self._only[row], event.chain == 2))
+        if row < len(self._visible_events):
+            self.post_message(self.Selected(self._visible_events[row], event.chain == 2))
 
     def titles(self) -> str:
         number, at, size, read = self._widths
@@ -123,16 +123,16 @@ class EventsPane(Pane):
             self.redraw()
 
     def behind(self, number: int) -> Style:
-        if self._is_still and number < len(self._only) and self._only[number] == self._selected:
+        if self._is_still and number < len(self._visible_events) and self._visible_events[number] == self._selected:
             return self.look("cursor" if self.active else "selected")
         return self.look("ground")
 
     def render_line(self, y: int) -> Strip:
         """Draw the line that is `y` below the top of the view, unless it was drawn before."""
         number = self.scroll_offset.y + y
-        if number >= len(self._only):
+        if number >= len(self._visible_events):
             return super().render_line(y)
-        event = self._only[number]
+        event = self._visible_events[number]
         key = (event, (event > self._selected) - (event == self._selected), self.active)
         strip = self._strips.get(key)
         if strip is None:
@@ -145,9 +145,9 @@ class EventsPane(Pane):
 
     def line(self, number: int) -> Iterable[Part]:
         """Draw an event."""
-        if self._transcript is None or not len(self._only):
+        if self._transcript is None or not len(self._visible_events):
             return [("  ", None), (self._note, self.look("muted"))]
-        event, transcript = self._only[number], self._transcript
+        event, transcript = self._visible_events[number], self._transcript
         to_come = event > self._selected
         if to_come and not self._is_still:
             return []
@@ -175,6 +175,6 @@ class EventsPane(Pane):
         return [*parts, (events.summary(transcript, event), self.look("ghost") if to_come else tone)]
 
     def _row(self, event: int) -> int:
-        if isinstance(self._only, range):
+        if isinstance(self._visible_events, range):  # without a filter, an event's row is its number
             return max(event, 0)
-        return max(bisect_right(self._only, event) - 1, 0)
+        return max(bisect_right(self._visible_events, event) - 1, 0)

@@ -67,7 +67,7 @@ class KeyLine(Widget):
     def visible_keys(self) -> list[FooterKey]:
         always = [at for at, key in enumerate(self._keys) if key.action.rpartition(".")[2] in _ALWAYS]
         room = self.size.width + 1  # the last blank may be cut
-        return [self._keys[at] for at in fitting([key.width for key in self._keys], room, always)]
+        return [self._keys[at] for at in places_that_fit([key.width for key in self._keys], room, always)]
 
     def reword(self, action: str, word: str) -> None:
         """Name an action by another word than its binding does."""
@@ -122,8 +122,8 @@ class KeyLine(Widget):
             self.refresh()
 
 
-def fitting(widths: Sequence[int], room: int, always: Iterable[int]) -> list[int]:
-    """Return the places of those that fit `room` together: first those that `always` do, then the others in order."""
+def places_that_fit(widths: Sequence[int], room: int, always: Iterable[int]) -> list[int]:
+    """Return the places of the keys that fit `room` together: those `always` shown, then the others in order."""
     places = set(always)
     room -= sum(widths[at] for at in places)
     for at, width in enumerate(widths):

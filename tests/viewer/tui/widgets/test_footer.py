@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from tests.support.screens import seen, wait_for
-from wiretape.viewer.tui.widgets.footer import KeyLine, fitting
+from wiretape.viewer.tui.widgets.footer import KeyLine, places_that_fit
 
 
 class Keyed(Screen[None]):
@@ -135,4 +135,4 @@ def test_another_width_has_other_keys_and_all_of_them_whole() -> None:
     ("room", "always", "kept"), [(9, [2], [0, 2]), (12, [2], [0, 1, 2]), (3, [2], [2]), (0, [], []), (8, [], [0, 1])]
 )
 def test_those_that_always_come_have_their_room_first(room: int, always: list[int], kept: list[int]) -> None:
-    assert fitting([4, 4, 4], room, always) == kept
+    assert places_that_fit([4, 4, 4], room, always) == kept
