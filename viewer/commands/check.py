@@ -1,6 +1,5 @@
 """The command `check`: figures judged by rules, for CI."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,11 +64,15 @@ def check(
 
     Exit 3 if a rule fails, 4 if none fails but one has no data or some exchanges are not measured yet, else 0.
     """
-    from wiretape.viewer import outfile
+    from wiretape.viewer import config, outfile
     from wiretape.viewer.source.base import Selection
     from wiretape.viewer.stats import check, summary
 
-    rules, slo = _rules(file, highest, lowest)
+    rules, slo = list["Rule"](), None
+    if file is not None:
+        rules, slo = config.rules(file)
+    rules += [parsed("--max", lambda text: check.rule("max", text), text) for text in highest]
+    rules += [parsed("--min", lambda text: check.rule("min", text), text) for text in lowest]
     bounds = measuring.bounds(slo)
     if not rules:
         raise click.UsageError("no rules: give --max, --min or --rules")
@@ -91,15 +94,3 @@ def check(
             click.echo(f"wiretape: {count} of {figures_of_all.size}: {summary.WARNINGS[note]}", err=True)
     if code := check.exit_code(judged, unmeasured=row[f"n_{summary.UNMEASURED}"]):
         raise click.exceptions.Exit(code)
-
-
-def _rules(file: Path | None, highest: Sequence[str], lowest: Sequence[str]) -> "tuple[list[Rule], str | None]":
-    from wiretape.viewer import config
-    from wiretape.viewer.stats import check
-
-    rules, slo = list["Rule"](), None
-    if file is not None:
-        rules, slo = config.rules(file)
-    rules += [parsed("--max", lambda text: check.rule("max", text), text) for text in highest]
-    rules += [parsed("--min", lambda text: check.rule("min", text), text) for text in lowest]
-    return rules, slo

@@ -89,7 +89,14 @@ def compare(
         elif part == "request":
             _compare_requests(db, ids, exit_code, out)
         else:
-            _compare_pair(db, ids, full, out)
+            from wiretape.viewer.report import comparison
+            from wiretape.viewer.stats import compare
+
+            fields = out.fields(compare.PAIR_FIELDS)
+            with output.opened(options.place(db)) as source:
+                a, b = (source.exchange(source.find(id)).detail() for id in ids)
+            rows, choosable = compare.pair(a, b), tuple(compare.PAIR_FIELDS)
+            _put_comparison(out, rows, fields, comparison.pair, choosable, compare.PAIR_IMPORTANT, full)
         return
     if ids or base is None or new is None or part == "request":
         groups = "" if part == "request" else ", or two groups with --base and --new"
@@ -126,17 +133,6 @@ def _compare_sessions(db: "Place | None", ids: tuple[str, ...], part: str, out: 
         output.show_table(sessions.comparison(rows, output.width()))
     else:
         out.put(fields or tuple(sessions.COMPARED), ({name: row[name] for name in sessions.COMPARED} for row in rows))
-
-
-def _compare_pair(db: "Place | None", ids: tuple[str, ...], full: bool, out: Output) -> None:
-    from wiretape.viewer.report import comparison
-    from wiretape.viewer.stats import compare
-
-    fields = out.fields(compare.PAIR_FIELDS)
-    with output.opened(options.place(db)) as source:
-        a, b = (source.exchange(source.find(id)).detail() for id in ids)
-    rows, choosable = compare.pair(a, b), tuple(compare.PAIR_FIELDS)
-    _put_comparison(out, rows, fields, comparison.pair, choosable, compare.PAIR_IMPORTANT, full)
 
 
 def _put_comparison(

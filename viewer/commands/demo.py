@@ -41,6 +41,7 @@ def demo(db: Path | None) -> None:
     from wiretape.recorder.clock import SYSTEM
     from wiretape.recorder.demo import agent, scenes
     from wiretape.recorder.relay import loop
+    from wiretape.viewer.commands import output
     from wiretape.viewer.commands.ls import ls
     from wiretape.viewer.commands.stats import stats
 
@@ -51,7 +52,24 @@ def demo(db: Path | None) -> None:
     ls.main([*arguments, "-n", str(len(steps) + len(scenes.SCENES))], standalone_mode=False)
     click.echo()
     stats.main(arguments, standalone_mode=False)
-    click.echo(_next_steps(path))
+
+    program = "wiretape" if shutil.which("wiretape") else shlex.quote(sys.argv[0])
+    tape = f"--db {shlex.quote(safe(str(path)))}"
+    advice = {
+        f"view {tape}": "look at them: enter opens one, ? shows all keys",
+        f"view @ {tape}": "the newest, to step through and to play",
+        f"ls {tape}": "this list again",
+        f"show @ {tape}": "the newest, as a summary",
+        f"show @s {tape}": "where the time of the agent's session went",
+        f"show @ --part events {tape}": "every event with its timestamp",
+        f"export --table exchanges -o demo.csv {tape}": "one row per exchange",
+        "run -- python your_program.py": "record your own",
+    }
+    width = max(map(len, advice))
+    lines = [f"  {program} {step:<{width}}  {meaning}" for step, meaning in advice.items()]
+    if (screen := output.width()) is not None and max(map(len, lines)) > screen:
+        lines = [f"  {program} {step}\n    {meaning}" for step, meaning in advice.items()]
+    click.echo("\n".join(["", "try next:", *lines]))
     sys.exit(code)
 
 
@@ -110,25 +128,3 @@ async def _ask(
                 pass
     except httpx.HTTPError:
         return  # a broken stream is part of the programme: the tape says how it broke
-
-
-def _next_steps(path: Path) -> str:
-    from wiretape.viewer.commands import output
-
-    program = "wiretape" if shutil.which("wiretape") else shlex.quote(sys.argv[0])
-    tape = f"--db {shlex.quote(safe(str(path)))}"
-    steps = {
-        f"view {tape}": "look at them: enter opens one, ? shows all keys",
-        f"view @ {tape}": "the newest, to step through and to play",
-        f"ls {tape}": "this list again",
-        f"show @ {tape}": "the newest, as a summary",
-        f"show @s {tape}": "where the time of the agent's session went",
-        f"show @ --part events {tape}": "every event with its timestamp",
-        f"export --table exchanges -o demo.csv {tape}": "one row per exchange",
-        "run -- python your_program.py": "record your own",
-    }
-    width = max(map(len, steps))
-    lines = [f"  {program} {step:<{width}}  {meaning}" for step, meaning in steps.items()]
-    if (screen := output.width()) is not None and max(map(len, lines)) > screen:
-        lines = [f"  {program} {step}\n    {meaning}" for step, meaning in steps.items()]
-    return "\n".join(["", "try next:", *lines])

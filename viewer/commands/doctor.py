@@ -135,23 +135,20 @@ def of_tape(path: Path) -> Iterator[Finding]:
     run, refusal = _newest_run(path) if paths.exists(path) else (None, None)
     yield judge_tape(path, paths.exists(path), refusal, REVISION)
     if paths.exists(path) and refusal is None:
+        from wiretape.recorder.tape import file
+        from wiretape.viewer.ship import acknowledged
+        from wiretape.viewer.source.tape import following
+
         files = (path, *(Path(f"{paths.real(path)}{end}") for end in ("-wal", "-shm")))
         status_of = {str(file): file.stat() for file in files if paths.exists(file)}
         foreign = [name for name, status in status_of.items() if status.st_uid != os.geteuid()]
         yield judge_privacy({name: stat.S_IMODE(status.st_mode) for name, status in status_of.items()}, foreign)
-        yield from _of_shipping(path)
+
+        with file.reading(path) as connection:
+            for name, until in acknowledged.destinations(path, following.identity(connection)):
+                backlog = following.waiting(connection, until)
+                yield judge_shipping(name, backlog.exchanges, backlog.lag_ns(SYSTEM.wall_ns()))
     yield judge_recorder(lock.holder(path), run, SYSTEM.wall_ns())
-
-
-def _of_shipping(path: Path) -> Iterator[Finding]:
-    from wiretape.recorder.tape import file
-    from wiretape.viewer.ship import acknowledged
-    from wiretape.viewer.source.tape import following
-
-    with file.reading(path) as connection:
-        for name, until in acknowledged.destinations(path, following.identity(connection)):
-            backlog = following.waiting(connection, until)
-            yield judge_shipping(name, backlog.exchanges, backlog.lag_ns(SYSTEM.wall_ns()))
 
 
 def judge_shipping(name: str, waiting_count: int, late_ns: int | None) -> Finding:
@@ -177,7 +174,17 @@ def of_disk(path: Path) -> Iterator[Finding]:
     mounts = _MOUNTS.read_text("utf-8", "replace") if paths.exists(_MOUNTS) else ""
     yield judge_filesystem(filesystem_of(nearest, mounts))
     if is_writable and paths.exists(place):
-        yield judge_flush(_flushes(place))
+        import tempfile
+
+        durations = []
+        with tempfile.TemporaryFile(dir=place) as file:
+            for _ in range(_FLUSHES):
+                file.write(_PAGE)
+                file.flush()
+                began_ns = SYSTEM.now()
+                os.fsync(file.fileno())
+                durations.append(SYSTEM.now() - began_ns)
+        yield judge_flush(durations)
 
 
 def of_clock(clock: Clock = SYSTEM) -> Finding:
@@ -256,20 +263,6 @@ def _bases(path: Path) -> dict[str, str]:
     except (WiretapeError, SQLAlchemyError, OSError):
         return {}
     return providers.sdk_bases(*serving) if serving else {}
-
-
-def _flushes(place: Path) -> list[int]:
-    import tempfile
-
-    durations = []
-    with tempfile.TemporaryFile(dir=place) as file:
-        for _ in range(_FLUSHES):
-            file.write(_PAGE)
-            file.flush()
-            began_ns = SYSTEM.now()
-            os.fsync(file.fileno())
-            durations.append(SYSTEM.now() - began_ns)
-    return durations
 
 
 def judge_sqlite(version: tuple[int, ...]) -> Finding:

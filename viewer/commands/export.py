@@ -215,38 +215,29 @@ def _format_of(file: Path) -> str | None:
 
 
 def _refuse(job: _ExportJob, table: str | None, schema: bool) -> None:
-    """Raise a usage error if options do not go together."""
-    _require(job)
-    if job.export_format and (schema or table is not None):
+    """Raise a usage error if options do not go together, and `Unsupported` if the source lacks the data."""
+    whole = job.export_format
+    if job.out.mark and job.format not in ("csv", "tsv"):
+        raise click.UsageError("--bom is for CSV and TSV: other formats need no mark")
+    if job.table == "conversations":
+        job.place.require("conversations", "--table conversations")
+    elif whole or job.table not in _OF_ALL:
+        job.place.require("bodies", f"--format {job.format}" if whole else f"--table {job.table}")
+    if whole and (schema or table is not None):
         raise click.UsageError(f"{job.format} is of whole exchanges: it has no --table and no --schema")
     if job.by and table != "summary":
         raise click.UsageError("--by groups the summary: add --table summary")
     if job.format == "parquet" and (schema or job.file is None):
         raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
-    _refuse_of_format(job, job.export_format)
-    if job.out.columns is not None and (job.export_format or schema):
-        raise click.UsageError("--columns selects those of a table: leave it out")
-
-
-def _require(job: _ExportJob) -> None:
-    """Raise `Unsupported` if the source lacks the data of an export, or a usage error if the format has no mark."""
-    if job.out.mark and job.format not in ("csv", "tsv"):
-        raise click.UsageError("--bom is for CSV and TSV: other formats need no mark")
-    if job.table == "conversations":
-        job.place.require("conversations", "--table conversations")
-    elif job.export_format or job.table not in _OF_ALL:
-        job.place.require("bodies", f"--format {job.format}" if job.export_format else f"--table {job.table}")
-
-
-def _refuse_of_format(job: _ExportJob, format: Export | None) -> None:
-    """Raise a usage error if options are of another format, or if the format is none for a terminal."""
     for option in _OPTIONS:
-        if job.options.get(option.name) is not None and (format is None or format.options != option.name):
+        if job.options.get(option.name) is not None and (not whole or whole.options != option.name):
             raise click.UsageError(option.refusal)
-    if format and format.unprintable and job.file is None and output.on_terminal():
-        raise click.UsageError(format.unprintable)
-    if job.every_operation and job.table != "summary" and not (format and format.has_operations):
+    if whole and whole.unprintable and job.file is None and output.on_terminal():
+        raise click.UsageError(whole.unprintable)
+    if job.every_operation and job.table != "summary" and not (whole and whole.has_operations):
         raise click.UsageError("--all-operations is for summaries, pages and traces: others have every operation")
+    if job.out.columns is not None and (whole or schema):
+        raise click.UsageError("--columns selects those of a table: leave it out")
 
 
 def _save(job: _ExportJob, put: Put, noun: str) -> int:

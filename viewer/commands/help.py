@@ -34,7 +34,16 @@ def help_(context: click.Context, words: tuple[str, ...], dashboard: bool) -> No
     elif defined := topics.definitions(" ".join(words)):
         _print("\n".join("\n".join([f"From wiretape help {topic}:\n", *items, ""]) for topic, items in defined.items()))
     else:
-        raise _unknown(root, words)
+        from wiretape.viewer.commands import guesses
+
+        assert isinstance(root.command, click.Group)
+        group = root.command.commands.get(words[0]) if len(words) > 1 else root.command
+        if isinstance(group, click.Group) and group is not root.command:
+            subjects = [*group.commands]
+        else:
+            subjects = [*topics.names(), *root.command.commands, *topics.defined()]
+        guess = guesses.meant(words[-1], subjects)
+        raise click.UsageError(f"there is no help on {' '.join(words)!r}{guess}; wiretape help lists all topics")
 
 
 @click.command(hidden=True)
@@ -51,21 +60,6 @@ def _command(root: click.Context, path: tuple[str, ...]) -> click.Context | None
             return None
         context = click.Context(group.commands[name], info_name=name, parent=context)
     return context
-
-
-def _unknown(root: click.Context, words: tuple[str, ...]) -> click.UsageError:
-    """Return the error for words without help, with the closest names."""
-    from wiretape.viewer.commands import guesses
-
-    assert isinstance(root.command, click.Group)
-    group = root.command.commands.get(words[0]) if len(words) > 1 else root.command
-    if isinstance(group, click.Group) and group is not root.command:
-        subjects = [*group.commands]
-    else:
-        subjects = [*topics.names(), *root.command.commands, *topics.defined()]
-    return click.UsageError(
-        f"there is no help on {' '.join(words)!r}{guesses.meant(words[-1], subjects)}; wiretape help lists all topics"
-    )
 
 
 def _print(markdown: str) -> None:

@@ -71,36 +71,22 @@ def ls(
     if by is not None:
         count = _conversations(place, filter, limit, out, ascii)
     else:
-        count = _exchanges(place, filter, limit, sort, follow, spark, ascii, out)
+        from wiretape.viewer.source.base import Selection
+
+        names = _columns(out, place)
+        with output.opened(place) as source:
+            fields = _fields(out, spark, names)
+            if follow:
+                _follow(source, fields, filter, _FIRST_FOLLOWED if limit is None else limit, out, ascii, names)
+            rows = source.rows(fields, Selection(filter), order=sort, newest_first=True, limit=limit)
+            if spark or out.is_table:
+                count = _show(source, list(rows), names, spark, ascii)
+            else:
+                count = _put(source, rows, names, out)
+            if not count and limit != 0:
+                options.report_nothing(source, filter)
     if exit_code and not count:
         raise click.exceptions.Exit(_NOTHING_EXIT)
-
-
-def _exchanges(
-    place: "Place",
-    filter: "Filter | None",
-    limit: int | None,
-    sort: tuple[str, bool] | None,
-    follow: bool,
-    spark: bool,
-    ascii: bool,
-    out: Output,
-) -> int:
-    from wiretape.viewer.source.base import Selection
-
-    names = _columns(out, place)
-    with output.opened(place) as source:
-        fields = _fields(out, spark, names)
-        if follow:
-            _follow(source, fields, filter, _FIRST_FOLLOWED if limit is None else limit, out, ascii, names)
-        rows = source.rows(fields, Selection(filter), order=sort, newest_first=True, limit=limit)
-        if spark or out.is_table:
-            count = _show(source, list(rows), names, spark, ascii)
-        else:
-            count = _put(source, rows, names, out)
-        if not count and limit != 0:
-            options.report_nothing(source, filter)
-    return count
 
 
 def _conversations(place: "Place", filter: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:

@@ -100,7 +100,16 @@ class Output:
         from wiretape.viewer.record.chunks import begun
 
         if self.is_table:
-            return _put_table(fields, list(rows), file, important, narrowest)
+            from wiretape.viewer.report import tables
+
+            room = width() if file is None else None
+            listed = list(rows)
+            table = tables.grid(fields, listed, room, important, narrowest or tables.NARROWEST)
+            if file is None:
+                show_table(table)
+            else:
+                _write_plain(table.lines, file)
+            return len(listed)
         rows = begun(rows)  # an early failure, such as an unreachable server, prints nothing
         is_ids = self.chosen == "ids"
         format, fields = ("tsv", ("id",)) if is_ids else (cast("Format", self.chosen), fields)
@@ -195,24 +204,6 @@ def show_definitions(meanings: Mapping[str, str]) -> None:
     formatter = click.HelpFormatter(width=min(width() or PLAIN_WIDTH, PLAIN_WIDTH))
     formatter.write_dl(list(meanings.items()))
     click.echo(formatter.getvalue(), nl=False)
-
-
-def _put_table(
-    fields: Sequence[str],
-    rows: "list[TableRow]",
-    file: BinaryIO | None,
-    important: Sequence[str],
-    narrowest: int | None,
-) -> int:
-    from wiretape.viewer.report import tables
-
-    room = width() if file is None else None
-    table = tables.grid(fields, rows, room, important, narrowest or tables.NARROWEST)
-    if file is None:
-        show_table(table)
-    else:
-        _write_plain(table.lines, file)
-    return len(rows)
 
 
 def show(lines: "Iterable[Text]", *, ascii: bool = False) -> None:

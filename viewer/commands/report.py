@@ -96,12 +96,27 @@ class _Writer:
     ) -> "IssueReport":
         """Return the report on the exchanges of a session or a filter. Raises `NotFound` if there is none."""
         from wiretape.recorder.clock import SYSTEM
+        from wiretape.recorder.decode.exchange import FAILURES
+        from wiretape.viewer.query.parser import parse
+        from wiretape.viewer.query.syntax import Match
+        from wiretape.viewer.sessions import report
         from wiretape.viewer.source.base import Selection
+        from wiretape.viewer.source.tape import live
+        from wiretape.viewer.source.tape.source import condition
 
         selection = Selection(filter, numbers)
         if not self._source.count(selection):
             raise NotFound(options.nothing(self._source, filter))
-        chosen = self._chosen(selection)
+        failed = selection.narrowed(Match("outcome", tuple((name,) for name in FAILURES)))
+        stalled = selection.narrowed(parse("flag:stall"))
+        tape, most = self._source.tape("bodies"), report.MOST_EXCHANGES
+        chosen = report.chosen(
+            {
+                "failed": self._source.numbers(failed, most),
+                "stalled": live.numbers(tape, condition(stalled), "max_output_silence_ms", descending=True)[:most],
+                "slowest": live.numbers(tape, condition(selection), "first_output_silence_ms", descending=True)[:most],
+            }
+        )
         accounts = [
             account for _, account in self._source.accounts(selection, self._limits, SYSTEM) if account.is_known
         ]
@@ -122,26 +137,6 @@ class _Writer:
         first_started, last_started = (row["started_at"] for row in ends)
         return report.report(
             kind, __version__, reported, endings, (first_started, last_started), causes.counts(endings), time
-        )
-
-    def _chosen(self, selection: "Selection") -> dict[int, list[str]]:
-        """Return the numbers of the exchanges to list, each with the reasons, from the failed, stalled and slowest."""
-        from wiretape.recorder.decode.exchange import FAILURES
-        from wiretape.viewer.query.parser import parse
-        from wiretape.viewer.query.syntax import Match
-        from wiretape.viewer.sessions import report
-        from wiretape.viewer.source.tape import live
-        from wiretape.viewer.source.tape.source import condition
-
-        failed = selection.narrowed(Match("outcome", tuple((name,) for name in FAILURES)))
-        stalled = selection.narrowed(parse("flag:stall"))
-        tape, most = self._source.tape("bodies"), report.MOST_EXCHANGES
-        return report.chosen(
-            {
-                "failed": self._source.numbers(failed, most),
-                "stalled": live.numbers(tape, condition(stalled), "max_output_silence_ms", descending=True)[:most],
-                "slowest": live.numbers(tape, condition(selection), "first_output_silence_ms", descending=True)[:most],
-            }
         )
 
     def _reported(self, no: int, *reasons: str) -> "ReportedExchange":

@@ -109,7 +109,11 @@ def stats(
     )
     histogram_of = _histogram_quantity(hist, is_page)
     is_digest, place = is_page and not full and names is None and not (keys and histogram_of), options.place(db)
-    keys = _with_names(keys) if is_digest and place.supports("bodies") else keys
+    keys = (
+        tuple(dict.fromkeys(part for key in keys for part in ((key, "upstream_name") if key == "upstream" else (key,))))
+        if is_digest and place.supports("bodies")
+        else keys
+    )
     with output.opened(place) as source:
         covered = options.covered(source, Selection(filter), measuring.all_operations)
         figures_of_groups = figures(source, filter, covered, measuring.definition(histogram_of=histogram_of), keys)
@@ -121,15 +125,11 @@ def stats(
         elif is_page:
             _show_blocks(figures_of_groups, rows, keys, measuring.slo, histogram_of, names or STATISTICS)
     if not is_page:
-        _put(out, rows, keys, names)
+        from wiretape.viewer.record.rows import only
+        from wiretape.viewer.stats import summary
 
-
-def _put(out: Output, rows: "Sequence[TableRow]", keys: tuple[str, ...], names: tuple[str, ...] | None) -> None:
-    from wiretape.viewer.record.rows import only
-    from wiretape.viewer.stats import summary
-
-    fields = (*summary.fields(keys), *_more(keys)) if names is None else summary.expanded(names)
-    out.put_rounded(fields, only(rows, fields), fields)
+        fields = (*summary.fields(keys), *_more(keys)) if names is None else summary.expanded(names)
+        out.put_rounded(fields, only(rows, fields), fields)
 
 
 def _names(out: Output, keys: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -141,13 +141,6 @@ def _names(out: Output, keys: tuple[str, ...]) -> tuple[str, ...] | None:
     statistics = {name: f"{name} of every quantity" for name in STATISTICS}
     choosable = {**statistics, **dict.fromkeys(keys, "the group"), **summary.schema(), **_more(keys)}
     return out.with_headings(summary.ALIASES | digest.NAMED).fields(choosable)
-
-
-def _with_names(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keys of groups with the names of upstreams beside their URLs."""
-    return tuple(
-        dict.fromkeys(part for key in keys for part in ((key, "upstream_name") if key == "upstream" else (key,)))
-    )
 
 
 def _more(keys: tuple[str, ...]) -> dict[str, str]:

@@ -92,21 +92,6 @@ def view(
             raise click.UsageError("--at, --compare and --follow are for the terminal: leave them out with --web")
         pages.serve(id, place.file, filter_text, thresholds)
         return
-    _take_screen(id, place, filter_text, at, follow, compare, thresholds, no_mouse, theme, ascii)
-
-
-def _take_screen(
-    id: str | None,
-    place: "Place",
-    filter_text: str,
-    at: str | None,
-    follow: bool,
-    compare: tuple[str, str] | None,
-    thresholds: Thresholds,
-    no_mouse: bool,
-    theme: str | None,
-    ascii: bool,
-) -> None:
     elsewhere = [stream.name.strip("<>") for stream in (sys.stdin, sys.stdout, sys.stderr) if not stream.isatty()]
     if elsewhere or os.environ.get("TERM") == "dumb":
         reason = f"not a terminal: {', '.join(elsewhere)}" if elsewhere else "TERM is dumb"

@@ -99,16 +99,6 @@ class Film:
         ]
         rows = [_beside([pane[row] for pane in panes]) for row in range(height + 2)]
         rule: list[Part] = [("─" * self.size.columns, "muted")]
-        return [*rows[:1], rule, *rows[1:], rule, *self._bars(at_ns), self._foot(at_ns)]
-
-    def _bars(self, at_ns: int) -> Iterator[list[Part]]:
-        margin = 2 if len(self._takes) > 1 else 0
-        cells = self.size.columns - margin
-        for name, take in zip("AB", self._takes, strict=False):
-            yield [(f"{name} "[:margin], "strong"), *laid_out(take.bar(at_ns, self._axis, cells), cells, right=False)]
-        yield [(" " * margin, "plain"), (waterfall.head("", self._axis, cells), "muted")]
-
-    def _foot(self, at_ns: int) -> list[Part]:
         playback = self._playback
         speed = "" if playback.speed == 1 else f" · {playback.speed:g}×"
         idle = "" if playback.cap_ns is None else f" · silences ≤ {playback.cap_ns / 1e9:g} s"
@@ -119,7 +109,15 @@ class Film:
             (f"{speed}{idle}", "muted"),
             (f" · {standing}" * bool(standing), "plain"),
         ]
-        return [*laid_out(parts, self.size.columns, right=False)]
+        foot = [*laid_out(parts, self.size.columns, right=False)]
+        return [*rows[:1], rule, *rows[1:], rule, *self._bars(at_ns), foot]
+
+    def _bars(self, at_ns: int) -> Iterator[list[Part]]:
+        margin = 2 if len(self._takes) > 1 else 0
+        cells = self.size.columns - margin
+        for name, take in zip("AB", self._takes, strict=False):
+            yield [(f"{name} "[:margin], "strong"), *laid_out(take.bar(at_ns, self._axis, cells), cells, right=False)]
+        yield [(" " * margin, "plain"), (waterfall.head("", self._axis, cells), "muted")]
 
 
 class _Take:

@@ -60,6 +60,7 @@ def write(out: BinaryIO, film: Film) -> int:
     """Write a film and return the number of its frames. Raises `WiretapeError` if Pillow is not installed."""
     painter = _Painter(_Pillow(), film.size.columns, film.size.lines)
     most = max(min(MOST_FRAMES, MOST_PIXELS // painter.pixels), 1)
+    # In whole units of GIF, so that no frame's duration is rounded.
     tick_ns = max(TICK_NS, -(-film.length_ns // most // _UNIT_NS) * _UNIT_NS)
     frames = list(film.frames(tick_ns))
     until = [*(frame.at_ns for frame in frames[1:]), frames[-1].at_ns + _HOLD_MS * _MS]

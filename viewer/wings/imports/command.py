@@ -25,7 +25,7 @@ from wiretape.viewer.imported import Data, ImportedFile, NotImportable
 from wiretape.viewer.wings.imports import formats
 
 if TYPE_CHECKING:
-    from wiretape.viewer.wings.imports.tape import ImportReport
+    pass
 
 _STANDARD_INPUT: Final = Path("-")
 
@@ -109,7 +109,20 @@ def _import(
     except NotImportable as error:
         click.echo(redact.message(f"{name}: {error}"), err=True)
         return 1
-    _report(name, path, seen, importer.report)
+    for refusal in importer.report.refused[:_SHOWN]:
+        click.echo(redact.message(f"{name}: {refusal.place}: {clipped(refusal.reason, 300)}"), err=True)
+    if (more := len(importer.report.refused) - _SHOWN) > 0:
+        click.echo(f"wiretape: {name}: and {more:,} more", err=True)
+    parts = [
+        (importer.report.untimed, "without timing"),
+        (importer.report.present, "on it already"),
+        (importer.report.failed, "left out"),
+    ]
+    summary = ", ".join(f"{count:,} {label}" for count, label in parts if count)
+    done = f"{counted(len(importer.report.added), 'exchange')} of {seen} imported to {path}"
+    if not importer.report.added and not importer.report.present:
+        done = f"no exchange of {seen} could be imported"
+    click.echo(f"{name}: {done}; {summary}" if summary else f"{name}: {done}")
     return importer.report.failed
 
 
@@ -133,16 +146,3 @@ def _mapped(file: Path) -> Iterator[Data]:
 
 _SHOWN: Final = 20
 """Limit of refusals shown: a file of another kind may have thousands."""
-
-
-def _report(name: str, path: Path, format: str, report: "ImportReport") -> None:
-    for refusal in report.refused[:_SHOWN]:
-        click.echo(redact.message(f"{name}: {refusal.place}: {clipped(refusal.reason, 300)}"), err=True)
-    if (more := len(report.refused) - _SHOWN) > 0:
-        click.echo(f"wiretape: {name}: and {more:,} more", err=True)
-    parts = [(report.untimed, "without timing"), (report.present, "on it already"), (report.failed, "left out")]
-    summary = ", ".join(f"{count:,} {label}" for count, label in parts if count)
-    done = f"{counted(len(report.added), 'exchange')} of {format} imported to {path}"
-    if not report.added and not report.present:
-        done = f"no exchange of {format} could be imported"
-    click.echo(f"{name}: {done}; {summary}" if summary else f"{name}: {done}")

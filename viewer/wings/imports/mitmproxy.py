@@ -138,7 +138,10 @@ def _imported(place: str, data: bytes) -> ImportedExchange:
     request, response = flow.request, flow.response
     ended_by, detail = _ending(flow)
     is_unsaid = request.content == b"" and imported.has_body(_headers(request))
-    began = _began(flow)
+    # T0 is when mitmproxy had the whole request; if the answer came earlier, when the request began.
+    began, sent = request.timestamp_start, request.timestamp_end
+    if sent is not None and (response is None or sent <= response.timestamp_start):
+        began = sent
     end_time = flow.error.timestamp if flow.error else response.timestamp_end if response else None
     server = flow.server_conn or _Server()
 
@@ -172,15 +175,6 @@ def _imported(place: str, data: bytes) -> ImportedExchange:
         ended_by=ended_by,
         ended_detail=detail,
     )
-
-
-def _began(flow: _Flow) -> float:
-    """Return the time at which mitmproxy had the whole request; if the answer came earlier, the request's start."""
-    request, response = flow.request, flow.response
-    later = [
-        at for at in (request.timestamp_end,) if at is not None and (not response or at <= response.timestamp_start)
-    ]
-    return [request.timestamp_start, *later][-1]
 
 
 def _ending(flow: _Flow) -> tuple[EndedBy, str | None]:

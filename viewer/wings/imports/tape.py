@@ -96,7 +96,7 @@ class Importer:
                 entered = item if isinstance(item, Unimportable) else attempt(item.place, partial(self._entered, item))
                 if isinstance(entered, Unimportable):
                     self.report.refused.append(entered)
-                elif entered.id in self._ids or self._store.knows(entered.id):
+                elif entered.id in self._ids or self._store.knows(entered.id):  # of this transaction, or stored
                     self.report.present += 1
                 else:
                     self._pending.append(entered)

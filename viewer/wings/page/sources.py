@@ -135,7 +135,7 @@ def read_run(connection: Connection, content: PageContent, limits: Thresholds) -
 
 
 def _texts(connection: Connection, columns: Columns, mask: Masker | None) -> dict[int, OutputText]:
-    texts = tape_run.texts(connection, columns.numbers[::-1], run.MOST_TEXT)
+    texts = tape_run.texts(connection, columns.numbers[::-1], run.MOST_TEXT)  # of the newest, up to the limit
     return {
         no: output if mask is None else replace(output, text=mask.value(output.text)) for no, output in texts.items()
     }

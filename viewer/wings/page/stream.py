@@ -112,7 +112,7 @@ def played(page: StreamPage, shared: Shared) -> JsonObject:
     outputs = Attribution(page.full.exchange, page.full.reads, page.full.decoded).outputs
     reported = ((timed.at_ns, registry.tokens(timed.chunk).output) for timed in page.full.decoded.chunks())
     verdicts = list(opened.verdicts)
-    if not (shared.text or shared.bodies):  # both quote the answer
+    if not (shared.text or shared.bodies):  # these two quote the answer
         verdicts = [replace(verdict, before=None, after=None) for verdict in verdicts]
     return {
         "id": row.id,

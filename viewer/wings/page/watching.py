@@ -62,7 +62,7 @@ class SourceWatch:
                 version = latest
                 value = self._source.read(connection)
                 self._tell(Reading(value | {"live": value["live"] | {"replaced": is_other}}))
-                wait = pause_s(self._source.follower, SYSTEM.now() - began)
+                wait = pause_s(self._source.follower, SYSTEM.now() - began)  # the longer it took, the longer the rest
                 due = began + int(self._source.rest_seconds * 1e9)
             self._stopped.wait(wait)
 

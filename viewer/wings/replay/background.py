@@ -150,7 +150,7 @@ class Background:
         )
         await serving.replay.start()
         self._switch.apps[prefix.encode()] = serving.replay
-        self._report = serving.troubles.append
+        self._report = serving.troubles.append  # what fails from now on is this test's
         serving.began_ns = SYSTEM.now()
         return serving
 
@@ -158,7 +158,7 @@ class Background:
         self._call(self._end(serving))
 
     async def _end(self, serving: _Serving) -> None:
-        self._report = self._problems.append
+        self._report = self._problems.append  # a recording may fail after its test, when it is stored
         del self._switch.apps[serving.prefix.encode()]
         await serving.replay.stop()
 
@@ -177,6 +177,7 @@ class Background:
 
     def close(self) -> Sequence[str]:
         """End the thread, and close all tapes; return what went wrong since the last test."""
+        # Recordings first: answers that they still relay pass the server.
         for recorder in self._recordings.values():
             self._problems += self._call(recorder.stop()).problems
             self.masked_count += recorder.masked_count

@@ -130,7 +130,7 @@ class Cassette:
 
     async def stop(self) -> Totals | None:
         """Stop; running recordings may take some seconds. Return the recorder's totals, or None without a recorder."""
-        self._server.close()
+        self._server.close()  # nothing new is admitted; what is relayed still passes this server
         totals = await self._close()
         await self._replay.stop()
         await self._server.wait_closed(0 if totals is None else _LAST_SECONDS)

@@ -52,7 +52,7 @@ _BODIES_READ: Final = 4
 _STARS: Final = re.compile(rb"\*{4,}")
 _SHOWN_CHARACTERS = 48
 _CANDIDATES = 50
-"""Limit of recordings compared in detail to find the nearest."""
+"""Limit of recordings compared in detail to find the nearest: each body is read and parsed for it."""
 _EXACT = 1 << 53
 """Integers up to here are floats, too, each one its own."""
 _ABSENT: Final = object()
@@ -129,7 +129,10 @@ def read_body(data: bytes, ignored: Sequence[str] = ()) -> Body:
             _remove(value, name.split("."))
         canonical = encoded(value)
     except (ValueError, RecursionError, OverflowError):
-        return Body(data, hashlib.sha256(_without_boundary(data)).digest())
+        # Programs draw the boundary of a multipart body by lot for each request.
+        boundary = data.partition(b"\r\n")[0] if data.startswith(b"--") else b""
+        is_multipart = len(boundary) > len(b"--") and data.rstrip(b"\r\n").endswith(boundary + b"--")
+        return Body(data, hashlib.sha256(data.replace(boundary, b"--") if is_multipart else data).digest())
     return Body(value, hashlib.sha256(canonical).digest())
 
 
@@ -141,7 +144,7 @@ def _value_of(data: bytes) -> tuple[Any, Callable[[Any], bytes]]:
     try:
         return _JSON.decode(data), _SORTED.encode
     except (msgspec.DecodeError, ValueError, RecursionError):
-        # Takes what msgspec refuses and programs send: lone surrogates, NaN.
+        # Python's parser takes what msgspec refuses and programs send: lone surrogates, NaN.
         encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         value = json.loads(data, parse_float=_number)
         return value, lambda value: encoder.encode(value).encode("utf-8", "surrogatepass")
@@ -158,13 +161,6 @@ def _number(text: str) -> float | int:
 _JSON: Final = msgspec.json.Decoder(float_hook=_number)
 _SORTED: Final = msgspec.json.Encoder(order="sorted")
 _SHOWING: Final = json.JSONEncoder(ensure_ascii=False)
-
-
-def _without_boundary(data: bytes) -> bytes:
-    """Return a multipart body without its boundary, which programs draw by lot for each request."""
-    boundary = data.partition(b"\r\n")[0] if data.startswith(b"--") else b""
-    is_multipart = len(boundary) > len(b"--") and data.rstrip(b"\r\n").endswith(boundary + b"--")
-    return data.replace(boundary, b"--") if is_multipart else data
 
 
 def _remove(value: object, path: Sequence[str]) -> None:
@@ -227,7 +223,7 @@ class Library:
 
     def find(self, request: ReplayRequest) -> ExchangeHead | Miss:
         """Return the recording that answers a request, or why there is none."""
-        if request.id is not None:
+        if request.id is not None:  # whatever it asks for
             return self._with_id(request.id)
         if self._mode == "id":
             return Miss(
@@ -324,6 +320,7 @@ class Library:
         return Miss(f"{which} with the id {_short(id)}")
 
     def _at(self, request: ReplayRequest) -> list[ExchangeHead]:
+        # An upstream that the path names comes first: another one may have a path that begins with that name.
         for is_mounted in (True, False):
             keys = dict.fromkeys(self._keys(request, is_mounted=is_mounted))
             groups = [self._by_path[key] for key in keys if key in self._by_path]

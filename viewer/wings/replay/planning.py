@@ -178,7 +178,7 @@ class Planner:
         self._served: dict[int, int] = {}
         self.refresh()
         heads = self.heads
-        self._cold = iter([*self._library.heads])
+        self._cold = iter([*self._library.heads])  # a copy: recordings are added meanwhile
         self._last_at_start = heads[-1].no if heads else 0
         is_new = not any(head.is_answered for head in heads)
         self._adds = options.record in ("new", "all") or (options.record == "once" and is_new)
@@ -203,7 +203,7 @@ class Planner:
     def warm(self) -> bool:
         """Prepare one more answer before its request; return True if there may be more to prepare."""
         head = next(self._cold, None)
-        if head is None or self._cached_bytes > CACHED_BYTES // 2:
+        if head is None or self._cached_bytes > CACHED_BYTES // 2:  # the other half is for what is requested
             return False
         with contextlib.suppress(WiretapeError):  # reported to the request
             self._plain_plan(head)
@@ -219,7 +219,7 @@ class Planner:
             older = self._library.replaced(request, self._last_at_start)
             return ToRecord(Miss("all requests go to the API"), None, older)
         match = self._library.find(request)
-        if isinstance(match, Miss) and self.refresh():
+        if isinstance(match, Miss) and self.refresh():  # it may have been recorded meanwhile
             match = self._library.find(request)
         if isinstance(match, Miss):
             return self._missed(request, match)
@@ -297,6 +297,7 @@ class Planner:
                 return Refusal(426, f"{near.message}; send the request over HTTP")
             missed = self._missed(request, near)
             return ToRecord(near) if isinstance(missed, ToRecord) else missed
+        # Which recording it is, the first message decides; until then any with its bytes greets.
         head = next((head for head in near if head.has_bytes), near[0])
         try:
             answer = self._source.answer(head)

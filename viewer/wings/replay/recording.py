@@ -161,7 +161,7 @@ class Recording:
                 self._target = TextFile(options.tape, self.path, self._recorder.session, options.redaction)
             elif is_private:
                 self._target = DatabaseFile(options.tape, self.path, options.redaction, options.purpose)
-            if self._target is not None:
+            if self._target is not None:  # before anything is recorded that could not be kept
                 await asyncio.to_thread(self._target.check)
             await self._recorder.start()
             await self._recorder.tap.ready()  # what is served is read from the tape
@@ -246,7 +246,7 @@ class Recording:
         assert self._target is not None
         self._is_new.clear()
         kept_ids, replaced_ids = list(self._replacing.kept_ids), set(self._replacing.replaced_ids)
-        try:  # in one thread: the last write is the newest
+        try:  # in one thread, so that the last write is the newest
             await asyncio.get_running_loop().run_in_executor(self._saver, self._target.save, kept_ids, replaced_ids)
         except WiretapeError as error:
             self._on_trouble(str(error))

@@ -48,6 +48,7 @@ class Shelf:
 
     def excerpt(self, tape: Path, filter_text: str | None, test: str) -> "Excerpt":
         """Return the part of a tape, within a filter, to be served to a test. Raises `WiretapeError`."""
+        # A recorder that runs writes to the log only; the tape's own file changes at its checkpoints.
         state = [_file_state(tape), _file_state(tape.with_name(f"{tape.name}-wal"))]
         shelved = self._tapes.get((tape, filter_text))
         if shelved is None or shelved.state != state:

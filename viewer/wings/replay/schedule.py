@@ -23,6 +23,7 @@ _ENDS: Final[dict[str, End]] = {
 """By how the transport ended; any other is a close: of a recording that was cut, too, nobody knows what followed."""
 
 _PIECE = 256 << 10
+"""Limit of a write of a cut body: no more than this waits for a slow client anyway."""
 _LATEST: Final = 1 << 62
 """No time is later, ns: a century and a half."""
 

@@ -200,7 +200,6 @@ class Replay(HttpApp):
         if self._upgrade is not None and isinstance(client, Http1Client) and client.may_switch:
             return self._upgrade(self, client, request)
         response = Response(self, client, request)
-        self.live.add(response)
         response.body_came()
         return response
 
@@ -208,21 +207,70 @@ class Replay(HttpApp):
         answer_error(client, refusal.status, refusal.message, "refused")
 
 
-class Response(Responder):
+class Answering(Responder):
+    """A request on its way to its answer, over HTTP or a WebSocket: its course, and the room that its data take."""
+
+    def __init__(self, app: Replay, client: Client, request: Request) -> None:
+        self._app, self._client, self._request, self._now = app, client, request, app.clock.now
+        self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
+        self._t0 = self._served.requested
+        self._size = 0
+        """Bytes of the client that count for the limits of bodies."""
+        self._is_over = False
+        app.on_came(self._served)
+        app.live.add(self)
+
+    def _fail(self, status: int, message: str, code: str, **more: object) -> None:
+        self._served.status = status
+        self._end("refused")
+        answer_error(self._client, status, message, code, **more)
+
+    def _miss(self, miss: Miss, status: int = 404) -> None:
+        self._served.miss = miss
+        self._fail(status, miss.message, "not_recorded", nearest=miss.nearest, differs=miss.differs)
+
+    def _end(self, ending: str) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._forget_body()
+        self._served.ending, self._served.ended_ns = ending, self._now() - self._t0
+        self._app.live.discard(self)
+        self._app.on_served(self._served)
+
+    def _forget_body(self) -> None:
+        self._app.forget_body(self._size)
+        self._size = 0
+
+    def _hold(self, now: int) -> None:
+        """Note that the client takes nothing any more."""
+        self._served.waits.append((now - self._t0, 0))
+
+    def _go_on(self) -> int:
+        """Note that the client has taken enough of what it was sent, and return the time."""
+        now = self._now()
+        self._served.waits[-1] = (self._served.waits[-1][0], now - self._t0)
+        return now
+
+    def client_left(self) -> None:
+        self._end("client")
+
+    def stop(self) -> None:
+        self._end("stopped")
+        self._client.close()
+
+
+class Response(Answering):
     """One request, and its answer on the way to the client."""
 
     def __init__(self, app: Replay, client: Client, request: Request) -> None:
-        self._app, self._client, self._request = app, client, request
-        self._now = app.clock.now
-        self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
-        self._t0 = self._origin = self._served.requested
-        """When the request came, and the origin of the schedule's times."""
-        app.on_came(self._served)
+        super().__init__(app, client, request)
+        self._origin = self._t0
+        """The origin of the schedule's times."""
         self._pieces: list[bytes] = []
-        self._size = 0
         self._replay_request: ReplayRequest | None = None
         self._settling: asyncio.Task[None] | None = None
-        self._is_requested = self._is_over = self._is_held = self._has_settled = False
+        self._is_requested = self._is_held = self._has_settled = False
         self._plan: AnswerPlan
         self._index = -1
         """The number of the next write; -1: the head."""
@@ -272,10 +320,6 @@ class Response(Responder):
                     self._forget_body()
                     self._begin(outcome)
 
-    def _miss(self, miss: Miss, status: int = 404) -> None:
-        self._served.miss = miss
-        self._fail(status, miss.message, "not_recorded", nearest=miss.nearest, differs=miss.differs)
-
     async def _record(self, to_record: ToRecord) -> None:
         """Relay the request to upstream, unless it is answered by a recording that is about to settle."""
         assert self._app.upstreams is not None  # else nothing is to be recorded
@@ -301,25 +345,16 @@ class Response(Responder):
             self._app.recorded(relayed.id)
             self._client.hand_over(self, relayed)
 
-    def _fail(self, status: int, message: str, code: str, **more: object) -> None:
-        self._served.status = status
-        self._end("refused")
-        answer_error(self._client, status, message, code, **more)
-
     def request_failed(self, refusal: Refusal) -> None:
         """End: the rest of the request's body will not come, or is not wanted."""
         self._app.client_rejected(refusal)
         self._fail(refusal.status, refusal.message, "refused")
 
-    def client_left(self) -> None:
-        self._end("client")
-
     def client_progressed(self) -> None:
         """Continue once the client has taken half of the limit."""
         if self._is_held and self._client.unsent < UNSENT_BYTES // 2:
             self._is_held = False
-            self._served.waits[-1] = (self._served.waits[-1][0], self._now() - self._t0)
-            self._add(self._now())
+            self._add(self._go_on())
 
     def taker_failed(self, error: Exception) -> None:
         if self._served.head_ns is None:
@@ -327,22 +362,9 @@ class Response(Responder):
         self._end("fault")
         self._app.on_trouble(f"an answer failed by a fault of wiretape's own: {error!r}")
 
-    def stop(self) -> None:
-        self._end("stopped")
-        self._client.close()
-
-    def _end(self, ending: str) -> None:
-        if self._is_over:
-            return
-        self._is_over = True
-        self._forget_body()
-        self._served.ending, self._served.ended_ns = ending, self._now() - self._t0
-        self._app.live.discard(self)
-        self._app.on_served(self._served)
-
     def _forget_body(self) -> None:
-        self._app.forget_body(self._size)
-        self._pieces, self._size, self._replay_request = [], 0, None
+        super()._forget_body()
+        self._pieces, self._replay_request = [], None
 
     # the answer
 
@@ -372,7 +394,7 @@ class Response(Responder):
             return None
         if self._client.unsent > UNSENT_BYTES:
             self._is_held = True
-            self._served.waits.append((now - self._t0, 0))
+            self._hold(now)
             return None
         due = self._due()
         self._write()

@@ -30,8 +30,6 @@ from wiretape.viewer.commands import masking, options
 from wiretape.viewer.timing.playback import Pace
 
 if TYPE_CHECKING:
-    import asyncio
-
     from wiretape.recorder.relay.guard import Refusal
     from wiretape.recorder.tape.journal import Finished
     from wiretape.recorder.tape.losses import Totals
@@ -209,7 +207,17 @@ async def _serve(settings: "cassette.CassetteOptions", ready_file: Path | None) 
     serving = Cassette(settings, observer)
     await serving.start()
     stopped = asyncio.Event()
-    _catch_signals(stopped, serving)
+    # The first signal stops, and the second waits for nothing more.
+    import asyncio
+    import signal
+
+    def stop() -> None:
+        if stopped.is_set():
+            serving.cut()
+        stopped.set()
+
+    for number in heeded(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     recording = f", recording {settings.answers.record}" if settings.is_recording else ""
     _say(f"serving {counted(len(serving.heads), 'exchange')} of {settings.tape}{recording}; stop: ctrl-c")
     if not serving.heads and not settings.is_recording:
@@ -225,20 +233,6 @@ async def _serve(settings: "cassette.CassetteOptions", ready_file: Path | None) 
         totals = await serving.stop()
     report.conclude(totals, serving.masked_count)
     return report.code
-
-
-def _catch_signals(stopped: "asyncio.Event", serving: "cassette.Cassette") -> None:
-    """Stop at the first signal, and wait for nothing more at the second."""
-    import asyncio
-    import signal
-
-    def stop() -> None:
-        if stopped.is_set():
-            serving.cut()
-        stopped.set()
-
-    for number in heeded(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay.client import LINGER_SECONDS
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.request import Request
-from wiretape.recorder.relay.responder import Responder, Takeover
+from wiretape.recorder.relay.responder import Takeover
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.sockets import Socket
 from wiretape.viewer.wings.replay import matching, turns
@@ -41,7 +41,7 @@ from wiretape.viewer.wings.replay.matching import Miss, ReplayRequest
 from wiretape.viewer.wings.replay.pacing import spaced
 from wiretape.viewer.wings.replay.planning import AnswerPlan, Greeting, Planner, Talk, ToRecord
 from wiretape.viewer.wings.replay.schedule import End, Schedule
-from wiretape.viewer.wings.replay.serve import BODY_BYTES, UNSENT_BYTES, Replay, Served, answer_error
+from wiretape.viewer.wings.replay.serve import BODY_BYTES, UNSENT_BYTES, Answering, Replay
 
 T = TypeVar("T")
 
@@ -73,20 +73,18 @@ class _Playing:
     """True while the client takes nothing."""
 
 
-class Upgrade(Responder, Takeover):
+class Upgrade(Answering, Takeover):
     """A request for a WebSocket, and the WebSocket."""
 
+    _client: Http1Client
+
     def __init__(self, app: Replay, client: Http1Client, request: Request) -> None:
-        self._app, self._client, self._request, self._now = app, client, request, app.clock.now
-        self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
-        self._t0 = self._served.requested
-        self._is_over = self._is_thinking = self._is_closing = False
+        super().__init__(app, client, request)
+        self._is_thinking = self._is_closing = False
         self._replay_request: ReplayRequest
         self._greeting: Greeting
         self._socket: Socket
         self._incoming: Incoming
-        self._received_bytes = 0
-        """Data of the client, which counts for the limits of bodies."""
         self._messages: deque[_Received] = deque()
         """Messages of the client that are still to be looked at."""
         self._turn_count = 0
@@ -94,8 +92,6 @@ class Upgrade(Responder, Takeover):
         self._playing = _Playing()
         self._own_frames: list[bytes] = []
         """Frames of our own, which wait until none of the recorded ones is in the middle."""
-        app.on_came(self._served)
-        app.live.add(self)
         self._greet()
 
     # the handshake
@@ -137,8 +133,7 @@ class Upgrade(Responder, Takeover):
         elif isinstance(greeting, ToRecord):
             self._record(greeting)
         elif isinstance(greeting, Miss):
-            self._served.miss = greeting
-            self._fail(404, greeting.message, "not_recorded", nearest=greeting.nearest, differs=greeting.differs)
+            self._miss(greeting)
         elif isinstance(greeting, AnswerPlan):
             self._served.head, self._served.status = greeting.head, greeting.status
             self._served.faults = greeting.faults
@@ -161,11 +156,6 @@ class Upgrade(Responder, Takeover):
         if relayed is not None:
             self._client.hand_over(self, relayed)
 
-    def _fail(self, status: int, message: str, code: str, **more: object) -> None:
-        self._served.status = status
-        self._end("refused")
-        answer_error(self._client, status, message, code, **more)
-
     def _switch(self, _: int) -> None:
         if self._is_over:
             return
@@ -185,9 +175,6 @@ class Upgrade(Responder, Takeover):
 
     # responder.Responder, before the switch
 
-    def client_left(self) -> None:
-        self._end("client")
-
     def taker_failed(self, error: Exception) -> None:
         self.failed(error)
 
@@ -201,11 +188,11 @@ class Upgrade(Responder, Takeover):
         """Process the client's data."""
         if self._is_over or self._is_closing:
             return
-        self._received_bytes += len(data)
-        refusal = self._app.refuse_body(self._received_bytes, len(data))
+        self._size += len(data)
+        refusal = self._app.refuse_body(self._size, len(data))
         for message in self._incoming.feed(bytes(data)):
             self._take(at, message)
-        if self._received_bytes > BODY_BYTES:
+        if self._size > BODY_BYTES:
             self._close_with(f"1009 the client sent more than {BODY_BYTES >> 20} MiB")
         elif refusal is not None:
             self._close_with(f"1013 {refusal.message}")
@@ -224,8 +211,7 @@ class Upgrade(Responder, Takeover):
         """Continue once the client has taken half of the limit, or close once it has taken all."""
         if self._playing.is_held and self._socket.unsent < UNSENT_BYTES // 2:
             self._playing.is_held = False
-            self._served.waits[-1] = (self._served.waits[-1][0], self._now() - self._t0)
-            self._app.pacer.add(self._now(), self._client.guarded(self._advance))
+            self._app.pacer.add(self._go_on(), self._client.guarded(self._advance))
         elif self._is_over and self._served.ending == "reset" and not self._socket.unsent:
             self._client.reset()
 
@@ -238,10 +224,6 @@ class Upgrade(Responder, Takeover):
     def failed(self, error: Exception) -> None:
         self._end("fault")
         self._app.on_trouble(f"a WebSocket failed by a fault of wiretape's own: {error!r}")
-
-    def stop(self) -> None:
-        self._end("stopped")
-        self._client.close()
 
     # the client's messages
 
@@ -335,7 +317,7 @@ class Upgrade(Responder, Takeover):
             return None
         if self._socket.unsent > UNSENT_BYTES:
             self._playing.is_held = True
-            self._served.waits.append((now - self._t0, 0))
+            self._hold(now)
             return None
         turn, due = self._playing.turns[0], self._due()
         if self._playing.parts_written < len(turn.schedule.at_ns):
@@ -391,15 +373,6 @@ class Upgrade(Responder, Takeover):
             self._socket.end()
             self._socket.resume()
             asyncio.get_running_loop().call_later(LINGER_SECONDS, self._client.close)
-
-    def _end(self, ending: str) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self._served.ending, self._served.ended_ns = ending, self._now() - self._t0
-            self._app.live.discard(self)
-            self._app.forget_body(self._received_bytes)
-            self._received_bytes = 0
-            self._app.on_served(self._served)
 
 
 def _is_key(key: bytes) -> bool:
