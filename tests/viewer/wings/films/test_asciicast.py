@@ -117,7 +117,7 @@ def test_an_error_is_marked_behind_what_came_with_it() -> None:
     ]  # fmt: skip
 
 
-def test_an_answer_that_is_no_stream_appears_with_its_last_read_and_has_no_ttft(connection: Connection) -> None:
+def test_an_unstreamed_answer_appears_at_its_last_read(connection: Connection) -> None:
     found = events(connection, LIMITED)
     assert [one[1] for one in found] == ["m", "o", "m", "x"]
     assert [one[0] for one in found] == [0.03, 0.0315, 0.0315, 0.0315]

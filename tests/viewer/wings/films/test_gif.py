@@ -54,7 +54,7 @@ def test_lines_that_stay_are_the_same_pixels_in_every_frame(connection: Connecti
     assert all(box is not None and box[1] >= 2 * high for box in changed)  # the title and its rule never
 
 
-def test_a_cell_has_the_colour_of_its_tone_and_a_blank_that_of_the_ground(connection: Connection) -> None:
+def test_a_cell_has_the_colour_of_its_tone(connection: Connection) -> None:
     last = [*frames(written(film(connection, COMPLETE)))][-1]
     wide, high = last.width // 80, last.height // 24
     bar = last.crop((0, 21 * high, last.width, 22 * high))

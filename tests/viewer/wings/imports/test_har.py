@@ -113,7 +113,7 @@ def test_an_export_of_http2_streams_brings_back_protocol_trailers_and_error(tmp_
         assert [second[name] for name in names] == [first[name] for name in names]
 
 
-def test_a_body_that_is_missing_is_rebuilt_of_its_events_and_said_to_be() -> None:
+def test_a_missing_body_is_rebuilt_from_its_events() -> None:
     named = [*MESSAGES, {"time": STARTED + 0.09, "eventName": "message", "eventId": "7", "data": "two\nlines"}]
     for text in ({}, {"text": ""}):
         one = only(entry(text, _eventSourceMessages=named))
@@ -121,7 +121,7 @@ def test_a_body_that_is_missing_is_rebuilt_of_its_events_and_said_to_be() -> Non
         assert (len(one.at_ns), sum(one.sizes), one.is_rebuilt, one.is_coarse) == (3, len(one.body), True, True)
 
 
-def test_a_text_that_chrome_read_in_another_charset_is_put_right_by_its_events() -> None:
+def test_text_in_another_charset_is_corrected_by_its_events() -> None:
     text, data = "data: é€Š中\n\n", {"time": STARTED + 0.05, "data": "é€Š中"}
     misread = "".join(bytes([one]).decode("cp1252", "ignore") or chr(one) for one in text.encode())
     for messages, at_ns in (([data], [50 * 10**6]), ([], []), ([data | {"data": "other"}], [])):
@@ -208,7 +208,7 @@ def test_an_answer_whose_body_the_archive_never_had_is_refused(changes: dict[str
     assert isinstance(other, ImportedExchange)
 
 
-def test_an_answer_whose_size_is_known_but_not_all_of_its_text_is_refused() -> None:
+def test_an_answer_without_all_of_its_text_is_refused() -> None:
     absent, begun = parsed(entry({"size": 9}), entry({"size": 5_321, "text": TEXT}))
     assert isinstance(absent, Unimportable)
     assert isinstance(begun, Unimportable)
@@ -272,9 +272,7 @@ def test_how_an_entry_ended(changes: dict[str, Any], ended_by: str) -> None:
         ({"_eventSourceMessages": 7}, "Expected `array"),
     ],
 )
-def test_an_entry_of_which_nothing_can_be_made_is_named_and_the_others_go_in(
-    changes: dict[str, Any], reason: str
-) -> None:
+def test_a_broken_entry_is_named_and_the_others_imported(changes: dict[str, Any], reason: str) -> None:
     refused, other = parsed(entry({}, **changes), entry({"text": "a"}))
     assert isinstance(refused, Unimportable)
     assert refused.place == "entry 0"

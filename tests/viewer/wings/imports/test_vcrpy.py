@@ -113,7 +113,7 @@ def test_a_request_that_is_stored_as_a_value_is_that_value_as_json() -> None:
     assert (form.request, form.request_size, form.is_rebuilt) == (None, None, False)
 
 
-def test_a_parsed_body_is_json_on_both_sides_and_no_length_is_stated_of_it() -> None:
+def test_a_parsed_body_is_json_on_both_sides() -> None:
     headers = {"content-type": ["application/json"], "content-length": ["233"], "content-encoding": ["gzip"]}
     one = only_without_body({"parsed_body": QUESTION}, {"parsed_body": QUESTION, "headers": headers})
     assert json.loads(one.request or b"") == json.loads(one.body) == QUESTION
@@ -121,7 +121,7 @@ def test_a_parsed_body_is_json_on_both_sides_and_no_length_is_stated_of_it() -> 
     assert (one.is_rebuilt, one.is_lost) == (True, False)
 
 
-def test_a_body_with_a_type_is_its_content_where_the_status_is_a_number() -> None:
+def test_a_body_with_a_type_is_its_content() -> None:
     typed = {"content": QUESTION, "type": "json"}
     stream = {"type": "text", "content": "data: [DONE]\n\n"}
     one = found(request={"body": typed}, response={"status": 200, "body": stream})
@@ -133,7 +133,7 @@ def test_a_body_with_a_type_is_its_content_where_the_status_is_a_number() -> Non
     assert json.loads(found(request={"body": typed}).request or b"") == typed
 
 
-def test_a_body_of_another_length_than_its_head_names_is_not_the_original_one() -> None:
+def test_a_body_of_another_length_is_flagged_rebuilt() -> None:
     for length, is_rebuilt in (("2", False), ("9", True)):
         assert found(response={"headers": {"Content-Length": [length]}}).is_rebuilt == is_rebuilt
 

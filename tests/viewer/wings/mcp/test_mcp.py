@@ -151,7 +151,7 @@ def test_statistics_say_what_they_cover_if_that_is_not_all(demo_agent: Agent) ->
     assert (everything["recorded"], "notes" in everything) == ([[19]], False)
 
 
-def test_a_report_on_a_filter_says_what_it_covers_if_that_is_not_all(demo_agent: Agent) -> None:
+def test_a_report_on_a_filter_names_what_it_covers(demo_agent: Agent) -> None:
     page = demo_agent.page("report", filter="is:ok", newest=2)
     assert "| exchanges | 2, began" in page["recorded"]
     assert [note.partition(",")[0] for note in page["notes"]] == ["covers the newest 2 only"]

@@ -102,7 +102,7 @@ def test_keys_step_through_the_reads_and_go_to_the_stall(page: Page, stall: Path
     assert "data: {" in page.run("document.querySelector('.bytes pre').textContent")
 
 
-def test_the_counts_of_coalesced_reads_do_not_overlap_in_a_stream_of_50_000_events(page: Page, tmp_path: Path) -> None:
+def test_counts_of_coalesced_reads_do_not_overlap(page: Page, tmp_path: Path) -> None:
     tape = long_stream(tmp_path / "long.db", 50_000, together=12)
     page.open(exported(tape, tmp_path / "long.html", "@"))
     assert "events 50,003 / 50,003" in page.run(WHEN)
@@ -124,7 +124,7 @@ def test_times_of_a_long_stream_are_in_minutes(page: Page, tmp_path: Path) -> No
     ]  # fmt: skip
 
 
-def test_a_click_on_a_text_goes_there_and_a_click_on_a_read_shows_its_bytes(page: Page, stall: Path) -> None:
+def test_a_click_shows_the_text_or_read(page: Page, stall: Path) -> None:
     page.open(stall)
     box = "(() => { const box = %s.getBoundingClientRect(); return [box.left, box.top, box.width, box.height] })()"
     left, top, width, height = page.run(box % "document.querySelectorAll('.said span')[6]")
@@ -206,7 +206,7 @@ def test_a_page_is_drawn_in_both_themes_and_fits_its_window(page: Page, stall: P
     page.look()
 
 
-def test_a_line_of_10_mb_is_shown_by_its_end_and_holds_nothing_up(page: Page, tmp_path: Path) -> None:
+def test_a_line_of_10_mb_is_shown_without_delay(page: Page, tmp_path: Path) -> None:
     line = "x" * 10_000_000 + "</script><img src=http://127.0.0.1:9/>\u202e"
     tape = one_event(tmp_path / "line.db", line)
     page.open(exported(tape, tmp_path / "line.html", "@", "--with-bodies"), "open=events.request&read=0")

@@ -98,7 +98,7 @@ def test_the_lanes_begin_with_the_last_minutes_and_cut_idle_time(page: Page, tmp
     assert page.faults == []
 
 
-def test_a_page_that_is_held_stays_as_it_is_and_its_address_keeps_that(page: Page, tmp_path: Path) -> None:
+def test_a_page_on_hold_stays_as_addressed(page: Page, tmp_path: Path) -> None:
     tape = tmp_path / "t.db"
     with recorder(tape) as tape_recorder, viewing(tape) as (_, url):
         tape_recorder.record(ID)

@@ -82,9 +82,7 @@ def test_a_gap_of_any_length_has_a_step(ns: int) -> None:
     assert gaps.gap_counts(np.array([ns])) == [(int(gaps.gap_steps(np.array([ns]))[0]), 1)]
 
 
-def test_stalls_are_the_gaps_beyond_the_limit_and_the_silence_in_which_an_exchange_ended(
-    fixture: Path, found: Read
-) -> None:
+def test_stalls_are_long_gaps_and_the_last_silence(fixture: Path, found: Read) -> None:
     stalls = found.data["stalls"]
     with queries.opened(fixture) as connection:
         stored = [np.frombuffer(packed, "<i8") for _, packed in queries.packed_gaps(connection)]

@@ -160,7 +160,7 @@ def test_lanes_are_named_by_model(page: Page, synthetic: Path) -> None:
     assert {"gpt-x", "gpt-x-mini", "local-8b", "thinker-1"} <= {text for text, *_ in page.drawn(".runtime", 900)}
 
 
-def test_a_page_of_a_part_shows_the_trend_of_all_and_names_the_part(page: Page, fixture: Path, tmp_path: Path) -> None:
+def test_a_page_of_some_shows_the_trend_of_all(page: Page, fixture: Path, tmp_path: Path) -> None:
     file = tmp_path / "part.html"
     with queries.opened(fixture) as connection, file.open("wb") as out:
         sources.write_run(connection, sources.PageContent(None, None, most_rows=50), DEFAULT, out)
@@ -222,7 +222,7 @@ def test_the_curve_of_a_selections_gaps_is_that_of_the_tape(page: Page, syntheti
 
 
 @pytest.mark.parametrize("filter", ["model:gpt-x", "stall>2s", "gap.max<25ms", ""])
-def test_percentiles_of_a_selections_gaps_are_those_of_the_tape_and_never_above_the_longest(
+def test_percentiles_of_selected_gaps_are_those_of_the_tape(
     page: Page, synthetic: Path, fixture: Path, filter: str
 ) -> None:
     page.open(synthetic, f"q={quote(filter)}&metric=gap&by=")
@@ -275,7 +275,7 @@ def mouse(page: Page, kind: str, x: float, y: float, button: str = "none") -> No
     )
 
 
-def test_the_pointer_tells_what_had_come_and_a_click_on_a_bar_opens_it(page: Page, told: Path) -> None:
+def test_the_pointer_shows_progress_and_a_click_opens(page: Page, told: Path) -> None:
     page.open(told, "lanes=model")
     page.run("document.querySelector('.runtime').scrollIntoView()")
     left, top, width = page.run(

@@ -221,7 +221,7 @@ async def test_a_tape_that_comes_late_goes_and_is_replaced_is_reported(tmp_path:
 
 
 @on_loop
-async def test_a_page_that_takes_nothing_holds_nobody_up_and_gets_all_at_the_end(tmp_path: Path) -> None:
+async def test_a_slow_page_delays_nobody_and_gets_all_later(tmp_path: Path) -> None:
     tape = tmp_path / "t.db"
     parts = [(at, data.replace(b'"content": "', b'"content": "' + b"x" * 1_000_000)) for at, data in COMPLETE_READS]
     with recorder(tape) as tape_recorder:

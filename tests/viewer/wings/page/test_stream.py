@@ -153,7 +153,7 @@ def test_hostile_text_adds_no_element_and_comes_back_exact(tape: Path, connectio
     assert said(hostile.data, 99)[0] == row.content
 
 
-def test_a_stream_of_1000_chunks_takes_150_kb_with_its_bytes_and_100_kb_without_text(tmp_path: Path) -> None:
+def test_a_page_of_1000_chunks_takes_150_kb(tmp_path: Path) -> None:
     id, tape = "a" * 16, long_stream(tmp_path / "long.db", 1000)
     file = tmp_path / f"{id}.html"
     exported(tape, tmp_path, id)

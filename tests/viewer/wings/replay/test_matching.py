@@ -186,7 +186,7 @@ SAME = [
 
 
 @pytest.mark.parametrize(("recorded", "asked"), SAME)
-def test_the_spelling_of_a_path_and_the_order_of_its_query_do_not_matter(recorded: str, asked: str) -> None:
+def test_spelling_of_paths_and_order_of_queries_are_ignored(recorded: str, asked: str) -> None:
     assert found(library((OPENAI, recorded, b"{}")), asked, b"{}") == "aaaa1"
     requests = [ReplayRequest("POST", target.encode(), b"{}") for target in (recorded, asked) if "key" not in target]
     assert len({library((OPENAI, CHAT, b"{}")).key(request) for request in requests}) <= 1

@@ -82,7 +82,7 @@ def suite(loaded: Loaded, pytester: pytest.Pytester, demo: tuple[Path, str], mon
     return Suite(pytester, loaded, demo[0])
 
 
-def test_tests_of_every_kind_are_answered_from_their_tape_and_leave_no_variable_behind(suite: Suite) -> None:
+def test_tests_of_every_kind_are_answered_from_their_tape(suite: Suite) -> None:
     code = """
 pytestmark = pytest.mark.wiretape(TAPE)
 
@@ -143,7 +143,7 @@ def test(request):
     suite.run(code).assert_outcomes(passed=1)
 
 
-def test_a_test_that_asks_for_what_is_not_recorded_fails_even_if_its_program_goes_on(suite: Suite) -> None:
+def test_a_test_with_an_unrecorded_request_fails(suite: Suite) -> None:
     code = """
 @pytest.mark.wiretape(TAPE)
 def test_swallowed():
@@ -307,7 +307,7 @@ def test(place, wiretape_server):
     suite.run("A, B, ENDED = 1, 3, 'end'\n" + code, "--wiretape-record=none").assert_outcomes(passed=2)
 
 
-def test_a_test_that_is_recorded_is_pointed_at_the_server_without_any_variable_of_the_user_s(suite: Suite) -> None:
+def test_a_recorded_test_needs_no_variable_of_the_user(suite: Suite) -> None:
     code = """
 @pytest.mark.wiretape(TAPE, record="new")
 def test(wiretape_server):
@@ -342,9 +342,7 @@ async def fetch(url):
 
 @pytest.mark.parametrize("call", CLIENTS.values(), ids=CLIENTS)
 @pytest.mark.parametrize("record", ["none", "once"])
-def test_a_marked_test_cannot_reach_an_api_and_fails_even_if_its_program_goes_on(
-    call: str, record: str, suite: Suite, api: str
-) -> None:
+def test_a_marked_test_that_calls_an_api_fails(call: str, record: str, suite: Suite, api: str) -> None:
     code = f"""
 @pytest.mark.wiretape(TAPE, record={record!r})
 def test():
@@ -363,7 +361,7 @@ def test():
     assert Api.count == 0
 
 
-def test_the_name_of_an_api_is_not_even_looked_up_by_a_marked_test(suite: Suite) -> None:
+def test_a_marked_test_looks_up_no_api(suite: Suite) -> None:
     code = """
 import asyncio, socket
 
@@ -439,7 +437,7 @@ def test(wiretape_server):
 
 
 @pytest.mark.parametrize(("choices", "mode", "records"), [(None, "once", True), (["on", "off"], "on", False)])
-def test_an_option_of_that_name_that_is_there_already_stays_and_is_heeded_if_it_names_a_mode(
+def test_an_existing_option_record_mode_is_kept_and_used(
     suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester,
     choices: list[str] | None, mode: str, records: bool,
 ) -> None:  # fmt: skip
@@ -454,7 +452,7 @@ def test(wiretape_server, pytestconfig):
     suite.run(code, f"--record-mode={mode}").assert_outcomes(passed=1)
 
 
-def test_what_a_test_adds_to_a_tape_that_was_cut_by_hand_is_served_beside_it(
+def test_new_recordings_are_served_beside_hand_cut_ones(
     suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester, demo: tuple[Path, str]
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", api)
@@ -513,7 +511,7 @@ def test_the_plugin_loads_nothing_heavy_until_it_is_used() -> None:
 
 
 @pytest.mark.parametrize("tape", ["own.jsonl", "own.db"])
-def test_a_recorded_test_keeps_no_secret_of_a_body_and_replays_with_another_one(
+def test_a_recorded_test_stores_no_secret_and_replays(
     tape: str, suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = """

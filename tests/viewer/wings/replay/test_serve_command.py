@@ -12,7 +12,7 @@ from tests.support.frames import until
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS
 
 
-def test_the_base_url_is_told_on_stdout_and_in_a_file_that_is_gone_in_the_end(tape: Path, tmp_path: Path) -> None:
+def test_the_base_url_is_on_stdout_and_in_files(tape: Path, tmp_path: Path) -> None:
     ready = tmp_path / "url"
     with started("serve", "--db", str(tape), "--no-wait", "--ready-file", str(ready)) as process:
         assert process.stdout is not None

@@ -92,7 +92,7 @@ def test_vllm_0_33_counts_output_and_tokens_without_text(delta, counts):
     assert vllm_0_32(request(TEXT, chunk(delta)))["itl"] == [1e-5]
 
 
-def test_vllm_before_0_33_starts_at_the_role_and_ends_at_the_finish_chunk():
+def test_vllm_0_32_measures_from_role_to_finish_chunk():
     body = (ROLE, TEXT, TEXT, FINISH, ALONE, DONE)
     assert [vllm(request(*body))[key] for key in ("ttft", "e2el", "tpot")] == [2e-5, 3e-5, 5e-6]
     assert [vllm_0_32(request(*body))[key] for key in ("ttft", "e2el", "tpot")] == [1e-5, 4e-5, 1.5e-5]

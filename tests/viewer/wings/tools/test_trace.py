@@ -119,7 +119,7 @@ def test_an_id_stands_for_one_prefix_and_one_count(common: bytes, one: bytes, ot
     assert (first == second) == (prompts[0] == prompts[1])
 
 
-def test_the_first_row_is_at_0_and_later_ones_are_exact_to_the_microsecond() -> None:
+def test_rows_are_timed_from_the_first_to_the_microsecond() -> None:
     body = {"messages": QUESTION}
     found, counts = left_out(
         (body, {"output_tokens": None}), (body, {}), (body, {"started_at": "2026-03-01T12:00:02.001Z"})
