@@ -250,7 +250,7 @@ class StreamCarrier(Carrier):
             if self._padding:
                 taker.padded(self._padding)
                 self._padding = 0
-            taker.came(at, head, body, is_over)
+            taker.response_received(at, head, body, is_over)
         if not is_over and self._flow is Flow.OPEN:
             self._acknowledge()
 
@@ -310,7 +310,7 @@ class StreamCarrier(Carrier):
             return
         self.state = RECEIVING[self.state, "break"]
         self.failure, self.ended_at = failure, at
-        self._taker.came(at, None, b"", True)
+        self._taker.response_received(at, None, b"", True)
 
     # flow and end
 

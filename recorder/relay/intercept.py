@@ -275,7 +275,7 @@ class Forward:
 
     def adopt(self, client: Http1Client, origin: Origin, sock: socket.socket) -> None:
         """Have a client's next request go over a connection to its server without TLS."""
-        client.adopt(self._proxy.transport.over(sock, self._upstream(origin)))
+        client.adopt(self._proxy.transport.serve_connected(sock, self._upstream(origin)))
 
     def opened(self, origin: Origin, options: RelayOptions, agent: str | None = None) -> App:
         """Return the app for the requests in a `CONNECT` connection; `agent` is a client that trusts us, if known."""

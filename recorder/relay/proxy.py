@@ -503,9 +503,11 @@ class RelayedExchange(Responder):
         elif self._upload is RequestBody.COMING:
             self._client.hold_body(False)
 
-    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool, chunk: bytes = b"") -> None:
+    def response_received(
+        self, at: int, head: ResponseHead | None, body: bytes, ends: bool, chunk: bytes = b""
+    ) -> None:
         """Send a read to the client at once, then to the tap."""
-        if head is None and not over:
+        if head is None and not ends:
             relayed = None
             try:
                 if self._client.send(body, chunk):
@@ -519,10 +521,10 @@ class RelayedExchange(Responder):
         connection = self._connection
         assert connection is not None
         if head is not None or self._stage is Stage.RELAYING:
-            self._send_edge(at, head, body, ends=over, is_whole=over and connection.failure is None)
-        if over and self._waiting and connection.failure is None:
+            self._send_edge(at, head, body, ends=ends, is_whole=ends and connection.failure is None)
+        if ends and self._waiting and connection.failure is None:
             self._stage = STAGE[self._stage, "drain"]
-        elif over:
+        elif ends:
             self._finish()
 
     def _send_edge(self, at: int, head: ResponseHead | None, body: bytes, *, ends: bool, is_whole: bool) -> None:
@@ -605,7 +607,7 @@ class RelayedExchange(Responder):
         self._proxy.live.add(self._websocket)
         self._websocket.begin(at, head, headers, early, self._now)
 
-    def over(self, ended_by: EndedBy, detail: str | None, at: int, *, paused: int) -> None:
+    def websocket_ended(self, ended_by: EndedBy, detail: str | None, at: int, *, paused: int) -> None:
         """Record that the WebSocket has ended."""
         assert self._connection is not None
         self._stage = STAGE[self._stage, "end"]

@@ -95,7 +95,9 @@ class Taker(Protocol):
     def informed(self, head: ResponseHead) -> None:
         """Handle an informational response, such as 100 (Continue): another head follows."""
 
-    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool, chunk: bytes = b"") -> None:
+    def response_received(
+        self, at: int, head: ResponseHead | None, body: bytes, ends: bool, chunk: bytes = b""
+    ) -> None:
         """Handle one read: perhaps the head, body bytes, and the end of the response.
 
         `chunk`: the body bytes as a chunk of HTTP/1.1, if they came as one.
@@ -120,10 +122,10 @@ class Taker(Protocol):
 class Switched(Protocol):
     """The owner of a connection that has switched to another protocol."""
 
-    def came(self, at: int, data: memoryview) -> None:
+    def upstream_received(self, at: int, data: memoryview) -> None:
         """Handle one read."""
 
-    def taken(self) -> None:
+    def upstream_progressed(self) -> None:
         """The kernel has taken more of the written bytes."""
 
     def upstream_lost(self, error: Exception | None, at: int) -> None:
@@ -138,7 +140,7 @@ class _Passing:
 
     def __init__(self, sock: Socket, taker: Switched) -> None:
         self._socket, self._taker = sock, taker
-        self.received, self.progressed, self.failed = taker.came, taker.taken, taker.failed
+        self.received, self.progressed, self.failed = taker.upstream_received, taker.upstream_progressed, taker.failed
 
     def write_failed(self, error: OSError) -> None:
         """Ignore it: the next read reports the cause."""
@@ -303,7 +305,7 @@ class Carrier(ABC):
         else:
             self._fail("headers_timeout", f"no answer within {seconds:g} s")
         try:
-            self._taker.came(self.ended_at, None, b"", True)
+            self._taker.response_received(self.ended_at, None, b"", True)
         except Exception as error:  # noqa: BLE001 - the event loop would only print it
             self.failed(error)
 
@@ -453,7 +455,7 @@ class Connection(Carrier):
                 self._active_at, self._overhead = at, 0
                 if self._facts.clock != "kernel" or not self._socket.has_kernel_time:
                     self._note_clock(self._socket)
-                taker.came(at, None, chunk[start:-2], False, chunk)
+                taker.response_received(at, None, chunk[start:-2], False, chunk)
                 return
         self._parse(at, data)
 
@@ -483,7 +485,7 @@ class Connection(Carrier):
         head = self.head if previous is _WAITING and self._facts.headers_ns is not None else None
         if body or is_over or head:
             self._note_clock(self._socket)
-            taker.came(at, head, body, is_over)
+            taker.response_received(at, head, body, is_over)
 
     def _note_surplus(self) -> None:
         if self.state is Receiving.ENDED:
@@ -542,7 +544,7 @@ class Connection(Carrier):
         elif self.state in RUNNING:
             self.ended_at = self._socket.stamp
             self._lost(error)
-            self._taker.came(self.ended_at, None, b"", True)
+            self._taker.response_received(self.ended_at, None, b"", True)
 
     def _leave_idle(self, error: Exception | None = None) -> None:
         report = self.closed_by_peer
@@ -785,7 +787,7 @@ class Transport:
         facts.connected_ns = self._clock.now() - facts.t0
         return self.serve(sock, upstream)
 
-    def over(self, sock: socket.socket, upstream: Upstream) -> Connection:
+    def serve_connected(self, sock: socket.socket, upstream: Upstream) -> Connection:
         """Return a connection of HTTP/1.1 without TLS over a socket that others have connected."""
         return self.serve(Socket(sock, self._clock, self._kernel_time), upstream)
 

@@ -30,7 +30,7 @@ Enter = Callable[[int, int | None, bytes], None]
 class Owner(Protocol):
     """The exchange that became a WebSocket."""
 
-    def over(self, ended_by: EndedBy, detail: str | None, at: int, *, paused: int) -> None:
+    def websocket_ended(self, ended_by: EndedBy, detail: str | None, at: int, *, paused: int) -> None:
         """Record that the WebSocket has ended."""
 
     def failed(self, error: Exception) -> None:
@@ -148,11 +148,11 @@ class WebSocket(Takeover):
 
     # upstream.Switched
 
-    def came(self, at: int, data: memoryview) -> None:
+    def upstream_received(self, at: int, data: memoryview) -> None:
         """Relay a read from upstream."""
         self._down.relay(at, bytes(data))
 
-    def taken(self) -> None:
+    def upstream_progressed(self) -> None:
         """The kernel has taken more of upstream's unsent bytes."""
         self._up.progressed()
 
@@ -201,4 +201,4 @@ class WebSocket(Takeover):
         self._up.end()
         self._down.end()
         self._upstream.close()
-        self._owner.over(ended_by, detail, at, paused=self._down.paused)
+        self._owner.websocket_ended(ended_by, detail, at, paused=self._down.paused)

@@ -51,13 +51,15 @@ class Exchange:
     def informed(self, head: ResponseHead) -> None:
         self.informational.append((head.status, head.headers))
 
-    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool, chunk: bytes = b"") -> None:
+    def response_received(
+        self, at: int, head: ResponseHead | None, body: bytes, ends: bool, chunk: bytes = b""
+    ) -> None:
         if head is not None:
             self.heads.append(head)
         if body:
             self.reads.append((at, body))
             self.chunks.append(chunk)
-        if over:
+        if ends:
             self.told.append("over")
 
     def request_progressed(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import random
 import socket
@@ -15,6 +16,8 @@ import pytest
 from tests.support.relay import Answer, Kept, Relay, dial, on_loop, post, reset, serving, serving_raw, take, until
 from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
 from wiretape.recorder.relay import server
+from wiretape.recorder.relay.server import Http1Client
+from wiretape.recorder.relay.upstream import Connection
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n3\r\n:a\n\r\n"
@@ -193,6 +196,23 @@ async def test_when_the_client_closes_its_connection_upstream_is_closed(relay: R
         await until(lambda: upstream.left)
         assert upstream.resets == (how == "reset")
         assert await ends(peer) in (b"", b"reset")
+
+
+@on_loop
+async def test_a_closed_connection_and_those_upstream_need_no_garbage_collection(relay: Relay) -> None:
+    def count() -> int:
+        return sum(isinstance(item, Http1Client | Connection) for item in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = count()
+        async with served(relay) as (_, base):
+            async with dial(base) as peer:
+                await ask(peer, next(fresh))
+            await until(lambda: count() <= before)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "bytes"])

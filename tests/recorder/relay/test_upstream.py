@@ -44,11 +44,13 @@ class Taken:
     def informed(self, head: ResponseHead) -> None:
         """Ignore it."""
 
-    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool, chunk: bytes = b"") -> None:
+    def response_received(
+        self, at: int, head: ResponseHead | None, body: bytes, ends: bool, chunk: bytes = b""
+    ) -> None:
         self.head = self.head or head
         if body:
             self.reads.append((at, body))
-        if over:
+        if ends:
             self.over.set()
 
     def request_progressed(self) -> None:
