@@ -117,10 +117,10 @@ _TELLING: dict[asyncio.subprocess.Process, asyncio.Task[None]] = {}
 """The task that prints the lines of each program, until its end."""
 
 
-async def _tell(process: asyncio.subprocess.Process, screen: "Screen", said: dict[str, object]) -> None:
+async def _tell(process: asyncio.subprocess.Process, screen: "Screen", printers: dict[str, object]) -> None:
     """Print a program's standard error, which would otherwise break the status line.
 
-    `said` maps each line printed to the process that first printed it.
+    `printers` maps each line printed to the process that first printed it.
     """
     assert process.stderr is not None
     while True:
@@ -132,7 +132,7 @@ async def _tell(process: asyncio.subprocess.Process, screen: "Screen", said: dic
             del _TELLING[process]
             return
         text = line.decode("utf-8", "replace").rstrip("\n")
-        if said.setdefault(text, process) is process:
+        if printers.setdefault(text, process) is process:
             screen.line(text)
 
 

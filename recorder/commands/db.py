@@ -119,8 +119,8 @@ def upgrade(db: Path | None) -> None:
     if upgraded is None:
         click.echo(f"{path} has schema {REVISION} already")
     else:
-        before, backup = upgraded
-        click.echo(f"{path}: schema {before} → {REVISION}; the old tape is {backup}")
+        revision, backup = upgraded
+        click.echo(f"{path}: schema {revision} → {REVISION}; the old tape is {backup}")
     with file.writing(path, "wiretape db upgrade", create=False) as connection:
         derived, changed = _derive(connection, outdated=True)
     if derived:
@@ -139,10 +139,10 @@ def rebuild(db: Path | None, declared: tuple[Path, ...]) -> None:
     from wiretape.recorder.tape import cells, file, rederive
     from wiretape.recorder.tape.schema import metadata
 
-    path, own = options.tape_path(db), dialects.read(declared)
+    path, declared_dialects = options.tape_path(db), dialects.read(declared)
     with file.writing(path, "wiretape db rebuild", create=False) as connection:
-        if own:
-            rederive.declare(connection, own)
+        if declared_dialects:
+            rederive.declare(connection, declared_dialects)
         derived, changed = _derive(connection)
         connection.rollback()
         for line in cells.damage_of(connection).lines(connection, metadata):
@@ -296,8 +296,8 @@ def vacuum(db: Path | None, dry_run: bool) -> None:
     _report_rewritten(path, *sizes)
 
 
-def _report_rewritten(path: Path, before: "Size", after: "Size") -> None:
-    click.echo(f"{path}: {bytes_(before.file)} → {bytes_(after.file)}; it has no deleted data any more")
+def _report_rewritten(path: Path, size_before: "Size", size_after: "Size") -> None:
+    click.echo(f"{path}: {bytes_(size_before.file)} → {bytes_(size_after.file)}; it has no deleted data any more")
     backups = sorted(backup.name for backup in paths.real(path).parent.glob(f"{paths.real(path).name}.before-*"))
     backup_names = f" (beside it: {', '.join(backups)})" if backups else ""
     click.echo(f"not cleaned: copies and backups of the tape{backup_names}, snapshots, and spare blocks of the disk")

@@ -45,8 +45,11 @@ def read(files: Iterable[Path]) -> list[Declaration]:
     from wiretape.recorder.documents import load
 
     dialects: dict[str, Declaration] = {}
-    for one in [*(one for file in files for one in declarations(load(file))), *_of_configuration()]:
-        dialects.setdefault(one["name"], one)
+    for declaration in [
+        *(declaration for file in files for declaration in declarations(load(file))),
+        *_of_configuration(),
+    ]:
+        dialects.setdefault(declaration["name"], declaration)
     return [*dialects.values()]
 
 

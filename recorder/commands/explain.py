@@ -41,8 +41,8 @@ def explain(attempt: RecordedCommand, command: Sequence[str]) -> Iterator[str]:
     yield from _settings(attempt)
     yield f"connected: {_connected(attempt)}"
     if attempt.asked:
-        asked = [f"{host} ({treatment})" for host, treatment in attempt.asked.items()]
-        yield f"asked of the proxy: {_named(asked, 'host')}"
+        hosts = [f"{host} ({treatment})" for host, treatment in attempt.asked.items()]
+        yield f"asked of the proxy: {_named(hosts, 'host')}"
     if attempt.refused:
         refusals = list(dict.fromkeys(f"{refusal.status} {refusal.message}" for refusal in attempt.refused))
         yield f"refused: {_named(refusals, 'request')}"

@@ -98,7 +98,10 @@ def resolved(environ: Mapping[str, str], base: str, upstreams: Sequence[Upstream
     """
     routes = {name: providers.route(upstreams, path.encode()) for name, path in pointed_at(environ, base).items()}
     upstream_routes = {name: route for name, route in routes.items() if route and route[0].authorization is None}
-    return {**environ, **{name: f"{upstream.url}{rest.decode()}" for name, (upstream, rest) in upstream_routes.items()}}
+    return {
+        **environ,
+        **{name: f"{upstream.url}{path_below.decode()}" for name, (upstream, path_below) in upstream_routes.items()},
+    }
 
 
 def _is_left(name: str, value: str, marker: OuterRecorder) -> bool:

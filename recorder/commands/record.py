@@ -219,10 +219,10 @@ def _observer(screen: "Screen", faults: list[str], tally: "Tally") -> "Observer"
         faults.append(message)
         screen.report(message)
 
-    def asked(host: str, how: str) -> None:
-        if how in ("tunnelled", "relayed") and host not in passed:
+    def asked(host: str, treatment: str) -> None:
+        if treatment in ("tunnelled", "relayed") and host not in passed:
             passed.add(host)
-            screen.report(f"{host} is {how}, not recorded: it is no known API's")
+            screen.report(f"{host} is {treatment}, not recorded: it is no known API's")
 
     return Observer(
         finished=finished,

@@ -72,7 +72,7 @@ class Client(Protocol):
 
     # the way to an API server
 
-    def kept(self, upstream: Upstream) -> Carrier | None:
+    def reuse(self, upstream: Upstream) -> Carrier | None:
         """Return a carrier on a connection to an API server that is open already, or None."""
 
     def connect_at_once(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Carrier | None:

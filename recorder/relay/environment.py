@@ -111,8 +111,8 @@ def proxied(
     added = java_options(proxy_url, certificates, environ.get(JAVA, ""), asks_for_loopback=not excluded)
     java = " ".join(filter(None, (environ.get(JAVA), added)))
     past = dict.fromkeys(BYPASSES, ",".join(excluded)) if excluded else {}
-    others = {"NODE_USE_ENV_PROXY": "1", NODE: options, **({JAVA: java} if java else {})}
-    return {**variables, **past, **dict.fromkeys(PROXIES, proxy_url), **others, **certificates}
+    settings = {"NODE_USE_ENV_PROXY": "1", NODE: options, **({JAVA: java} if java else {})}
+    return {**variables, **past, **dict.fromkeys(PROXIES, proxy_url), **settings, **certificates}
 
 
 def has_java_proxy(options: str) -> bool:
@@ -121,7 +121,7 @@ def has_java_proxy(options: str) -> bool:
 
 
 def java_options(
-    proxy_url: str, certificates: Mapping[str, str], given: str = "", *, asks_for_loopback: bool = True
+    proxy_url: str, certificates: Mapping[str, str], node_options: str = "", *, asks_for_loopback: bool = True
 ) -> str:
     """Return the options by which Java trusts the certificates and goes by the proxy, beside those that were given.
 
@@ -135,7 +135,7 @@ def java_options(
         settings = {"": quoted, "Type": "PKCS12", "Password": ""}  # it has none, in place of another store's
         options = [f"-Djavax.net.ssl.trustStore{name}={value}" for name, value in settings.items()]
     host, _, port = urlsplit(proxy_url).netloc.rpartition("@")[2].rpartition(":")
-    if process.HAS_PROC and ":" not in host and not has_java_proxy(given):
+    if process.HAS_PROC and ":" not in host and not has_java_proxy(node_options):
         options += [
             f"-D{scheme}.proxy{name}" for scheme in ("https", "http") for name in (f"Host={host}", f"Port={port}")
         ]
@@ -168,13 +168,13 @@ def asks_in_shell(command: Sequence[str]) -> bool:
 
 def exports(proxy_url: str, certificates: Mapping[str, str]) -> list[str]:
     """Return shell lines that apply these changes to an environment; the shell replaces a `$NAME` in the URL."""
-    first, *others = PROXIES
-    adding, bundle, *same = certificates
+    first, *other_proxies = PROXIES
+    adding, bundle, *same_bundles = certificates
     own, system = shlex.quote(certificates[adding]), shlex.quote(certificates[bundle])
     return [
         f'export {first}="{proxy_url}" NODE_USE_ENV_PROXY=1 {adding}={own} {bundle}={system}',
-        "export " + " ".join(f"{name}=${first}" for name in others),
-        "export " + " ".join(f'{name}="${bundle}"' for name in same),
+        "export " + " ".join(f"{name}=${first}" for name in other_proxies),
+        "export " + " ".join(f'{name}="${bundle}"' for name in same_bundles),
         'export NODE_OPTIONS="${NODE_OPTIONS:+$NODE_OPTIONS }"' + shlex.quote(node_option(f"--require={_NODE_PROXY}")),
         f'export {JAVA}="${{{JAVA}:+${JAVA} }}"' + shlex.quote(java_options(proxy_url, certificates)),
         f"unset {' '.join(BYPASSES)}",
@@ -185,8 +185,8 @@ def remarks(environ: Mapping[str, str], command: Sequence[str] = ("",)) -> list[
     """Return the notices to the user about variables that are replaced."""
     notices = []
     if excluded := next((environ[name].strip() for name in BYPASSES if environ.get(name, "").strip()), ""):
-        what = "everything would have gone past wiretape" if excluded == "*" else "hosts in it are recorded, too"
-        notices.append(f"NO_PROXY={excluded} is cleared for the command: {what}")
+        consequence = "everything would have gone past wiretape" if excluded == "*" else "hosts in it are recorded, too"
+        notices.append(f"NO_PROXY={excluded} is cleared for the command: {consequence}")
     for name, reason in _preset(environ)[1].items():
         effect = "it adds nothing" if name in _OPTIONAL else f"it stays, and {READERS[name]} fails as without wiretape"
         notices.append(f"{name} names no certificates that can be read ({reason}): {effect}")
@@ -201,9 +201,9 @@ def advice(host: str, agent: str, reason: str) -> str:
     """Return the advice for a program that does not trust our certificate; `agent` is its User-Agent, or empty."""
     known = next((name for pattern, name in _AGENTS.items() if re.search(pattern, agent, re.IGNORECASE)), None)
     # Node ends the handshake before it looks at the certificate, and sends no alert.
-    likely, *others = [name for name in READERS if name != ADDING or "alert" not in reason][:_NAMED]
+    likely, *further = [name for name in READERS if name != ADDING or "alert" not in reason][:_NAMED]
     reads = f"It {'reads' if known else 'probably reads'} {known or likely} ({READERS[known or likely]})"
-    alternatives = "" if known else f"; others read {', '.join(f'{name} ({READERS[name]})' for name in others)}"
+    alternatives = "" if known else f"; others read {', '.join(f'{name} ({READERS[name]})' for name in further)}"
     program = clipped(agent.split(" ")[0], _AGENT_CHARACTERS) or "a program"
     trusts = f"{'does not' if 'alert' in reason else 'seems not to'} trust"
     return (
@@ -214,13 +214,13 @@ def advice(host: str, agent: str, reason: str) -> str:
 
 @contextlib.contextmanager
 def certificate_files(
-    own: str, environ: Mapping[str, str], ca_file: Path | None, command: Sequence[str] = ()
+    certificate: str, environ: Mapping[str, str], ca_file: Path | None, command: Sequence[str] = ()
 ) -> Iterator[dict[str, str]]:
-    """Write `own`, a certificate as PEM, and the bundles; yield the variables that name them. Raises `WiretapeError`.
+    """Write a certificate (PEM) and the bundles; yield the variables that name them. Raises `WiretapeError`.
 
     `ca_file` holds further certificates. The files are removed at the end, unless a process goes on with the variables.
     """
-    added = bundles.parse(own)
+    added = bundles.parse(certificate)
     with contextlib.suppress(OSError):  # the recorder reports it
         added += bundles.read(str(ca_file)) if ca_file else ()
     preset, reasons = _preset(environ)

@@ -35,11 +35,11 @@ class _Vectors:
         return self._at < len(self._data)
 
     def take(self, size: int) -> bytes:
-        taken = self._data[self._at : self._at + size]
-        if len(taken) < size:
+        data = self._data[self._at : self._at + size]
+        if len(data) < size:
             raise ValueError("the ClientHello is shorter than it says")
         self._at += size
-        return taken
+        return data
 
     def number(self, size: int) -> int:
         return int.from_bytes(self.take(size))

@@ -53,7 +53,7 @@ class Mirror:
         self._opening: dict[Upstream, asyncio.Task[Http2Connection | Connection]] = {}
         self._idle: dict[Upstream, list[Connection]] = {}
 
-    def kept(self, upstream: Upstream) -> Carrier | None:
+    def reuse(self, upstream: Upstream) -> Carrier | None:
         """Return a stream of the connection to an API server, or an idle connection of HTTP/1.1; None without any."""
         connection = self.connections.get(upstream)
         if connection is not None:
@@ -78,7 +78,7 @@ class Mirror:
             if new_connection is None:
                 new_connection = await asyncio.shield(self._begin_opening(transport, upstream))
             facts.connected_ns = self._clock.now() - facts.t0
-            if carrier := self.kept(upstream):
+            if carrier := self.reuse(upstream):
                 return carrier
             if not self._needs_http1(transport, upstream):
                 lost = new_connection.failure if isinstance(new_connection, Http2Connection) else None

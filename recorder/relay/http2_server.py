@@ -106,9 +106,9 @@ class ClientStream(Http2Stream["ClientStream"]):
 
     # the way to an API server
 
-    def kept(self, upstream: Upstream) -> Carrier | None:
+    def reuse(self, upstream: Upstream) -> Carrier | None:
         """Return a carrier on a connection that is open already."""
-        return self._connection.mirror.kept(upstream)
+        return self._connection.mirror.reuse(upstream)
 
     def connect_at_once(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Carrier | None:
         """Return None: the server's protocol is not known yet."""
@@ -308,10 +308,10 @@ class Owner(Protocol):
 
 
 class Http2Client(Http2[ClientStream], Takeover):
-    """A client's connection that speaks HTTP/2; `opened` is the API server's, if it was opened before."""
+    """A client's connection that speaks HTTP/2; `server_connection` is the API server's, if it was opened before."""
 
     def __init__(
-        self, owner: Owner, sock: Socket, app: App, clock: Clock, opened: Http2Connection | None = None
+        self, owner: Owner, sock: Socket, app: App, clock: Clock, server_connection: Http2Connection | None = None
     ) -> None:
         Http2.__init__(self, sock, clock, is_client=False)
         self._owner, self.app = owner, app
@@ -334,8 +334,8 @@ class Http2Client(Http2[ClientStream], Takeover):
         self._has_unacknowledged_limit = False
         owner.limit(IDLE_SECONDS)
         self._greet()
-        if opened is not None:
-            self.mirror.adopt(opened)
+        if server_connection is not None:
+            self.mirror.adopt(server_connection)
 
     @property
     def stamp(self) -> int:

@@ -278,8 +278,8 @@ class StreamCarrier(Carrier):
         is_bare = self._request.method == "HEAD" or int(status) in NO_BODY
         head.status, head.framing, head.keeps = int(status), "none" if is_bare else PROTOCOL, True
         head.headers = [pair for pair in headers if not pair[0].startswith(b":")]
-        head.named, head.passed = guard.read_answer(head.headers)
-        self._expected = None if is_bare else guard.content_length(head.named)
+        head.fields, head.passed = guard.read_answer(head.headers)
+        self._expected = None if is_bare else guard.content_length(head.fields)
         self.state = RECEIVING[self.state, "head"]
         self._facts.headers_ns = at - self._facts.t0
         return head

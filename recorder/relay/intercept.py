@@ -143,9 +143,9 @@ class Forward:
         Java sends none to a proxy unless its program does so in code.
         """
         async with self._searching:
-            own, peer = ends
+            local, peer = ends
             is_known = client.connection in self._members
-            if not is_known and await asyncio.to_thread(process.has_secret, peer, own, self._settings.secret):
+            if not is_known and await asyncio.to_thread(process.has_secret, peer, local, self._settings.secret):
                 self._members.add(client.connection)
         return client.connection in self._members
 

@@ -69,7 +69,7 @@ class Link:
         async with asyncio.timeout(_CLOSE_SECONDS):
             await self._answers.closed.wait()
 
-    async def ended(self) -> None:
+    async def wait_or_kill(self) -> None:
         """Wait until a writer that answers no more has ended; kill it if that takes too long."""
         try:
             await self.wait()

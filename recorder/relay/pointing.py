@@ -79,7 +79,7 @@ def plan_base_urls(upstreams: Sequence[Upstream], environ: Mapping[str, str], co
     _reject(pointing, environ, command)
     if not upstreams:
         unreached = pointing.unreached
-        pointing.upstreams = [one for one in pointing.upstreams if f"/{one.name}" not in unreached]
+        pointing.upstreams = [server for server in pointing.upstreams if f"/{server.name}" not in unreached]
     return pointing
 
 
@@ -108,7 +108,7 @@ def _keep_preset(plan: PointingPlan, api: Api, name: str, value: str) -> None:
 def _serve_preset(plan: PointingPlan, api: Api, name: str, value: str) -> None:
     """Serve the URL of a variable, and keep its path: programs may depend on it."""
     url, path = _split(name, value)
-    serving = next((one for one in plan.upstreams if one.name == api.name), None)
+    serving = next((server for server in plan.upstreams if server.name == api.name), None)
     try:
         upstream = providers.make(name.lower() if serving and serving.url != url else api.name, url)
     except ValueError as error:

@@ -330,7 +330,7 @@ class RelayedExchange(Responder):
             self._fail(self._options.failure, self._now())
             return
         body = self._request.take() if self._request.complete else None
-        connection = self._client.kept(self._upstream)
+        connection = self._client.reuse(self._upstream)
         if self._wants_websocket and isinstance(connection, Connection) and connection.via:
             connection.close()  # the proxy at its end takes no other protocol
             connection = None
@@ -555,9 +555,9 @@ class RelayedExchange(Responder):
             self._continue = None
         chunked = head.framing in ("chunked", "close")
         headers = _passed(head, self._recording.id if self._options.is_recorded else None)
-        if self._options.on_unreached is None and not guard.LOCATIONS.isdisjoint(head.named):
+        if self._options.on_unreached is None and not guard.LOCATIONS.isdisjoint(head.fields):
             headers = providers.relocated(self._upstream, headers, self._request.origin)
-        self._client.keep_seconds = _keep_seconds(headers) if b"keep-alive" in head.named else KEEP_ALIVE_SECONDS
+        self._client.keep_seconds = _keep_seconds(headers) if b"keep-alive" in head.fields else KEEP_ALIVE_SECONDS
         status, reason = head.status, head.reason
         if self._wants_websocket and _speaks_no_websocket(head) and (instead := _fallback(self._request.headers)):
             headers += [(b"upgrade", b"HTTP/1.1"), (b"x-wiretape-upstream-status", b"%d" % status)]
@@ -799,15 +799,15 @@ class RelayedExchange(Responder):
 
 def _passed(head: ResponseHead, id: str | None) -> Headers:
     """Return the headers of a response that the client gets."""
-    passed, named = list(head.passed), head.named
+    passed, fields = list(head.passed), head.fields
     if head.framing == "none" and head.status in (204, 304):
         passed = [pair for pair in passed if pair[0].lower() != b"content-length"]
-    is_stream = b"content-type" in named and named[b"content-type"][-1].startswith(b"text/event-stream")
-    if is_stream and b"x-accel-buffering" not in named:
+    is_stream = b"content-type" in fields and fields[b"content-type"][-1].startswith(b"text/event-stream")
+    if is_stream and b"x-accel-buffering" not in fields:
         passed.append((b"x-accel-buffering", b"no"))  # else an nginx in front of the client would buffer the stream
     if head.framing == PROTOCOL:  # whose trailers are passed on
         passed += [pair for pair in head.headers if pair[0] == b"trailer"]
-    if head.keeps and b"keep-alive" in head.named:  # the client's connection lives as long as upstream's
+    if head.keeps and b"keep-alive" in head.fields:  # the client's connection lives as long as upstream's
         passed += [(name, value) for name, value in head.headers if name.lower() == b"keep-alive"]
     if id is not None:
         passed.append((b"x-wiretape-id", id.encode()))

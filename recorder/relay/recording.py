@@ -138,14 +138,14 @@ class ExchangeFrames(ConnectionFacts):
         start = upload.size
         upload.size += len(data)
         upload.sha256.update(data)
-        stored = data[: max(REQUEST_STORED_BYTES - start, 0)]
-        if not stored:
+        piece = data[: max(REQUEST_STORED_BYTES - start, 0)]
+        if not piece:
             return
-        if upload.has_gap or self._unrecorded or not self._frames.has_room_for_request(len(stored)):
+        if upload.has_gap or self._unrecorded or not self._frames.has_room_for_request(len(piece)):
             upload.has_gap = True
-            self._tap.counts.dropped_bytes += len(stored)
+            self._tap.counts.dropped_bytes += len(piece)
         else:
-            self._put(journal.Upload(self.id, start, stored))
+            self._put(journal.Upload(self.id, start, piece))
 
     @property
     def takes_upload(self) -> bool:

@@ -54,6 +54,6 @@ class Request:
 
     def take(self) -> bytes:
         """Return the body bytes received since the last call."""
-        taken = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        body = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         self.pieces.clear()
-        return taken
+        return body

@@ -157,8 +157,8 @@ class Http1Client:
         reader.switch()
         self._outbound = OUTBOUND[self._outbound, "switch"]
         self._deadline = None
-        opened, self.opened = self.opened, None
-        self._takeover = Http2Client(self, self._socket, self._app, self._clock, opened)
+        mirrored, self.opened = self.opened, None
+        self._takeover = Http2Client(self, self._socket, self._app, self._clock, mirrored)
         self._takeover.received(at, memoryview(received))
 
     def progressed(self) -> None:
@@ -521,7 +521,7 @@ class Http1Client:
         if self._takeover is not None:
             self._takeover.leave()
 
-    def kept(self, upstream: Upstream) -> Connection | None:
+    def reuse(self, upstream: Upstream) -> Connection | None:
         """Return the connection that an earlier exchange left open, if it is still open and silent."""
         connection = self._kept.pop(upstream.url, None)
         if connection is None or connection.is_silent():

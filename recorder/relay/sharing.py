@@ -60,11 +60,11 @@ def total(shares: Sequence[Share]) -> Share:
 
 def _sum(parts: Iterable[Counts]) -> Counts:
     """Add up counts; the lag is the longest, `restarts` and `trouble` are the first's."""
-    first, *others = parts
+    first, *worker_parts = parts
     added = {
-        field.name: sum((getattr(part, field.name) for part in others), getattr(first, field.name))
+        field.name: sum((getattr(part, field.name) for part in worker_parts), getattr(first, field.name))
         for field in fields(Counts)
         if field.name not in ("restarts", "trouble", "lag_ns")
     }
-    lag_ns = max(first.lag_ns, *(part.lag_ns for part in others))
+    lag_ns = max(first.lag_ns, *(part.lag_ns for part in worker_parts))
     return Counts(**added, restarts=first.restarts, trouble=first.trouble, lag_ns=lag_ns)

@@ -188,8 +188,8 @@ def described() -> str:
     """Return all tables as Markdown: a row for each state, event and next state."""
     rows = ["| machine | state | event | next state |", "|---|---|---|---|"]
     for table in TABLES:
-        for (state, event), after in table.items():
-            rows.append(f"| {type(state).__name__} | {state.name} | {event} | {after.name} |")
+        for (state, event), next_state in table.items():
+            rows.append(f"| {type(state).__name__} | {state.name} | {event} | {next_state.name} |")
     return "\n".join(rows)
 
 

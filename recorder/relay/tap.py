@@ -181,7 +181,7 @@ class Tap:
             process = self.writers.process
             if process is not None:
                 attempt = 0 if await self._handle_answers(process) else attempt
-                await process.ended()
+                await process.wait_or_kill()
                 self.writers.process = None
             if self.gave_up or (self._is_closing and not self.frames):
                 return
@@ -415,7 +415,7 @@ class Tap:
             # Nothing was put but the session's end: the writer has it in its socket, and its answers are of no use.
             await self._cancel_tasks()
             if self.writers.process is not None:
-                await self.writers.process.ended()
+                await self.writers.process.wait_or_kill()
             return 0
         self.writers.heard_ns = now = self._clock.now()
         if self._deadline_ns < now + int(_CUT_SECONDS * 1e9):

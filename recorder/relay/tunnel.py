@@ -181,8 +181,8 @@ async def _splice(near: socket.socket, early: bytes, far: socket.socket) -> bool
     try:
         done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         passed = -1
-        while pending and all(task.result() for task in done) and passed < sum(one.passed for one in directions):
-            passed = sum(one.passed for one in directions)
+        while pending and all(task.result() for task in done) and passed < sum(side.passed for side in directions):
+            passed = sum(side.passed for side in directions)
             done, pending = await asyncio.wait(pending, timeout=HALF_OPEN_SECONDS)
         return all(task.result() for task in done)
     finally:

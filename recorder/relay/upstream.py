@@ -81,7 +81,7 @@ class ResponseHead:
     status: int = 0
     reason: bytes = b""
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
-    named: guard.Named = field(default_factory=dict)
+    fields: guard.Named = field(default_factory=dict)
     """The values of the headers that its relaying depends on, as `guard.read_answer` has them."""
     passed: Sequence[tuple[bytes, bytes]] = ()
     """The headers to pass on."""
@@ -498,7 +498,7 @@ class Connection(Carrier):
             return False
         self.state = RECEIVING[self.state, "switch"]
         self.head.framing = "websocket"
-        self.head.named, self.head.passed = guard.read_answer(self.head.headers)
+        self.head.fields, self.head.passed = guard.read_answer(self.head.headers)
         self._facts.headers_ns = at - self._facts.t0
         self._note_clock(self._socket)
         taker.switched(at, self.head, bytes(data[error.args[0] :]))
@@ -590,10 +590,10 @@ class Connection(Carrier):
             self._parser = None  # which waits for a body
 
     def _delimit(self, version: str) -> None:
-        named, self.head.passed = guard.read_answer(self.head.headers)
-        self.head.named = named
-        codings = guard.tokens(named[b"transfer-encoding"]) if b"transfer-encoding" in named else []
-        length = named.get(b"content-length")
+        fields, self.head.passed = guard.read_answer(self.head.headers)
+        self.head.fields = fields
+        codings = guard.tokens(fields[b"transfer-encoding"]) if b"transfer-encoding" in fields else []
+        length = fields.get(b"content-length")
         if codings not in ([], [b"chunked"], [b"identity"]):
             raise ValueError("a transfer coding that was not asked for (RFC 9112, 6.1)")
         if self._wanted is _ExpectedAnswer.HEAD or self.head.status in NO_BODY:
@@ -606,7 +606,7 @@ class Connection(Carrier):
             self._expected = int(length[-1])
         else:
             self.head.framing = "close"
-        connection = guard.tokens(named[b"connection"]) if b"connection" in named else []
+        connection = guard.tokens(fields[b"connection"]) if b"connection" in fields else []
         is_kept = b"close" not in connection if version == "1.1" else b"keep-alive" in connection
         self.head.keeps = is_kept and self.head.framing != "close"
 

@@ -60,7 +60,7 @@ class _Reporter:
 
     def observer(self) -> Observer:
         return Observer(
-            finished=lambda one: self.send(WorkerReport(finished=one)),
+            finished=lambda exchange: self.send(WorkerReport(finished=exchange)),
             trouble=lambda message: self.send(WorkerReport(trouble=message)),
             refused=lambda refusal: self.send(WorkerReport(refused=(refusal.status, refusal.message))),
             failed=lambda message: self.send(WorkerReport(fault=message)),

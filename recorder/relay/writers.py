@@ -98,7 +98,7 @@ class Writers:
             self.process = None
             if process.pid is None:
                 process.kill()
-            await process.ended()
+            await process.wait_or_kill()
             raise
         is_first = self._file is None
         self.ready, self.heard_ns = answer, self._clock.now()
