@@ -412,13 +412,11 @@ def commented(table: Table, sql: str) -> str:
     return definitions.commented(sql, str(table.comment), {column.name: meaning(column) for column in table.c})
 
 
-def views() -> Iterator[str]:
-    """Yield the definitions of the views for people."""
-    yield _metrics_view()
-    yield _view(reads, _READS)
-    yield _view(read_gaps, _READ_GAPS)
-    yield _view(turns, _TURNS)
-    yield _view(requests, f"FROM (\n{_literal(_REQUESTS)}\n)")
+@functools.cache
+def views() -> tuple[str, ...]:
+    """Return the definitions of the views for people."""
+    of_requests = _view(requests, f"FROM (\n{_literal(_REQUESTS)}\n)")
+    return _metrics_view(), _view(reads, _READS), _view(read_gaps, _READ_GAPS), _view(turns, _TURNS), of_requests
 
 
 def _view(columns: Table, query: str) -> str:
