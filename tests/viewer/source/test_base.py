@@ -12,7 +12,7 @@ from wiretape.viewer.source.base import Place, Selection, Unsupported
 from wiretape.viewer.source.tape.place import TapePlace
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def memory(tape: Path) -> Memory:
     with TapePlace(tape).opened() as source:
         return Memory([Remembered.of(source, number) for number in reversed(source.numbers(Selection()))])

@@ -83,13 +83,14 @@ def test_an_exchange_has_the_same_figures_alone_and_among_all(
     tape = dialogue_tape
     with queries.opened(tape) as connection:
         all_of_it = {row["no"]: row for row in queries.exchanges(connection, ("no", *FIELDS))}
-    for no, row in all_of_it.items():
+    figures = {no: {field: row[field] for field in FIELDS} for no, row in all_of_it.items()}
+    for no in figures:
         with queries.opened(tape) as connection:
-            alone = queries.worked_out(connection, no, FIELDS)
-            assert alone == {field: row[field] for field in FIELDS}, no
-            again = {other: queries.worked_out(connection, other, FIELDS) for other in all_of_it}
-            assert again[no] == alone
+            assert queries.worked_out(connection, no, FIELDS) == figures[no], no
             assert {row["no"]: row for row in queries.exchanges(connection, ("no", *FIELDS))} == all_of_it
+    with queries.opened(tape) as connection:
+        for no in (*figures, *reversed(figures)):  # whichever was asked for before
+            assert queries.worked_out(connection, no, FIELDS) == figures[no], no
 
 
 def test_only_the_exchanges_of_the_dialogue_are_read(tmp_path: Path) -> None:
