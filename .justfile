@@ -18,7 +18,7 @@ lint:
 
 # Renew the generated parts of the README and the topics.
 docs:
-    .venv/bin/python -m cogapp -c -r README.md viewer/help/*.md
+    .venv/bin/python -m cogapp -c -r README.md recorder/tape/tables.py viewer/help/*.md
 
 # Build the topics as a site, in build/site.
 site:

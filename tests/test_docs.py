@@ -58,9 +58,9 @@ def test_every_command_and_option_has_help_and_is_in_the_topic_on_commands(name:
     assert command.hidden or name == "wiretape" or f"`{name}`: " in TOPICS["commands"]
 
 
-def test_the_generated_parts_of_the_readme_and_the_topics_are_true() -> None:
+def test_the_generated_parts_of_the_readme_the_topics_and_the_tables_are_true() -> None:
     # Apart from this process: click keeps what a command was first called with.
-    files = ["README.md", *(f"viewer/help/{topic}.md" for topic in TOPICS)]
+    files = ["README.md", "recorder/tape/tables.py", *(f"viewer/help/{topic}.md" for topic in TOPICS)]
     command = [sys.executable, "-m", "cogapp", "-c", "--check", "--diff", *files]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout

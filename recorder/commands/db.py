@@ -38,11 +38,11 @@ def info(db: Path | None) -> None:
     """Show the tape's contents and size."""
     import sqlite3
 
-    from wiretape.recorder.tape import file, lock, reading
+    from wiretape.recorder.tape import lock, reader, reading
     from wiretape.recorder.tape.peek import REVISION
 
     path = options.tape_path(db)
-    with file.reading(path) as connection:
+    with reader.opened(path) as connection:
         runs, outcomes = reading.runs(connection), reading.outcomes(connection)
     size, is_terminal = path.stat().st_size, sys.stdout.isatty()
     rows: list[tuple[str, object]] = [
@@ -136,8 +136,7 @@ def rebuild(db: Path | None, declared: tuple[Path, ...]) -> None:
     On a tape of this version nothing changes. Declarations of dialects that are given, or configured, replace those of
     the same names on the tape.
     """
-    from wiretape.recorder.tape import cells, file, rederive
-    from wiretape.recorder.tape.schema import metadata
+    from wiretape.recorder.tape import file, rederive
 
     path, declared_dialects = options.tape_path(db), dialects.read(declared)
     with file.writing(path, "wiretape db rebuild", create=False) as connection:
@@ -145,7 +144,7 @@ def rebuild(db: Path | None, declared: tuple[Path, ...]) -> None:
             rederive.declare(connection, declared_dialects)
         derived, changed = _derive(connection)
         connection.rollback()
-        for line in cells.damage_of(connection).lines(connection, metadata):
+        for line in file.reader_of(connection).damaged_rows():
             click.echo(message(line), err=True)
     click.echo(f"{path}: {counted(derived, 'exchange')} derived again, {changed} changed")
 

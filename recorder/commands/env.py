@@ -62,11 +62,11 @@ def running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
 
 def recorders(path: Path) -> list[tuple[str, list[providers.Upstream]]]:
     """Return the base URL and upstreams of each recorder that runs on the tape, the newest first."""
-    from wiretape.recorder.tape import file, lock, reading
+    from wiretape.recorder.tape import lock, reader, reading
 
     until = SYSTEM.now() + _LOADING_NS
     while holder := lock.holder(path):
-        with contextlib.suppress(NotFound, SchemaMissing), file.read_engine(path).connect() as connection:
+        with contextlib.suppress(NotFound, SchemaMissing), reader.opened(path) as connection:
             if runs := reading.running(connection):
                 return [(run.listen, [providers.make(name, url) for name, url in run.upstreams]) for run in runs]
         if SYSTEM.now() > until or " at http" not in holder:  # no recorder, which may listen before it has a tape

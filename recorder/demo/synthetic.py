@@ -33,7 +33,7 @@ from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.facts import EndedBy
 from wiretape.recorder.ids import exchange_id
-from wiretape.recorder.tape import packing, reading
+from wiretape.recorder.tape import file, packing, reading
 from wiretape.recorder.tape.schema import bodies, exchanges, measures, segments, sessions, settlements
 
 VARIATIONS: Final = 4
@@ -328,7 +328,7 @@ def _begin_session(connection: Connection, seed: int) -> int:
         "heartbeat_at": at,
     }
     with connection.begin():
-        if reading.outcomes(connection):
+        if reading.outcomes(file.reader_of(connection)):
             raise WiretapeError("the tape holds exchanges already: name another with --db")
         result = connection.execute(insert(sessions).values(row))
     assert result.inserted_primary_key is not None

@@ -29,8 +29,8 @@ from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.conversation import RecordedRequest
 from wiretape.recorder.decode.operation import model_in_path, model_in_query
 from wiretape.recorder.facts import Answered, Begun, Connected, Ended
-from wiretape.recorder.tape import journal, reading
-from wiretape.recorder.tape.file import compact_json, driver_of
+from wiretape.recorder.tape import journal, reading, tables
+from wiretape.recorder.tape.file import compact_json, driver_of, reader_of
 from wiretape.recorder.tape.progress import Direction, Facts, FactsInMemory, Progress, UploadPart
 from wiretape.recorder.tape.redact import Redactor
 from wiretape.recorder.tape.requests import Requests
@@ -328,7 +328,7 @@ class Appending:
         if row is None:
             return None
         no, ended_by = row
-        columns = (reading.reads_of(self.connection, no, stream) for stream in STREAMS)
+        columns = (reading.reads_of(reader_of(self.connection), no, stream) for stream in tables.STREAMS)
         body, client = (Direction(reads.seq[-1] + 1, sum(reads.size)) if reads else Direction() for reads in columns)
         return Progress(no, body, client, has_ended=ended_by is not None, uploaded=self.uploaded(no))
 

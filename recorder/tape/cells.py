@@ -1,9 +1,8 @@
-"""Column types that trust nothing on a tape: every cell is checked when it is read, in this one place.
+"""Cells of a tape, none of which is trusted: every cell is checked when it is read, in this one place.
 
-SQLite keeps any value in any column, and a tape from elsewhere may hold any. So each column of the schema has one of
-these types over its declared one. A cell that is not of its kind becomes unknown (None), or in a column without unknown
-values the `instead` of its kind; readers see only values of the declared type. Bad cells are noted in the `Damage` of
-the connection, which names their rows to people. Bound values are not checked.
+SQLite keeps any value in any column, and a tape from elsewhere may hold any. A cell that is not of its column's kind
+becomes unknown (None), or in a column without unknown values the `instead` of its kind; readers see only values of the
+declared type. Bad cells are noted in the `Damage` of the connection, which names their rows to people.
 """
 
 import functools
@@ -11,39 +10,16 @@ import json
 import math
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
 from typing import Any, Final, get_origin
 
 import msgspec
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    ColumnElement,
-    Connection,
-    Dialect,
-    Engine,
-    Float,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Select,
-    String,
-    Table,
-    func,
-    select,
-    type_coerce,
-)
-from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 
 from wiretape.recorder.clock import YEARS
 from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.decode.turns import TurnMeasures
-from wiretape.recorder.errors import sqlite_code
 from wiretape.recorder.tape import packing
 from wiretape.recorder.tape.packing import Place, Timestamp
 
@@ -51,9 +27,9 @@ MOST: Final = packing.MOST
 """Bound of measured values (ns, bytes): they are less than this."""
 
 EPOCH: Final = "1970-01-01T00:00:00.000000Z"
-_KEYS: Final = ("no", "exchange_no", "session_no")
-_ROWS_LISTED: Final = 10
 _ROWS_AT_ONCE: Final = 1000
+_NUMBERED: Final = ("exchanges", "sessions", "request_parts")
+"""The tables whose key is `no`."""
 _SHORT: Final = 256
 
 
@@ -167,64 +143,72 @@ _NAMED: Final = {
     "measures.icl": _GAPS,
     "measures.gap_hist": Kind("a packed array of 64 numbers", _BLOB, None, lambda value: len(value) in (0, 4 * 64)),
 }
-_DECLARED: Final = (
-    (Boolean, Kind("0 or 1", _WHOLE, (0, 1))),
-    (Float, Kind("a finite number", _NUMBERS, (-sys.float_info.max, sys.float_info.max))),
-    (BigInteger, Kind("a whole number", _WHOLE)),
-    (Integer, Kind("a whole number of 32 bits", _WHOLE, (-(1 << 31), (1 << 31) - 1))),
-    (String, Kind("text", frozenset({str}), instead="\ufffd")),
-    (LargeBinary, Kind("a blob", _BLOB)),
-)
+_BY_TYPE: Final = {
+    "Boolean": Kind("0 or 1", _WHOLE, (0, 1)),
+    "Float": Kind("a finite number", _NUMBERS, (-sys.float_info.max, sys.float_info.max)),
+    "BigInteger": Kind("a whole number", _WHOLE),
+    "Integer": Kind("a whole number of 32 bits", _WHOLE, (-(1 << 31), (1 << 31) - 1)),
+    "Text": Kind("text", frozenset({str}), instead="\ufffd"),
+    "LargeBinary": Kind("a blob", _BLOB),
+}
 """Kinds of columns by their declared types, for columns without a kind of their own."""
+_PYTHON_TYPES: Final = {"Boolean": bool, "Float": float, "BigInteger": int, "Integer": int, "LargeBinary": bytes}
 
 
-def _kind(declared: TypeEngine[Any], name: str) -> Kind:
+@dataclass(frozen=True, slots=True)
+class Type:
+    """The type of a SQL expression, by the name that SQLAlchemy gives it; its values are given as they are."""
+
+    name: str
+
+    @property
+    def python_type(self) -> type[Any]:
+        """The type of its values; of one that has no type, and of texts, `str`."""
+        return _PYTHON_TYPES.get(self.name, str)
+
+    def converter(self, damage: "Damage") -> Callable[[Any], Any] | None:
+        """Return the function for each value, or None if values need no change."""
+        return (lambda value: None if value is None else bool(value)) if self.name == "Boolean" else None
+
+    def column(self, values: Sequence[Any], damage: "Damage") -> Sequence[Any]:
+        """Return many values converted."""
+        convert = self.converter(damage)
+        return [*map(convert, values)] if convert else values
+
+
+@functools.cache
+def _kind(type: str, name: str) -> Kind:
     if name in _NAMED:
         return _NAMED[name]
     column = name.partition(".")[2]
     if column.endswith("_at"):
         return _MOMENT
     if column.endswith("_ns"):
-        return _TIMESTAMP if isinstance(declared, Integer) else _DURATION
-    if column in _SIZES:
-        return _SIZE
-    return next(kind for type, kind in _DECLARED if isinstance(declared, type))
+        return _TIMESTAMP if type.endswith("Integer") else _DURATION
+    return _SIZE if column in _SIZES else _BY_TYPE[type]
 
 
-class ColumnType(TypeDecorator[Any]):
-    """The type of one column: the declared one, checked when it is read.
+@dataclass(frozen=True, slots=True)
+class Cell(Type):
+    """The type of a column's cells, by the name of the declared one: checked when it is read.
 
     `nullable` is the column's; if it is `joined` to others, None is good nevertheless. `decoded` is whether JSON and
-    booleans are given as values, and not as the text, or the 0 or 1, that the tape has. Gaps are packed when they are
-    bound, and int64 when read.
+    booleans are given as values, and not as the text, or the 0 or 1, that the tape has.
     """
 
-    impl: Any = NullType
-    cache_ok = True
-
-    def __init__(
-        self, declared: TypeEngine[Any], name: str, nullable: bool, joined: bool, decoded: bool = True
-    ) -> None:
-        super().__init__()
-        self.declared, self.name, self.nullable, self.joined, self.decoded = declared, name, nullable, joined, decoded
-        self.impl, self.kind = declared, _kind(declared, name)
-
-    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        """Return a value as the tape has it."""
-        return packing.pack_gaps(value) if self.kind is _GAPS and value else value
-
-    def coerce_compared_value(self, op: Any, value: Any) -> Any:
-        """Compare as the declared type does."""
-        return self.declared.coerce_compared_value(op, value)
+    column_name: str
+    nullable: bool
+    joined: bool
+    decoded: bool = True
 
     @property
-    def python_type(self) -> type[Any]:
-        """The type of its values."""
-        return self.declared.python_type
+    def kind(self) -> Kind:
+        """The kind of its valid values."""
+        return _kind(self.name, self.column_name)
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+    def converter(self, damage: "Damage") -> Callable[[Any], Any]:
         """Return a function that checks a value, and decodes JSON."""
-        kind, name, damage = self.kind, self.name, damage_of(dialect)
+        kind, name = self.kind, self.column_name
         types, instead = kind.types, None if self.nullable else kind.instead
         may_be_none = self.nullable or self.joined
 
@@ -248,92 +232,26 @@ class ColumnType(TypeDecorator[Any]):
         return lambda value: None if (good := checked(value)) is None else decode(good)
 
     def _decoder(self) -> Callable[[Any], Any] | None:
-        """Return the converter for a valid cell, or None if none is needed."""
+        """Return the function that decodes a valid cell, or None if none is needed."""
         if self.kind is _GAPS:
             return packing.unpack_gaps
         if self.kind is _DIGITS:
             return packing.listed
         if self.kind.instead in ("[]", "{}") and self.decoded:
             return json.loads
-        return bool if isinstance(self.declared, Boolean) and self.decoded else None
+        return bool if self.name == "Boolean" and self.decoded else None
 
-    def takes(self, values: Sequence[Any]) -> bool:
-        """Return True if all of these are valid and need no change."""
-        may_be_none = self.nullable or self.joined
-        return self._decoder() is None and (may_be_none or None not in values) and self.kind.are_good(values)
-
-
-def fetch(connection: Connection, statement: Select[Any]) -> list[tuple[Any, ...]]:
-    """Execute a statement and return its rows, checked column by column: that costs a fraction of cell by cell."""
-    columns: list[Sequence[Any]] = [*zip(*_unchecked(connection, statement), strict=True)]
-    for place, (column, values) in enumerate(zip(statement.selected_columns, columns, strict=False)):
-        kind = column.type
-        if isinstance(kind, ColumnType) and kind.takes(values):
-            continue
-        if isinstance(kind, ColumnType) and kind.kind is _GAPS and _GAPS.are_good(values):
-            columns[place] = packing.unpack_all_gaps(values)
-            continue
-        processor = kind if isinstance(kind, ColumnType) else kind.dialect_impl(connection.dialect)
-        if process := processor.result_processor(connection.dialect, None):
-            columns[place] = [*map(process, values)]
-    return [*zip(*columns, strict=True)]
+    def column(self, values: Sequence[Any], damage: "Damage") -> Sequence[Any]:
+        """Return many cells checked: that costs a fraction of one by one."""
+        is_good = (self.nullable or self.joined or None not in values) and self.kind.are_good(values)
+        if is_good and self.kind is _GAPS:
+            return packing.unpack_all_gaps(values)
+        return values if is_good and self._decoder() is None else [*map(self.converter(damage), values)]
 
 
-def _unchecked(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
-    """Execute a statement and return its raw rows; text that is no UTF-8 is decoded with replacements."""
-    driver: Any = connection.connection.driver_connection
-    tolerant, driver.text_factory = driver.text_factory, str  # saves a call for each text
-    try:
-        return _all(connection, statement)
-    except OperationalError as error:
-        if sqlite_code(error) is not None:  # SQLite's own error, not a text that Python cannot decode
-            raise
-    finally:
-        driver.text_factory = tolerant
-    return _all(connection, statement)
-
-
-def _all(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
-    with connection.execute(statement) as result:
-        assert result.cursor is not None
-        try:
-            return result.cursor.fetchall()
-        except sqlite3.Error as error:
-            raise DBAPIError.instance(None, None, error, sqlite3.Error) from error
-
-
-def check_when_read(metadata: MetaData) -> None:
-    """Set checking types on the columns of all tables, except for keys."""
-    for table in metadata.tables.values():
-        joined = table.name not in ("exchanges", "sessions")
-        for column in table.c:
-            if column.name not in _KEYS:
-                column.type = ColumnType(column.type, f"{table.name}.{column.name}", bool(column.nullable), joined)
-
-
-def declared(column: Column[Any]) -> TypeEngine[Any]:
-    return column.type.declared if isinstance(column.type, ColumnType) else column.type
-
-
-def text_of(column: Column[Any]) -> ColumnType:
-    """Return the type that gives a column as the tape has it, but checked: JSON as text, a boolean as 0 or 1."""
-    cell: Any = column.type
-    return ColumnType(cell.declared, cell.name, cell.nullable, cell.joined, decoded=False)
-
-
-def least(column: Column[Any]) -> ColumnElement[Any]:
-    """Return the least value of a column; None if there are no rows, even if the column is never unknown."""
-    return _of_rows(func.min(column), column)
-
-
-def greatest(column: Column[Any]) -> ColumnElement[Any]:
-    """Return the greatest value of a column; None if there are no rows."""
-    return _of_rows(func.max(column), column)
-
-
-def _of_rows(expression: ColumnElement[Any], column: Column[Any]) -> ColumnElement[Any]:
-    cell: Any = column.type
-    return type_coerce(expression, ColumnType(cell.declared, cell.name, cell.nullable, joined=True))
+def pack(value: Any, cell: Cell) -> Any:
+    """Return a value of a column as the tape has it."""
+    return packing.pack_gaps(value) if cell.kind is _GAPS and value else value
 
 
 @dataclass(slots=True)
@@ -351,64 +269,32 @@ class Damage:
         self.columns.add(column)
         return instead
 
-    def lines(self, connection: Connection, tables: MetaData) -> Iterator[str]:
-        """Find the damaged rows, and yield a line for each."""
-        problems: dict[tuple[str, int], list[str]] = {}
-        for name in sorted(self.columns | {_BEHIND[name] for name in self.columns if name in _BEHIND}):
-            table, _, column = name.partition(".")
-            for key, problem in islice(faults(connection, [tables.tables[table].c[column]]), _ROWS_LISTED + 1):
-                problems.setdefault((table, key), []).append(problem)
-        for no, problem in self.exchanges.items():
-            problems.setdefault(("exchanges", no), []).append(problem)
-        for table, key in list(problems)[:_ROWS_LISTED]:
-            cure = "run 'wiretape db rebuild'" if table == "measures" else "see 'wiretape db check'"
-            row = row_of(connection, tables.tables[table], key)
-            yield f"{row} is damaged: {'; '.join(problems[table, key])}: {cure}"
-        if len(problems) > _ROWS_LISTED:
-            yield "more rows are damaged: see 'wiretape db check'"
 
-
-_BEHIND: Final = {"exchanges.request_model": "measures.response_model"}
-"""A column that may be the source of an expression of the same type."""
-
-
-def damage_of(reader: Dialect | Engine | Connection) -> Damage:
-    """Return the damage that an engine has found."""
-    dialect = reader if isinstance(reader, Dialect) else reader.dialect
-    damage: Damage = dialect.__dict__.setdefault("tape_damage", Damage())
-    return damage
-
-
-def faults(connection: Connection, columns: Iterable[Column[Any]]) -> Iterator[tuple[int, str]]:
-    """Find the damaged cells of columns of one table; yield the key of the row and the problem."""
-    checked = [column for column in columns if isinstance(column.type, ColumnType)]
-    table = checked[0].table
-    key = table.c["no" if "no" in table.c else "exchange_no"]
-    cells: list[Any] = [column.type for column in checked]
-    names = ", ".join(f'"{column.name}"' for column in (key, *checked))
-    # Plain SQL: SQLAlchemy takes longer to compile all these columns than SQLite to read a small tape.
-    for batch in connection.exec_driver_sql(f'SELECT {names} FROM "{table.name}"').partitions(_ROWS_AT_ONCE):
+def faults(driver: sqlite3.Connection, table: str, cells: Sequence[Cell]) -> Iterator[tuple[int, str]]:
+    """Find the damaged cells of columns of a table; yield the key of the row and the problem."""
+    key = "no" if table in _NUMBERED else "exchange_no"
+    names = ", ".join(f'"{name}"' for name in (key, *(cell.column_name.partition(".")[2] for cell in cells)))
+    cursor = driver.execute(f'SELECT {names} FROM "{table}"')
+    while batch := cursor.fetchmany(_ROWS_AT_ONCE):
         _, *stored = zip(*batch, strict=True)
         doubtful = [
-            at
-            for at, (cell, values) in enumerate(zip(cells, stored, strict=True))
+            place
+            for place, (cell, values) in enumerate(zip(cells, stored, strict=True))
             if not ((cell.nullable or None not in values) and cell.kind.are_good(values))
         ]
         for number, *values in batch if doubtful else ():
-            for at in doubtful:
-                cell, value = cells[at], values[at]
+            for place in doubtful:
+                cell, value = cells[place], values[place]
                 if not (cell.kind.is_good(value) if value is not None else cell.nullable):
-                    yield number, f"{cell.name} is {_described(value)}, not {cell.kind.meaning}"
+                    yield number, f"{cell.column_name} is {_described(value)}, not {cell.kind.meaning}"
 
 
-def row_of(connection: Connection, table: Table, key: int) -> str:
+def row_of(driver: sqlite3.Connection, table: str, key: int) -> str:
     """Name a row for people, by the exchange that it belongs to."""
-    if table.name == "sessions":
+    if table == "sessions":
         return f"session {key}"
-    exchanges = table.metadata.tables["exchanges"]
-    statement = select(type_coerce(exchanges.c.id, NullType())).where(exchanges.c.no == key)
-    id: Any = connection.execute(statement).scalar()
-    return f"exchange {id}" if isinstance(id, str) else f"exchange number {key}"
+    row = driver.execute("SELECT id FROM exchanges WHERE no = ?", (key,)).fetchone()
+    return f"exchange {row[0]}" if row and isinstance(row[0], str) else f"exchange number {key}"
 
 
 def _described(value: Any) -> str:

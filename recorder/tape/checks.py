@@ -40,7 +40,9 @@ from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import FAILURES, SUSPECT_NS
 from wiretape.recorder.errors import DAMAGED, ForeignFile, sqlite_code
 from wiretape.recorder.plurals import counted
-from wiretape.recorder.tape import cells, file, packing, reading
+from wiretape.recorder.tape import cells, file, packing, reading, tables
+from wiretape.recorder.tape.column_types import cells_of
+from wiretape.recorder.tape.file import driver_of
 from wiretape.recorder.tape.journal import Verified
 from wiretape.recorder.tape.schema import (
     COVERED,
@@ -121,7 +123,7 @@ class _StoredDirection:
         rows = connection.execute(statements.bodies, parameters)
         counts = connection.execute(statements.segments, parameters)
         return cls(
-            reading.packed_reads(connection, numbers, stream),
+            reading.packed_reads(file.reader_of(connection), numbers, tables.STREAMS[STREAMS.index(stream)]),
             {row.exchange_no: row for row in rows},
             {no: (count, size) for no, count, size in counts},
         )
@@ -276,8 +278,8 @@ def _of_tape(connection: Connection, check: str) -> Iterator[str]:
     for row in connection.execute(text("PRAGMA foreign_key_check")):
         yield f"a row of {row[0]} refers to a row of {row[2]} that is not there"
     for table in (sessions, exchanges, measures, settlements, request_versions):
-        for key, problem in cells.faults(connection, table.c):
-            yield f"{cells.row_of(connection, table, key)}: {problem}"
+        for key, problem in cells.faults(driver_of(connection), table.name, cells_of(table.c)):
+            yield f"{cells.row_of(driver_of(connection), table.name, key)}: {problem}"
 
 
 def suspect_clocks(connection: Connection) -> tuple[int, int]:

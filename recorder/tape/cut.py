@@ -31,7 +31,8 @@ from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.decode.uncoding import Body
 from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
 from wiretape.recorder.sanitize import safe
-from wiretape.recorder.tape import cells, checks, file, lock, masked, packing, reading
+from wiretape.recorder.tape import cells, checks, file, lock, masked, packing, reader, reading, selects, tables
+from wiretape.recorder.tape.column_types import declared
 from wiretape.recorder.tape.masked import Unmaskable
 from wiretape.recorder.tape.masking import Masker
 from wiretape.recorder.tape.schema import (
@@ -93,7 +94,10 @@ _FROM_EXCHANGES: Final[dict[str, Callable[..., Any]]] = {
 """The times of a session that a line leaves out, each by its exchanges' `started_at`."""
 
 
-def lines(connection: Connection, numbers: Iterable[int], mask: Masker | None = None) -> Iterator[bytes]:
+_SESSION: Final = selects.select(*tables.sessions.c.values()).where(tables.sessions.c.no == selects.bindparam("no"))
+
+
+def lines(connection: reader.Connection, numbers: Iterable[int], mask: Masker | None = None) -> Iterator[bytes]:
     """Yield the lines of exchanges, masked, one exchange in memory at a time.
 
     Raises `TapeDamaged` for one that is not whole, and `WiretapeError` for one that still runs or cannot be masked.
@@ -102,12 +106,15 @@ def lines(connection: Connection, numbers: Iterable[int], mask: Masker | None = 
     known = set[int]()
     numbers = list(numbers)
     origins = _origins(connection, numbers)
-    for no in numbers:
-        if problem := next(iter(checks.of_exchange(connection, no)), None):
-            raise TapeDamaged(f"{cells.row_of(connection, exchanges, no)} is damaged ({problem}): leave it out")
-        with connection.begin():
-            made = list(_exchange(connection, no, known, origins, mask))
-        yield from map(encoded, made)
+    assert connection.path is not None
+    with file.reading(connection.path) as checked:
+        for no in numbers:
+            if problem := next(iter(checks.of_exchange(checked, no)), None):
+                row = cells.row_of(connection.driver, exchanges.name, no)
+                raise TapeDamaged(f"{row} is damaged ({problem}): leave it out")
+            with connection.begin():
+                made = list(_exchange(connection, no, known, origins, mask))
+            yield from map(encoded, made)
 
 
 class _Origins(NamedTuple):
@@ -117,15 +124,14 @@ class _Origins(NamedTuple):
     used: dict[int, set[str]]
 
 
-def _origins(connection: Connection, numbers: Sequence[int]) -> _Origins:
+def _origins(connection: reader.Connection, numbers: Sequence[int]) -> _Origins:
     """Read the upstreams of exchanges; those that only their assigned ports tell apart keep these."""
     used, chosen = dict[int, set[str]](), set(numbers)
-    columns = select(exchanges.c.no, exchanges.c.session_no, exchanges.c.upstream)
+    stored = tables.exchanges.c
+    columns = selects.select(stored.no, stored.session_no, stored.upstream)
     if numbers:
         with connection.begin():
-            for no, session, url in connection.execute(
-                columns.where(exchanges.c.no.between(min(numbers), max(numbers)))
-            ):
+            for no, session, url in connection.execute(columns.where(stored.no.between(min(numbers), max(numbers)))):
                 if no in chosen:
                     used.setdefault(session, set()).add(url)
     short = {url: _without_assigned_port(url) for url in set().union(*used.values())}
@@ -140,12 +146,12 @@ def _without_assigned_port(address: str) -> str:
 
 
 def _exchange(
-    connection: Connection, no: int, known: set[int], origins: _Origins, mask: Masker | None
+    connection: reader.Connection, no: int, known: set[int], origins: _Origins, mask: Masker | None
 ) -> Iterator[Line]:
     row = reading.row_of(connection, no)
     if row.ended_by is None:
         raise WiretapeError(f"exchange {row.id} still runs: leave it out, or wait until it has ended")
-    session = connection.execute(select(sessions).where(sessions.c.no == row.session_no)).one()
+    session = connection.execute(_SESSION, {"no": row.session_no}).one()
     if row.session_no not in known:
         known.add(row.session_no)
         written = {url: origins.written[url] for url in origins.used[session.no]}
@@ -182,9 +188,10 @@ def _facts(row: Any, names: Iterable[str], origins: _Origins) -> Line:
     return values | {"upstream": origins.written[row.upstream], "request_headers": headers}
 
 
-def _unshipped(connection: Connection, row: Any, session: str, origins: _Origins, mask: Masker | None) -> Line:
+def _unshipped(connection: reader.Connection, row: Any, session: str, origins: _Origins, mask: Masker | None) -> Line:
     """Return the line of an exchange whose bytes were not shipped, with its measures, which cannot be derived."""
-    statement = select(*(measures.c[name] for name in OF_MEASURES)).where(measures.c.exchange_no == row.no)
+    of_measures = tables.measures.c
+    statement = selects.select(*(of_measures[name] for name in OF_MEASURES)).where(of_measures.exchange_no == row.no)
     measured = connection.execute(statement).one_or_none()
     values = _facts(row, (*OF_EXCHANGE, *COUNTED), origins)
     its_measures = {} if measured is None else dict(zip(OF_MEASURES, measured, strict=True))
@@ -436,14 +443,14 @@ def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> 
 
 def _stored(name: str, value: Any) -> Any:
     """Return the stored form of a measure's value. Raises `KeyError` for an unknown measure."""
-    return _bytes(value) if isinstance(cells.declared(measures.c[name]), LargeBinary) else value
+    return _bytes(value) if isinstance(declared(measures.c[name]), LargeBinary) else value
 
 
 def _insert(connection: Connection, table: Table, values: Line) -> Any:
     if unknown := values.keys() - set(table.c.keys()):
         raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
     for name, value in values.items():
-        if isinstance(value, list | dict) and not isinstance(cells.declared(table.c[name]), JSON):
+        if isinstance(value, list | dict) and not isinstance(declared(table.c[name]), JSON):
             raise ValueError(f"{name} is no single value")
     return connection.execute(insert(table), values).inserted_primary_key
 

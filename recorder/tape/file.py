@@ -23,15 +23,14 @@ from sqlalchemy import Connection, Engine, create_engine, event, pool
 from sqlalchemy.exc import SQLAlchemyError
 
 from wiretape.recorder import paths
-from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import (
     ForeignFile,
-    SchemaMismatch,
     TapeError,
     WiretapeError,
 )
-from wiretape.recorder.tape import definitions, schema
+from wiretape.recorder.tape import definitions, reader, schema
 from wiretape.recorder.tape import lock as locking
+from wiretape.recorder.tape.column_types import damage_of
 from wiretape.recorder.tape.peek import (
     APPLICATION_ID,
     BUSY_MS,
@@ -40,21 +39,20 @@ from wiretape.recorder.tape.peek import (
     connect,
     explained,
     identify,
-    is_settled,
     peeked,
     query_seconds,
     revision,
     set_up_reader,
     uri_of,
 )
+from wiretape.recorder.tape.reader import check_columns
 from wiretape.recorder.tape.schema import metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
 _LOCK = "tape_lock"
-_STEPS = 100_000
-"""Number of SQLite's steps between checks of the clock, a few ms."""
+_READER = "reader"
 _PAGES_GIVEN_BACK = 1000
 _NUMBERS = ("auto_vacuum", "application_id", "user_version")
 
@@ -64,15 +62,9 @@ def read_engine(path: Path, *, limited: bool = True) -> Engine:
 
     If `limited`, each query may take `query_seconds`.
     """
-    identify(path)
-    path = paths.real(path)
-    with peeked(path) as driver:
-        check_revision(revision(driver), path)
-    engine = _reader(path, settled=_is_immutable(path))
-    event.listen(engine, "connect", lambda connection, _: _check_columns(connection, path))
-    if limited and (seconds := query_seconds()):
-        _limit(engine, seconds)
-    return engine
+    reader.check(path)
+    seconds = query_seconds() if limited else 0
+    return _engine(lambda: reader.connect(path, seconds))
 
 
 @contextlib.contextmanager
@@ -82,60 +74,21 @@ def reading(path: Path) -> Iterator[Connection]:
         yield connection
 
 
-def _limit(engine: Engine, seconds: float, clock: Clock = SYSTEM) -> None:
-    """Stop each query after `seconds`; SQLite raises "interrupted" then."""
-    deadline_ns = 0
-
-    def begin(*_: Any) -> None:
-        nonlocal deadline_ns
-        deadline_ns = clock.now() + round(seconds * 1e9)
-
-    def is_late() -> bool:
-        return clock.now() > deadline_ns
-
-    event.listen(engine, "connect", lambda connection, _: connection.set_progress_handler(is_late, _STEPS))
-    event.listen(engine, "before_cursor_execute", begin)
-
-
-def read_uri(path: Path) -> str:
-    """Return the SQLite URI that opens a tape for reading only."""
-    path = paths.real(path)
-    return uri_of(path, settled=_is_immutable(path))
-
-
-def _is_immutable(path: Path) -> bool:
-    """Return True if a tape can only be opened as immutable: it has no `-wal`, and its directory is not writable."""
-    return is_settled(path) and not os.access(path.parent, os.W_OK)
-
-
 def reader_beside_writer(path: Path) -> Engine:
     """Connect for reading in the process that writes the tape.
 
     Only SQLite opens the file there: closing any other descriptor of it drops the locks that SQLite holds.
     """
-    return _reader(paths.real(path), settled=False)
-
-
-def _reader(path: Path, *, settled: bool) -> Engine:
-    engine = _engine(uri_of(path, settled=settled))
+    path = paths.real(path)
+    engine = _engine(lambda: connect(uri_of(path, settled=False)))
     event.listen(engine, "connect", lambda connection, _: set_up_reader(connection, path))
     return engine
-
-
-def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise `SchemaMismatch` if a tape of our revision lacks a column of ours."""
-    columns = [(table.name, column.name) for table in metadata.tables.values() for column in table.c]
-    if missing := definitions.lacking(connection, columns):
-        raise SchemaMismatch(
-            f"{path} has schema {REVISION} and lacks {missing}: it is damaged, or of a version before 0.1.0, which is "
-            "not supported. Read it with the program that made it, or name another tape with --db"
-        )
 
 
 def _check_ours(connection: sqlite3.Connection, path: Path, number: str | None) -> None:
     """Raise `ForeignFile` unless a tape has exactly the definitions of its revision."""
     if number == REVISION:
-        _check_columns(connection, path)
+        check_columns(connection, path)
     replaced = () if number == REVISION else schema.VIEWS  # a migration replaces them
     if reason := definitions.foreign(connection, _expected(number), replaced):
         raise ForeignFile(
@@ -160,6 +113,14 @@ def driver_of(connection: Connection) -> sqlite3.Connection:
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     return driver
+
+
+def reader_of(connection: Connection) -> reader.Connection:
+    """Return a reader over SQLite's own connection, in the same transactions and with the same damage."""
+    known = connection.info.get(_READER)
+    if known is None or known.driver is not driver_of(connection):
+        known = connection.info[_READER] = reader.Connection(driver_of(connection), damage_of(connection))
+    return known
 
 
 def statements(path: Path) -> list[str]:
@@ -207,7 +168,7 @@ def writing(
 
 
 def _writer(path: Path) -> Engine:
-    engine = _engine(paths.sqlite_uri(path, "mode=rw"))
+    engine = _engine(lambda: connect(paths.sqlite_uri(path, "mode=rw")))
     event.listen(engine, "connect", _set_up_writer)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine
@@ -249,10 +210,10 @@ def _admit(path: Path, *, create: bool, is_upgrade: bool = False) -> Path:
     return path
 
 
-def _engine(uri: str) -> Engine:
+def _engine(creator: Callable[[], sqlite3.Connection]) -> Engine:
     return create_engine(
         "sqlite+pysqlite://",
-        creator=lambda: connect(uri),
+        creator=creator,
         poolclass=pool.NullPool,
         json_serializer=compact_json,
         hide_parameters=True,  # they are recorded data, and errors are printed

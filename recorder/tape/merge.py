@@ -18,6 +18,7 @@ from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import cells, checks, file, lock, peek
+from wiretape.recorder.tape.column_types import cells_of
 from wiretape.recorder.tape.schema import STREAMS, exchanges, measures, request_versions, sessions, uploads
 
 _BATCH = 500
@@ -78,7 +79,7 @@ def plan(connection: Connection | None, sources: Sequence[Path], selected: Colle
                 if ended_by is None and is_recorded:
                     result.running += 1
                 elif problem := damaged.get(no) or next(iter(checks.of_exchange(other, no)), ""):
-                    row = cells.row_of(other, exchanges, no)[:_SHOWN_CHARACTERS]
+                    row = cells.row_of(file.driver_of(other), exchanges.name, no)[:_SHOWN_CHARACTERS]
                     result.damaged.append(f"{row} of {source} is damaged and left out: {problem}")
                 elif id in present_ids:
                     result.present += 1
@@ -93,9 +94,9 @@ def _damaged_rows(source: Connection) -> dict[int, str]:
     """Return the problem of each exchange with a damaged cell in its row, its measures or its session, by number."""
     problems: dict[int, str] = {}
     for table in (exchanges, measures, request_versions):
-        for no, problem in cells.faults(source, table.c):
+        for no, problem in cells.faults(file.driver_of(source), table.name, cells_of(table.c)):
             problems.setdefault(no, problem)
-    of_sessions = dict(cells.faults(source, sessions.c))
+    of_sessions = dict(cells.faults(file.driver_of(source), sessions.name, cells_of(sessions.c)))
     session_numbers = set(source.execute(select(sessions.c.no)).scalars())
     for no, session_no in source.execute(select(exchanges.c.no, exchanges.c.session_no)):
         if session_no not in session_numbers or session_no in of_sessions:
@@ -160,7 +161,7 @@ def _attached(connection: Connection, source: Path) -> Iterator[None]:
     connection.rollback()
     driver = file.driver_of(connection)
     with peek.explained(source):
-        driver.execute("ATTACH ? AS source", (file.read_uri(source),))
+        driver.execute("ATTACH ? AS source", (peek.read_uri(source),))
     try:
         yield
     finally:

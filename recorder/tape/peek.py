@@ -168,8 +168,19 @@ def uri_of(path: Path, *, settled: bool) -> str:
     return paths.sqlite_uri(path, "mode=ro&immutable=1" if settled else "mode=ro")
 
 
-def connect(uri: str) -> sqlite3.Connection:
-    return sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, check_same_thread=False)
+def is_immutable(path: Path) -> bool:
+    """Return True if a tape can only be opened as immutable: it has no `-wal`, and its directory is not writable."""
+    return is_settled(path) and not os.access(path.parent, os.W_OK)
+
+
+def read_uri(path: Path) -> str:
+    """Return the SQLite URI that opens a tape for reading only."""
+    path = paths.real(path)
+    return uri_of(path, settled=is_immutable(path))
+
+
+def connect(uri: str, kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, check_same_thread=False, factory=kind)
 
 
 def revision(driver: sqlite3.Connection) -> str | None:

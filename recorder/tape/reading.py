@@ -9,10 +9,17 @@ from dataclasses import dataclass, replace
 from operator import lt
 from typing import Any, Final
 
-from sqlalchemy import (
-    BindParameter,
-    Connection,
-    Row,
+from wiretape.recorder import facts
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.exchange import Exchange, Headers, Reads, RecordedExchange, Sent
+from wiretape.recorder.errors import NotShipped, TapeDamaged
+from wiretape.recorder.facts import FACTS, Answered, Begun, Connected, Ended, kinds
+from wiretape.recorder.process import LOST_MS, RecorderRun, is_gone
+from wiretape.recorder.tape import packing
+from wiretape.recorder.tape.packing import Packed
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import (
+    NullType,
     Select,
     Text,
     bindparam,
@@ -24,17 +31,7 @@ from sqlalchemy import (
     select,
     type_coerce,
 )
-from sqlalchemy.types import NullType
-
-from wiretape.recorder import facts
-from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import Exchange, Headers, Reads, RecordedExchange, Sent
-from wiretape.recorder.errors import NotShipped, TapeDamaged
-from wiretape.recorder.facts import FACTS, Answered, Begun, Connected, Ended, kinds
-from wiretape.recorder.process import LOST_MS, RecorderRun, is_gone
-from wiretape.recorder.tape import cells, packing
-from wiretape.recorder.tape.packing import Packed
-from wiretape.recorder.tape.schema import (
+from wiretape.recorder.tape.tables import (
     FROM_CLIENT,
     FROM_UPSTREAM,
     IS_REQUEST_IN_PARTS,
@@ -52,7 +49,7 @@ _NEEDS_REQUEST = "/aigc/"
 _MOST_LOOKED_AT = 64 << 10
 """Limit of a request body by which a declared dialect may be recognised, in bytes."""
 _IS_NEEDED = or_(
-    exchanges.c.path.contains(_NEEDS_REQUEST),
+    exchanges.c.path.like(f"%{_NEEDS_REQUEST}%"),
     exchanges.c.status.is_(None),
     func.coalesce(func.length(exchanges.c.request_body), exchanges.c.request_size) <= _MOST_LOOKED_AT,
 )
@@ -69,10 +66,10 @@ DIALECTS: Final = (
 
 NO_READS: Final = Reads((), (), (), (), ())
 # Statements are built once: that takes longer than running them.
-_OF_NO: BindParameter[int] = bindparam("no")
-_NUMBERS: BindParameter[Sequence[int]] = bindparam("numbers", expanding=True)
-_COLUMNS: Select[Any] = select(
-    *(column for column in exchanges.c if column.name != "request_body"),
+_OF_NO = bindparam("no")
+_NUMBERS = select(func.json_each(bindparam("numbers")).table_valued("value").c.value)
+_COLUMNS = select(
+    *(column for column in exchanges.c.values() if column.name != "request_body"),
     func.coalesce(
         func.length(exchanges.c.request_body), case((IS_REQUEST_IN_PARTS, exchanges.c.request_size)), 0
     ).label("request_stored"),
@@ -87,8 +84,8 @@ _FACTS = _COLUMNS.where(exchanges.c.no == _OF_NO)
 _WITH_REQUESTS = _COLUMNS.add_columns(
     REQUEST_BODY,
     IS_REQUEST_IN_PARTS.label("is_in_parts"),
-    exists().where(bodies.c.exchange_no == exchanges.c.no).label("is_packed"),
-    exists().where(settlements.c.exchange_no == exchanges.c.no).label("is_settled"),
+    exists(bodies, bodies.c.exchange_no == exchanges.c.no).label("is_packed"),
+    exists(settlements, settlements.c.exchange_no == exchanges.c.no).label("is_settled"),
 ).where(exchanges.c.no.in_(_NUMBERS))
 # Checked as whole exchanges, not cell by cell.
 _ARRAYS = ("at_ns", "relayed_ns", "sizes")
@@ -98,17 +95,17 @@ _ARRAYS = ("at_ns", "relayed_ns", "sizes")
 class _DirectionQueries:
     """The queries for the bytes of one direction."""
 
-    reads: Select[Any]
-    new_reads: Select[Any]
-    body: Select[Any]
-    bodies: Select[Any]
-    segments: Select[Any]
+    reads: Select
+    new_reads: Select
+    body: Select
+    bodies: Select
+    segments: Select
 
     @classmethod
     def of(cls, stream: Stream) -> "_DirectionQueries":
         bodies, segments = stream.bodies.c, stream.segments.c
-        packed = (type_coerce(bodies[name], NullType()) for name in _ARRAYS)
-        pieces = (type_coerce(segments[name], NullType()) for name in ("seq", "start", *_ARRAYS))
+        packed = (type_coerce(bodies[name], NullType) for name in _ARRAYS)
+        pieces = (type_coerce(segments[name], NullType) for name in ("seq", "start", *_ARRAYS))
         new_reads = select(segments.exchange_no, *pieces).where(segments.exchange_no.in_(_NUMBERS))
         return cls(
             select(bodies.exchange_no, literal(0), literal(0), *packed).where(bodies.exchange_no.in_(_NUMBERS)),
@@ -132,7 +129,7 @@ def answer(connection: Connection, no: int) -> RecordedExchange:
     return RecordedExchange(exchange, reads_of(connection, no), readable_body(connection, no))
 
 
-def facts_of(connection: Connection, row: Row[Any]) -> Exchange:
+def facts_of(connection: Connection, row: Any) -> Exchange:
     """Return the facts in an exchange's row, and the client's messages over a WebSocket."""
     exchange = replace(exchange_of(row), has_bytes=not row.lacks_bytes)
     return with_sent(connection, row.no, exchange, row.client_gap_bytes or 0)
@@ -146,30 +143,30 @@ def with_sent(connection: Connection, no: int, exchange: Exchange, missing: int 
     return replace(exchange, sent=Sent(its_reads, data, missing))
 
 
-def row_of(connection: Connection, no: int) -> Row[Any]:
-    """Read an exchange's row, without the request's body. Raises sqlalchemy's `NoResultFound`."""
+def row_of(connection: Connection, no: int) -> Any:
+    """Read an exchange's row, without the request's body. Raises `NoResultFound`."""
     return connection.execute(_FACTS, {"no": no}).one()
 
 
-def rows_with_requests(connection: Connection, numbers: Sequence[int]) -> dict[int, Row[Any]]:
+def rows_with_requests(connection: Connection, numbers: Sequence[int]) -> dict[int, Any]:
     """Read the rows of exchanges by their numbers, with the requests' bodies and whether each is settled."""
-    found = {row.no: row for row in connection.execute(_WITH_REQUESTS, {"numbers": numbers})}
+    found = {row.no: row for row in connection.execute(_WITH_REQUESTS, {"numbers": [*numbers]})}
     for no, row in found.items():
         _note_parts(connection, no, row)
     return found
 
 
 def request_body(connection: Connection, no: int) -> bytes | None:
-    """Read the stored body of a request; None if parts of it are missing. Raises sqlalchemy's `NoResultFound`."""
+    """Read the stored body of a request; None if parts of it are missing. Raises `NoResultFound`."""
     row = connection.execute(_REQUEST, {"no": no}).one()
     _note_parts(connection, no, row)
     body: bytes | None = row.request_body
     return body
 
 
-def _note_parts(connection: Connection, no: int, row: Row[Any]) -> None:
+def _note_parts(connection: Connection, no: int, row: Any) -> None:
     if row.is_in_parts and row.request_body is None:
-        cells.damage_of(connection).exchanges.setdefault(no, "its request lacks parts")
+        connection.damage.exchanges.setdefault(no, "its request lacks parts")
 
 
 def needs_request(path: str, size: int, status: int | None) -> bool:
@@ -244,7 +241,7 @@ def packed_reads(
     """Read the packed reads of exchanges, by their numbers; more than one piece of those that are not settled."""
     found: dict[int, list[Packed]] = {}
     for statement in (_OF[stream].reads, _OF[stream].new_reads):
-        for no, *packed in connection.execute(statement, {"numbers": numbers}):
+        for no, *packed in connection.execute(statement, {"numbers": [*numbers]}):
             found.setdefault(no, []).append(Packed(*packed))
     return found
 
@@ -256,7 +253,7 @@ def _joined(connection: Connection, no: int, pieces: list[Packed]) -> Reads:
             return joined
     except (ValueError, TypeError):
         pass
-    cells.damage_of(connection).exchanges.setdefault(no, "its reads are damaged")
+    connection.damage.exchanges.setdefault(no, "its reads are damaged")
     intact = {read.seq: read for piece in pieces for read in packing.intact(piece)}
     return Reads.of([intact[seq] for seq in sorted(intact)])
 
@@ -285,7 +282,7 @@ def _unpacked(no: int, data: bytes | None, size: int | None) -> bytes:
 def unpacked_bodies(connection: Connection, numbers: Sequence[int], stream: Stream = FROM_UPSTREAM) -> dict[int, bytes]:
     """Read the bodies of exchanges that are still in segments, by their numbers."""
     pieces: dict[int, list[bytes]] = {}
-    for no, data in connection.execute(_OF[stream].segments, {"numbers": numbers}):
+    for no, data in connection.execute(_OF[stream].segments, {"numbers": [*numbers]}):
         pieces.setdefault(no, []).append(data or b"")
     return {no: b"".join(its) for no, its in pieces.items()}
 
@@ -293,11 +290,11 @@ def unpacked_bodies(connection: Connection, numbers: Sequence[int], stream: Stre
 def packed_bodies(connection: Connection, numbers: Sequence[int]) -> dict[int, bytes]:
     """Read packed bodies, by their numbers; one that cannot be unpacked is noted and left out."""
     unpacked: dict[int, bytes] = {}
-    for no, data, size in connection.execute(_OF[FROM_UPSTREAM].bodies, {"numbers": numbers}):
+    for no, data, size in connection.execute(_OF[FROM_UPSTREAM].bodies, {"numbers": [*numbers]}):
         try:
             unpacked[no] = _unpacked(no, data, size)
         except TapeDamaged:
-            cells.damage_of(connection).exchanges[no] = "its body cannot be unpacked"
+            connection.damage.exchanges[no] = "its body cannot be unpacked"
     return unpacked
 
 
@@ -308,7 +305,7 @@ def readable_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREA
     except NotShipped:
         return b""
     except TapeDamaged:
-        cells.damage_of(connection).exchanges[no] = "its body cannot be unpacked"
+        connection.damage.exchanges[no] = "its body cannot be unpacked"
         return b""
 
 
@@ -336,23 +333,25 @@ def newest_run(connection: Connection) -> RecorderRun | None:
 
 
 def run_of(connection: Connection, no: int) -> RecorderRun:
-    """Read the run that recorded an exchange. Raises sqlalchemy's `NoResultFound`."""
+    """Read the run that recorded an exchange. Raises `NoResultFound`."""
     joined = exchanges.c.session_no == sessions.c.no
     return _run(connection.execute(_RUN.where(joined, exchanges.c.no == no)).one())
 
 
-def _run(row: Row[Any]) -> RecorderRun:
+def _run(row: Any) -> RecorderRun:
     gone = is_gone(row.pid, row.boot_id)
     return RecorderRun(row.pid, row.heartbeat_at, row.ended_at, gone, row.listen, row.upstreams)
 
 
 def runs(connection: Connection) -> int:
     """Count the runs of recorders on a tape."""
-    return connection.execute(select(func.count()).select_from(sessions)).scalar_one()
+    count: int = connection.execute(select(func.count()).select_from(sessions)).scalar_one()
+    return count
 
 
 def outcomes(connection: Connection) -> dict[str, int]:
     """Count the exchanges of each outcome, by name."""
     outcome = func.coalesce(measures.c.outcome, "open")
-    statement = select(outcome, func.count()).select_from(exchanges).outerjoin(measures)
-    return {name: count for name, count in connection.execute(statement.group_by(outcome).order_by(outcome))}
+    joined = exchanges.outerjoin(measures, measures.c.exchange_no == exchanges.c.no)
+    statement = select(outcome, func.count(exchanges.c.no)).select_from(joined).group_by(outcome).order_by(outcome)
+    return {name: count for name, count in connection.execute(statement)}

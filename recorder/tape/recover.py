@@ -15,11 +15,11 @@ from sqlalchemy import Connection, exists, insert, select, update
 from wiretape.recorder import facts
 from wiretape.recorder.facts import Answered, Begun, Connected, Ended
 from wiretape.recorder.process import may_return
-from wiretape.recorder.tape import reading
+from wiretape.recorder.tape import reading, tables
 from wiretape.recorder.tape.append import Appending, model_of_path
-from wiretape.recorder.tape.file import driver_of
+from wiretape.recorder.tape.file import driver_of, reader_of
 from wiretape.recorder.tape.losses import Relayed, Unstored
-from wiretape.recorder.tape.schema import STREAMS, exchanges, sessions
+from wiretape.recorder.tape.schema import exchanges, sessions
 
 _begun, _relayed = facts.reader(Begun), facts.reader(Connected, Answered, Ended)
 
@@ -141,7 +141,7 @@ def _enter(appending: Appending, session_no: int, relayed: Relayed) -> int:
 def _mark_died(
     connection: Connection, no: int, relayed: Relayed | None, *, is_answered: bool, is_websocket: bool
 ) -> None:
-    reads, sent = (reading.reads_of(connection, no, stream) for stream in STREAMS)
+    reads, sent = (reading.reads_of(reader_of(connection), no, stream) for stream in tables.STREAMS)
     last, size = max((*reads.at_ns, *sent.at_ns), default=None), sum(reads.size)
     values: dict[str, Any] = {"ended_by": "died", "end_ns": last, "bytes": size}
     if relayed is not None:

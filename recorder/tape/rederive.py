@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Text, or_, select, type_coerce, update
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.decode.values import JsonObject
-from wiretape.recorder.tape import cells
+from wiretape.recorder.tape.column_types import damage_of
 from wiretape.recorder.tape.file import driver_of
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.recorder.tape.settle import MEASURES, Stored, derived, measures_row
@@ -66,7 +66,7 @@ def _rederive(store: Store, no: int) -> bool:
     connection = store.connection
     with connection.begin():
         facts = Stored.of(connection, [no]).unsettled(no)
-        if not facts.exchange.has_bytes or no in cells.damage_of(connection).exchanges:
+        if not facts.exchange.has_bytes or no in damage_of(connection).exchanges:
             return False
         measured = derived(facts)
         query = f"SELECT {MEASURES} FROM measures WHERE exchange_no = ?"

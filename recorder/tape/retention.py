@@ -20,7 +20,7 @@ from sqlalchemy import BigInteger, Connection, delete, exists, func, not_, selec
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.errors import TapeBusy
-from wiretape.recorder.tape import cells
+from wiretape.recorder.tape import column_types
 from wiretape.recorder.tape.journal import Deleted, Deleting
 from wiretape.recorder.tape.schema import (
     COVERED,
@@ -129,7 +129,7 @@ def summary(connection: Connection, ids: Sequence[str]) -> DeletionSummary:
     count = total = 0
     began: list[str] = []
     for start in range(0, len(ids), _BATCH):
-        ends = cells.least(exchanges.c.started_at), cells.greatest(exchanges.c.started_at)
+        ends = column_types.least(exchanges.c.started_at), column_types.greatest(exchanges.c.started_at)
         statement = select(func.count(), func.sum(_STORED_BYTES), *ends).where(
             exchanges.c.id.in_(ids[start : start + _BATCH])
         )

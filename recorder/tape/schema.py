@@ -14,6 +14,7 @@ whole, stays in `exchanges.request_body`.
 
 import functools
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import Field, fields
 from typing import Any, Final, NamedTuple, get_origin
@@ -52,7 +53,7 @@ from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.turns import TURN_FIELDS
 from wiretape.recorder.facts import FACTS, kinds
 from wiretape.recorder.tape import definitions
-from wiretape.recorder.tape.cells import check_when_read, declared
+from wiretape.recorder.tape.column_types import ColumnType, check_when_read, declared
 from wiretape.recorder.tape.peek import APPLICATION_ID, REVISION
 
 AUTO_VACUUM = 2
@@ -410,6 +411,34 @@ def _definitions(table: Table) -> tuple[str, ...]:
 def commented(table: Table, sql: str) -> str:
     """Return the definition of a table with the meaning of each column behind it."""
     return definitions.commented(sql, str(table.comment), {column.name: meaning(column) for column in table.c})
+
+
+def described() -> str:
+    """Return what `wiretape.recorder.tape.tables` needs of this schema, as Python."""
+    letters = {"BigInteger": "n", "Integer": "i", "Float": "f", "Text": "t", "Boolean": "b", "LargeBinary": "x"}
+    lines = ["_COLUMNS: Final = {"]
+    for table in metadata.tables.values():
+        columns = []
+        for column in table.c:
+            letter = "" if not isinstance(column.type, ColumnType) else letters.get(column.type.cell.name, "j")
+            columns.append(f"{column.name}:{letter if column.nullable else letter.upper()}")
+        wrapped = textwrap.wrap(" ".join(columns), 108, break_on_hyphens=False, break_long_words=False)
+        quoted = "\n".join(f'        "{line} "' for line in wrapped)
+        lines.append(f'    "{table.name}": (\n{quoted}\n    ),')
+    lines.append("}")
+    expressions = {
+        "_REQUEST_BODY": REQUEST_BODY.element,
+        "_IS_REQUEST_IN_PARTS": IS_REQUEST_IN_PARTS,
+        "_COVERED": COVERED,
+        "_UNSIZED": UNSIZED,
+    }
+    for name, expression in expressions.items():
+        compiled = select(expression).select_from(exchanges.outerjoin(measures))
+        text = " ".join(_literal(compiled).removeprefix("SELECT ").rpartition("FROM exchanges LEFT")[0].split())
+        lines.append(f"{name}: Final = (")
+        lines += [f'    "{line} "' for line in textwrap.wrap(re.sub(r" AS \w+$", "", text), 110)]
+        lines.append(")")
+    return "\n".join(lines)
 
 
 @functools.cache

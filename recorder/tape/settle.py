@@ -25,7 +25,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import JSON, Connection, Row, select
+from sqlalchemy import JSON, Connection, select
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.conversation import RecordedRequest
@@ -33,10 +33,12 @@ from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import Measures
 from wiretape.recorder.errors import DAMAGED, sqlite_code
-from wiretape.recorder.tape import cells, faults, journal, packing, reading
-from wiretape.recorder.tape.file import compact_json, driver_of
+from wiretape.recorder.tape import faults, journal, packing, reading
+from wiretape.recorder.tape.column_types import declared
+from wiretape.recorder.tape.file import compact_json, driver_of, reader_of
 from wiretape.recorder.tape.packing import Array
 from wiretape.recorder.tape.progress import Facts, FactsInMemory
+from wiretape.recorder.tape.reader import Connection as Reader
 from wiretape.recorder.tape.redact import Redactor
 from wiretape.recorder.tape.schema import (
     FROM_CLIENT,
@@ -49,9 +51,7 @@ from wiretape.recorder.tape.schema import (
 )
 
 MEASURES: Final = ", ".join(measures.c.keys())
-_JSON_MEASURES: Final = [
-    position for position, column in enumerate(measures.c) if isinstance(cells.declared(column), JSON)
-]
+_JSON_MEASURES: Final = [position for position, column in enumerate(measures.c) if isinstance(declared(column), JSON)]
 _FLAGS, _ICL = map(measures.c.keys().index, ("flags", "icl"))
 _SHARED_FIELDS: Final = [name for name in journal.Finished.__struct_fields__ if name in measures.c]
 _figures_of = attrgetter(*_SHARED_FIELDS)
@@ -102,8 +102,8 @@ class Unsettled:
 class Stored:
     """Ended exchanges read from the tape together, by number; `received` holds the bodies of those not settled yet."""
 
-    connection: Connection
-    rows: Mapping[int, Row[Any]]
+    reader: Reader
+    rows: Mapping[int, Any]
     reads: Mapping[int, Reads]
     received: Mapping[int, bytes]
 
@@ -111,17 +111,18 @@ class Stored:
     def of(cls, connection: Connection, numbers: Sequence[int]) -> "Stored":
         """Read exchanges together: one at a time would take a query for each of its parts."""
         if not numbers:
-            return cls(connection, {}, {}, {})
-        rows = reading.rows_with_requests(connection, numbers)
+            return cls(reader_of(connection), {}, {}, {})
+        reader = reader_of(connection)
+        rows = reading.rows_with_requests(reader, numbers)
         packed = [row.no for row in rows.values() if row.is_packed and not row.is_settled]
-        received = reading.unpacked_bodies(connection, numbers) | reading.packed_bodies(connection, packed)
-        return cls(connection, rows, reading.reads_of_all(connection, numbers), received)
+        received = reading.unpacked_bodies(reader, numbers) | reading.packed_bodies(reader, packed)
+        return cls(reader, rows, reading.reads_of_all(reader, numbers), received)
 
     def unsettled(self, no: int) -> Unsettled:
         """Return one exchange; the body of a settled one and the client's side of a WebSocket are read only now."""
         row = self.rows[no]
-        exchange = reading.facts_of(self.connection, row)
-        body = reading.readable_body(self.connection, no) if row.is_settled else self.received.get(no, b"")
+        exchange = reading.facts_of(self.reader, row)
+        body = reading.readable_body(self.reader, no) if row.is_settled else self.received.get(no, b"")
         request = RecordedRequest(row.request_headers or [], row.request_body)
         reads = self.reads.get(no, reading.NO_READS)
         return Unsettled(no, row.id, exchange, reads, body, request, row.is_settled, row.is_packed)

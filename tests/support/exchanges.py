@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection
-
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.exchange.opened import OpenedExchange
 from wiretape.viewer.exchange.states import Look

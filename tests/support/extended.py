@@ -61,7 +61,7 @@ def runner(
     migration.write_text(MIGRATION.format(head=head, columns=columns, table=table))
     path = os.pathsep.join([str(copy / ".package"), str(copy)])
     environment = os.environ | {"PYTHONPATH": path, "WIRETAPE_DB": str(copy / "tape.db")}
-    cog = [sys.executable, "-m", "cogapp", "-c", "-r", "viewer/help/fields.md"]
+    cog = [sys.executable, "-m", "cogapp", "-c", "-r", "recorder/tape/tables.py", "viewer/help/fields.md"]
     for program in (cog, [sys.executable, "-c", script]):
         subprocess.run(program, env=environment, cwd=copy, capture_output=True, check=True)
 

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
-from wiretape.recorder.tape import digits, file, journal, packing
+from wiretape.recorder.tape import digits, file, journal, packing, reader, tables
 from wiretape.recorder.tape.reading import stored_body
-from wiretape.recorder.tape.schema import FROM_UPSTREAM, Stream, exchanges, measures, reads
+from wiretape.recorder.tape.schema import FROM_UPSTREAM, STREAMS, Stream, exchanges, measures, reads
 from wiretape.recorder.tape.store import Store
 
 AT = "2026-03-01T12:00:00.000000Z"
@@ -147,9 +147,9 @@ def reading(tape: Path) -> Iterator[Connection]:
 
 def bodies_of(tape: Path, stream: Stream = FROM_UPSTREAM) -> dict[str, bytes]:
     """Return the body of each exchange, or its client's side, by id."""
-    with reading(tape) as connection:
-        rows = connection.execute(select(exchanges.c.id, exchanges.c.no).order_by(exchanges.c.id)).all()
-        return {id: stored_body(connection, no, stream) for id, no in rows}
+    with reader.opened(tape) as connection:
+        rows = connection.exec_driver_sql("SELECT id, no FROM exchanges ORDER BY id")
+        return {id: stored_body(connection, no, tables.STREAMS[STREAMS.index(stream)]) for id, no in rows}
 
 
 def outcomes_of(tape: Path) -> dict[str, str | None]:

@@ -1,15 +1,20 @@
 """Random filters, and random tapes for them: small alphabets, so that much fits by chance."""
 
+import contextlib
+import sqlite3
 import struct
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import sqlalchemy
 from hypothesis import strategies as st
-from sqlalchemy import JSON, Column, Connection, Engine, StaticPool, Table, create_engine, delete, event, insert
+from sqlalchemy import JSON, Column, StaticPool, Table, create_engine, delete, insert
 
 from tests.support.reference_filter import needed
 from wiretape.recorder.decode.exchange import FLAGS, OPERATIONS, OUTCOMES
-from wiretape.recorder.tape.cells import declared
+from wiretape.recorder.tape.column_types import declared
+from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.schema import exchanges, measures, metadata, sessions
 from wiretape.viewer.query import syntax
 from wiretape.viewer.query.fields import FIELDS, HAS, KNOWABLE
@@ -168,37 +173,46 @@ def ended(**given: Any) -> Stored:
     return [(facts, measured)]
 
 
-def _resolve(connection: Connection, cursor: Any, statement: str, *more: Any) -> None:
+def _resolve(connection: Connection, statement: str, options: Mapping[str, Any]) -> None:
     """Resolve conversations of the present exchanges: a resolver does not see writes of its own connection."""
     resolver = Resolver()
     for one, functions in ((resolver, [CONVERSATION]), (Caching(resolver), CACHE.values())):
         if any(function in statement for function in functions):
-            one.register(connection.connection.driver_connection)  # type: ignore[arg-type]
-            one.prepare(connection, cursor, statement, *more)
+            one.register(connection.driver)
+            one.prepare(connection, statement, options)
 
 
-def engine() -> Engine:
+@contextlib.contextmanager
+def _writer(connection: Connection) -> Iterator[sqlalchemy.Connection]:
+    """Yield SQLAlchemy's connection over that of a reader."""
+    made = create_engine("sqlite://", creator=lambda: connection.driver, poolclass=StaticPool)
+    with made.connect() as writer:
+        yield writer
+    conditions.register(connection.driver, Searches())  # SQLAlchemy has a REGEXP of its own
+
+
+@contextlib.contextmanager
+def memory() -> Iterator[Connection]:
     """Make a tape in memory, with a session in it."""
-    made = create_engine("sqlite://", poolclass=StaticPool)
-    event.listen(made, "connect", lambda connection, _: conditions.register(connection, Searches()))
-    event.listen(made, "connect", lambda connection, _: Pricing().register(connection))
-    event.listen(made, "connect", lambda connection, _: register_names(connection))
-    event.listen(made, "before_cursor_execute", _resolve)
-    metadata.create_all(made)
-    with made.begin() as connection:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as driver:
+        connection = Connection(driver)
+        Pricing().register(driver)
+        register_names(driver)
+        connection.prepare.append(_resolve)
         at = {"started_at": STARTED[0], "heartbeat_at": STARTED[0]}
-        connection.execute(
-            insert(sessions).values(no=1, uuid="u", version="", pid=1, listen="", upstreams=[], salt=b"", **at)
-        )
-    return made
+        session = {"no": 1, "uuid": "u", "version": "", "pid": 1, "listen": "", "upstreams": [], "salt": b"", **at}
+        with _writer(connection) as writer:
+            metadata.create_all(writer)
+            writer.execute(insert(sessions).values(session))
+        yield connection
 
 
 def fill(connection: Connection, tape: Stored) -> None:
     """Make a tape hold these exchanges and nothing else."""
-    with connection.begin():
-        connection.execute(delete(measures))
-        connection.execute(delete(exchanges))
+    with _writer(connection) as writer:
+        writer.execute(delete(measures))
+        writer.execute(delete(exchanges))
         for facts, measured in tape:
-            connection.execute(insert(exchanges).values(facts))
+            writer.execute(insert(exchanges).values(facts))
             if measured is not None:
-                connection.execute(insert(measures).values(measured))
+                writer.execute(insert(measures).values(measured))

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.sample_tape import frames, recorded, wire_frames
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.tape import queries
 
 

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
 from textual.screen import Screen
 
 from tests.support.frames import until
@@ -18,6 +17,7 @@ from tests.support.sample_tape import COMPLETE, TOOLS
 from tests.support.screens import journey, press, shows, staged, wait_for
 from wiretape.recorder import children
 from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.tape import observed, queries
 from wiretape.viewer.source.tape.decoder import Decoders
 from wiretape.viewer.tui.dialogs.menus import export_menu

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Connection
 
 from tests.support.commands import run
 from tests.support.eventstream import event
@@ -17,6 +16,7 @@ from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import events, markers, strips, tree
 from wiretape.viewer.exchange.answer import AnswerLayout
 from wiretape.viewer.exchange.clocks import Times

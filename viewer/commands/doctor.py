@@ -129,13 +129,12 @@ def of_programs() -> Iterator[Finding]:
 
 def of_tape(path: Path) -> Iterator[Finding]:
     """Look at the tape, who may read it, and who holds it."""
-    from wiretape.recorder.tape import lock
+    from wiretape.recorder.tape import lock, reader
     from wiretape.recorder.tape.peek import REVISION
 
     run, refusal = _newest_run(path) if paths.exists(path) else (None, None)
     yield judge_tape(path, paths.exists(path), refusal, REVISION)
     if paths.exists(path) and refusal is None:
-        from wiretape.recorder.tape import file
         from wiretape.viewer.ship import acknowledged
         from wiretape.viewer.source.tape import following
 
@@ -144,7 +143,7 @@ def of_tape(path: Path) -> Iterator[Finding]:
         foreign = [name for name, status in status_of.items() if status.st_uid != os.geteuid()]
         yield judge_privacy({name: stat.S_IMODE(status.st_mode) for name, status in status_of.items()}, foreign)
 
-        with file.reading(path) as connection:
+        with reader.opened(path) as connection:
             for name, until in acknowledged.destinations(path, following.identity(connection)):
                 backlog = following.waiting(connection, until)
                 yield judge_shipping(name, backlog.exchanges, backlog.lag_ns(SYSTEM.wall_ns()))
@@ -254,13 +253,13 @@ def _newest_run(path: Path) -> tuple[RecorderRun | None, str | None]:
 
 def _bases(path: Path) -> dict[str, str]:
     """Return the variables of `wiretape env` for the running recorder; empty if none runs or the tape is unreadable."""
-    from sqlalchemy.exc import SQLAlchemyError
+    import sqlite3
 
     from wiretape.recorder.commands.env import running
 
     try:
         serving = running(path)
-    except (WiretapeError, SQLAlchemyError, OSError):
+    except (WiretapeError, sqlite3.Error, OSError):
         return {}
     return providers.sdk_bases(*serving) if serving else {}
 

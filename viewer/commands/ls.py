@@ -101,8 +101,10 @@ def _conversations(place: "Place", filter: "Filter | None", limit: int | None, o
     from wiretape.viewer.source.tape.source import condition
 
     place.require("conversations", "--by conversation")
-    choosable = fields.conversations() | (tables.OF_SESSIONS if out.is_table else {})
-    names, selected = out.with_headings(tables.NAMED).fields(choosable), condition(Selection(filter))
+    names, selected = None, condition(Selection(filter))
+    if out.columns is not None:
+        choosable = fields.conversations() | (tables.OF_SESSIONS if out.is_table else {})
+        names = out.with_headings(tables.NAMED).fields(choosable)
     with output.opened(place) as source:
         connection = source.tape("conversations")
         sessions_found = sessions.listed(connection, config.thresholds(), SYSTEM, selected, limit)

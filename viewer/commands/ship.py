@@ -16,9 +16,8 @@ from wiretape.recorder.plurals import counted
 from wiretape.viewer import contracts
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from wiretape.recorder.commands.status import Screen
+    from wiretape.recorder.tape.reader import Connection
     from wiretape.viewer.ship.shipper import Shipper
     from wiretape.viewer.ship.sink import Sink
 
@@ -110,7 +109,7 @@ def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: 
 @contextlib.contextmanager
 def _reading(tape: Path, sink: "Sink") -> "Iterator[Connection]":
     """Connect to a tape; decoding bodies needs a further connection setting."""
-    from wiretape.recorder.tape import file
+    from wiretape.recorder.tape import reader
 
     if sink.decodes:
         from wiretape.viewer.source.tape import queries
@@ -118,7 +117,7 @@ def _reading(tape: Path, sink: "Sink") -> "Iterator[Connection]":
         with queries.opened(tape) as connection:
             yield connection
         return
-    with file.reading(tape) as connection:
+    with reader.opened(tape) as connection:
         yield connection
 
 

@@ -8,18 +8,18 @@ viewer's own fields, and those that differ from the tape's. `text` and `parquet`
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
-
-from sqlalchemy import JSON, Boolean, Column, Float, Integer
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from wiretape.recorder.decode.metrics import METRICS, Measures
-from wiretape.recorder.tape import cells
-from wiretape.recorder.tape.schema import exchanges, measures, reads, turns
+from wiretape.recorder.tape.tables import measures
 from wiretape.viewer.export import text
 from wiretape.viewer.record import rows
 from wiretape.viewer.record.fields import ACCOUNT_FIELDS, GAP_PERCENTILES, WORKED_OUT, stored_name
 from wiretape.viewer.sessions.account import MEANINGS
 from wiretape.viewer.stats.metrics import QUANTITIES
+
+if TYPE_CHECKING:
+    from sqlalchemy import Column
 
 Kind = Literal["text", "integer", "number", "boolean", "timestamp", "words", "json"]
 
@@ -186,7 +186,7 @@ def exchange_field(name: str) -> ExportField:
         unit = _COMPUTED_UNITS.get(name)
         return ExportField(name, "number" if unit else "text", unit, _WORKED_OUT[name])
     column_name = "request_model" if name == "model" else stored_name(name)
-    column = measures.c[column_name] if column_name in measures.c else exchanges.c[column_name]
+    column = _column("measures" if column_name in measures.c else "exchanges", column_name)
     meaning = _OWN.get(name) or _MEASURED.get(column_name) or _comment(column)
     return _field(name, _kind(name, column), meaning)
 
@@ -196,16 +196,25 @@ def _chunk(name: str) -> ExportField:
 
 
 def _read(name: str) -> ExportField:
-    column = reads.c[stored_name(name)]
+    column = _column("reads", stored_name(name))
     meaning = f"T0 → {_comment(column)}" if name.endswith("_ms") else _comment(column)
     return _field(name, _kind(name, column), meaning)
 
 
 def _turn(name: str) -> ExportField:
-    return _field(name, _kind(name, turns.c[name]), _comment(turns.c[name]).removesuffix("; ms"))
+    column = _column("turns", name)
+    return _field(name, _kind(name, column), _comment(column).removesuffix("; ms"))
 
 
-def _comment(column: Column[Any]) -> str:
+def _column(table: str, name: str) -> "Column[Any]":
+    """Return a column with its description, for which SQLAlchemy is loaded."""
+    from wiretape.recorder.tape import schema
+
+    column: Column[Any] = getattr(schema, table).c[name]
+    return column
+
+
+def _comment(column: "Column[Any]") -> str:
     # A NULL on the tape is an empty cell, or null in JSON.
     return (column.comment or "").replace("NULL", "empty")
 
@@ -235,15 +244,16 @@ def _field(name: str, kind: Kind, meaning: str) -> ExportField:
     return ExportField(name, kind, _unit(name, kind), meaning)
 
 
-def _kind(name: str, column: Column[Any]) -> Kind:
+def _kind(name: str, column: "Column[Any]") -> Kind:
+    from wiretape.recorder.tape import column_types
+
     if name.endswith("_ms"):
         return "number"
     kinds_by_name: dict[str, Kind] = {"started_at": "timestamp", "flags": "words"}
-    kinds_by_type: tuple[tuple[type, Kind], ...] = (
-        (JSON, "json"), (Boolean, "boolean"), (Integer, "integer"), (Float, "number"),
-    )  # fmt: skip
-    declared = cells.declared(column)
-    kind: Kind = next((kind for type, kind in kinds_by_type if isinstance(declared, type)), "text")
+    kinds_by_type: dict[str, Kind] = {
+        "JSON": "json", "Boolean": "boolean", "Integer": "integer", "BigInteger": "integer", "Float": "number",
+    }  # fmt: skip
+    kind = kinds_by_type.get(column_types.type_name(column_types.declared(column)), "text")
     return kinds_by_name.get(name, kind)
 
 

@@ -26,11 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sqlalchemy import Connection
-
 from wiretape.recorder.commands import options
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.tape import peek
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.export import fields
 from wiretape.viewer.export.fields import ExportField, Kind
 from wiretape.viewer.query import coverage

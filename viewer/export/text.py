@@ -23,9 +23,9 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection
 
 from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.record import chunks, rows
 from wiretape.viewer.record.cells import DECIMALS, rounded, words
 from wiretape.viewer.record.chunks import Chunks

@@ -23,13 +23,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection
-
 from wiretape.recorder import latch
 from wiretape.recorder.children import LEAVE
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import TapeGone, WiretapeError
 from wiretape.recorder.tape import lock
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport, Sink
 from wiretape.viewer.source.tape import following

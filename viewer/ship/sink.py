@@ -12,7 +12,7 @@ from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.source.base import POLL_SECONDS
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from wiretape.recorder.tape.reader import Connection
 
 
 class NotTaken(WiretapeError):

@@ -18,14 +18,13 @@ from wiretape.viewer.query import coverage
 from wiretape.viewer.query.syntax import And, every
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from wiretape.recorder.clock import Clock
     from wiretape.recorder.decode.causes import Ending
     from wiretape.recorder.decode.decoder import Decoded
     from wiretape.recorder.decode.exchange import Exchange, Reads
     from wiretape.recorder.decode.stalls import Thresholds
     from wiretape.recorder.process import RecorderRun
+    from wiretape.recorder.tape.reader import Connection
     from wiretape.viewer.exchange.changes import RequestDifference
     from wiretape.viewer.exchange.opened import Known
     from wiretape.viewer.exchange.turn import Turn

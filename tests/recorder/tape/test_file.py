@@ -19,7 +19,7 @@ from wiretape.recorder.errors import (
     TapeError,
     WiretapeError,
 )
-from wiretape.recorder.tape import definitions, file, peek
+from wiretape.recorder.tape import definitions, file, peek, reader
 from wiretape.recorder.tape.peek import APPLICATION_ID
 from wiretape.recorder.tape.schema import metadata
 
@@ -350,6 +350,16 @@ def test_a_query_that_never_ends_is_stopped(tape: Path, monkeypatch: pytest.Monk
         with pytest.raises(TapeError, match=r"a query was stopped after 0\.05 s"), peek.explained(tape):
             connection.exec_driver_sql(endless)
         assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+    with pytest.raises(TapeError, match=r"a query was stopped after 0\.05 s"), reader.opened(tape) as stored:
+        stored.exec_driver_sql(endless)
+
+
+def test_a_query_within_the_time_limit_is_not_stopped_however_it_is_sent(tape: Path) -> None:
+    write(tape)
+    long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) SELECT count(*) FROM n"
+    with file.read_engine(tape).connect() as connection, reader.opened(tape) as stored:
+        for execute in (connection.exec_driver_sql, stored.driver.execute, stored.exec_driver_sql):
+            execute(long)
 
 
 @pytest.mark.parametrize("given", ["-1", "soon", "nan", "inf"])

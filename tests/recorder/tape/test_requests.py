@@ -31,7 +31,7 @@ from tests.support.frames import (
 from tests.support.writers import seeds, writer
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import TapeDamaged
-from wiretape.recorder.tape import checks, cut, file, journal, merge, retention
+from wiretape.recorder.tape import checks, cut, file, journal, merge, reader, retention
 from wiretape.recorder.tape.reading import request_body, row_of
 from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.schema import exchanges
@@ -61,10 +61,9 @@ def requests_of(tape: Path) -> dict[str, bytes | None]:
     """Return the request of each exchange by id; a program and people with plain SQL read the same."""
     with reading(tape) as connection:
         numbers = connection.execute(select(exchanges.c.id, exchanges.c.no)).all()
-        found = {id: request_body(connection, no) for id, no in numbers}
-        assert [row_of(connection, no).request_stored for _, no in numbers] == [
-            len(one or b"") for one in found.values()
-        ]
+        stored = file.reader_of(connection)
+        found = {id: request_body(stored, no) for id, no in numbers}
+        assert [row_of(stored, no).request_stored for _, no in numbers] == [len(one or b"") for one in found.values()]
         assert list(checks.problems(connection)) == []
     with closing(sqlite3.connect(tape)) as connection:
         plain = connection.execute(
@@ -259,7 +258,7 @@ def test_a_cut_has_requests_as_they_were(tape: Path, tmp_path: Path) -> None:
     requests = named(turns(8, marks=True))
     with opened(tape) as store:
         store_all(store, requests)
-    with reading(tape) as connection:
+    with reader.opened(tape) as connection:
         lines = list(cut.lines(connection, range(1, 9)))
     cut.make_temporary_tape(lines, tmp_path / "again.db", "a test")
     assert requests_of(tmp_path / "again.db") == requests
@@ -294,12 +293,12 @@ def test_a_request_without_a_part_is_unknown(tape: Path, tmp_path: Path) -> None
     with opened(tape) as store:
         store_all(store, requests)
     damage(tape, "DELETE FROM request_parts WHERE no = (SELECT max(no) FROM request_parts)")
-    with reading(tape) as connection:
+    with reader.opened(tape) as connection:
         found = [request_body(connection, no) for no in range(1, 9)]
         assert found == [*list(requests.values())[:7], None]
     with closing(sqlite3.connect(tape)) as plain:
         assert [body for (body,) in plain.execute("SELECT request_body FROM requests ORDER BY exchange_no")] == found
-    with reading(tape) as connection, pytest.raises(TapeDamaged):
+    with reader.opened(tape) as connection, pytest.raises(TapeDamaged):
         list(cut.lines(connection, [8]))
     assert len(merged(tmp_path / "other.db", [tape]).damaged) == 1
     assert requests_of(tmp_path / "other.db") == dict(list(requests.items())[:7])

@@ -47,7 +47,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode import allowance
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.metrics import DECODER_VERSION
-from wiretape.recorder.tape import cells, checks, file, journal, merge, retention
+from wiretape.recorder.tape import checks, column_types, file, journal, merge, retention
 from wiretape.recorder.tape import settle as settling
 from wiretape.recorder.tape.losses import Began, Relayed, Unstored
 from wiretape.recorder.tape.recover import count_missing, recover
@@ -516,7 +516,7 @@ def test_damage_to_one_exchange_harms_no_other(tape: Path) -> None:
         store.connection.exec_driver_sql("UPDATE segments SET at_ns = '[1,' WHERE exchange_no = 3")
         store.connection.commit()
         (good, headers, reads), _ = read_back(store, numbers)
-        found = cells.damage_of(store.connection)
+        found = column_types.damage_of(store.connection)
     assert (found.columns, found.exchanges) == (
         {"exchanges.request_headers", "exchanges.bytes"},
         {3: "its reads are damaged"},

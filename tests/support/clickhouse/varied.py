@@ -11,7 +11,7 @@ from tests.support.random_filters import packed
 from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
 from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.tape import file
-from wiretape.recorder.tape.cells import declared
+from wiretape.recorder.tape.column_types import declared
 from wiretape.recorder.tape.schema import exchanges, measures, sessions, settlements
 from wiretape.viewer.query.fields import CHOICES, FIELDS, HAS, KNOWABLE
 

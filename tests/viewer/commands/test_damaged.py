@@ -13,15 +13,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import Connection, false, select
-from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
-from sqlalchemy.exc import NoResultFound
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import COMPLETE, TOOLS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.tape import cells, schema
+from wiretape.recorder.tape import cells, schema, tables
+from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.recorder.tape.selects import false, select
 from wiretape.viewer.cli import group
 from wiretape.viewer.exchange import opened
 from wiretape.viewer.export import frames
@@ -167,23 +166,21 @@ def test_no_value_in_any_cell_upsets_any_command(lax: bytes, tmp_path: Path, gro
 @each_case("column", [name for name in COLUMNS if name not in KEYS])
 def test_a_column_that_is_checked_at_once_is_checked_as_each_of_its_cells_is(column: str) -> None:
     table, _, name = column.partition(".")
-    cell = schema.metadata.tables[table].c[name].type
-    assert isinstance(cell, cells.ColumnType)
+    cell = tables.TABLES[table].c[name].type
+    assert isinstance(cell, cells.Cell)
     edges = [0, -1, 1 << 31, (1 << 31) - 1, cells.MOST, cells.MOST - 1, -cells.MOST, float(cells.MOST)]
     for value in [*HOSTILE.values(), *edges, -float("inf"), "text", b"blob", 0.5]:
-        dialect = sqlite_dialect()
-        read = cell.result_processor(dialect, None)(value)
-        is_good = not cells.damage_of(dialect)
-        if cell.takes([value]):
-            assert (is_good, read) == (True, value), value
+        damage, damage_of_column = cells.Damage(), cells.Damage()
+        assert [cell.converter(damage)(value)] == [*cell.column([value], damage_of_column)], value
+        assert damage == damage_of_column
 
 
 def test_rows_checked_by_columns_are_those_checked_by_cells(tape: Path) -> None:
     with queries.opened(tape) as connection:
-        for table in schema.metadata.sorted_tables:
-            statement = select(*table.c)
-            assert cells.fetch(connection, statement) == [tuple(row) for row in connection.execute(statement)]
-            assert cells.fetch(connection, statement.where(false())) == []
+        for table in tables.TABLES.values():
+            statement = select(*table.c.values())
+            assert connection.fetch(statement) == [tuple(row) for row in connection.execute(statement)]
+            assert connection.fetch(statement.where(false())) == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support import operations, shapes
 from tests.support.commands import on_terminal, run
@@ -24,6 +23,7 @@ from tests.support.sample_tape import (
     response,
 )
 from wiretape.recorder.decode.values import JsonObject
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.record.fields import CHUNK_FIELDS
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.stats import summary

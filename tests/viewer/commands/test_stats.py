@@ -358,9 +358,9 @@ def test_importing_the_commands_loads_no_heavy_library() -> None:
     assert found.stdout == "[]\n"
 
 
-def test_statistics_need_no_pandas(tape: Path) -> None:
+def test_statistics_need_neither_pandas_nor_sqlalchemy(tape: Path) -> None:
     code = "import sys; from wiretape.viewer.commands.stats import stats as s; s(standalone_mode=False)"
-    code += "; sys.exit('pandas' in sys.modules)"
+    code += "; sys.exit(not {'pandas', 'sqlalchemy'}.isdisjoint(sys.modules))"
     command = [sys.executable, "-c", code, "--db", str(tape)]
     assert subprocess.run(command, capture_output=True, check=False, cwd=ROOT).returncode == 0
 

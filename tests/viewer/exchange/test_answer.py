@@ -5,11 +5,11 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Connection
 
 from tests.support.sample_tape import COMPLETE, MS, TOOLS, event
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange.answer import AnswerLayout, AnswerPart, AnswerRun
 from wiretape.viewer.exchange.transcript import Track, Transcript, Voice
 from wiretape.viewer.source.tape import queries

@@ -1,12 +1,12 @@
 """The events of an exchange: each in a line, and which fit a filter."""
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import COMPLETE, FAILED, TOOLS
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import events
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.source.tape import queries

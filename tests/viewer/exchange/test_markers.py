@@ -3,12 +3,12 @@
 from array import array
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import COMPLETE, FAILED, MS, TOOLS, event
 from wiretape.recorder.decode.derive import Decoded, decode
 from wiretape.recorder.decode.exchange import Exchange, Read
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import markers
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.markers import Goal, Marker

@@ -4,12 +4,11 @@ import gc
 import pickle
 import zlib
 
-from sqlalchemy import Connection
-
 from tests.support.exchanges import opened
 from tests.support.sample_tape import COMPLETE, LIVE, MS, TOOLS, TRUNCATED, event
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads, RecordedExchange
 from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.exchange.opened import StoredAnswer
 from wiretape.viewer.exchange.transcript import UNKNOWN

@@ -5,12 +5,11 @@ import json
 from array import array
 from collections.abc import Iterable
 
-from sqlalchemy import Connection
-
 from tests.support.cases import each_case
 from tests.support.sample_tape import COMPLETE, FAILED, LIMITED, LIVE, TOOLS, TRUNCATED
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.process import RecorderRun
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.exchange import pages
 from wiretape.viewer.exchange.facts import Line

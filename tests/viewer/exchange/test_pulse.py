@@ -3,11 +3,10 @@
 import dataclasses
 from array import array
 
-from sqlalchemy import Connection
-
 from tests.support.exchanges import opened
 from tests.support.sample_tape import COMPLETE, LIVE, MS
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.states import Silence
 

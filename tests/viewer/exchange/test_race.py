@@ -6,13 +6,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.exchanges import detailed
 from tests.support.sample_tape import COMPLETE, LIMITED, MS, TOOLS, event
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import race
 from wiretape.viewer.exchange.race import ALIGNMENTS, Lane, Race
 from wiretape.viewer.exchange.race_drawing import Drawing

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rich.text import Text
-from sqlalchemy import Connection
 
 from tests.support.sample_tape import COMPLETE, TOOLS
 from tests.support.timed_exchanges import Part, evenly, outcome, timed, word
 from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import pages, report
 from wiretape.viewer.record.rows import DetailRow
 from wiretape.viewer.source.tape import queries

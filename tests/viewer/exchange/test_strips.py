@@ -7,11 +7,11 @@ from itertools import accumulate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Connection
 
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS, event
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import markers, strips
 from wiretape.viewer.exchange.strips import StripWait
 from wiretape.viewer.exchange.transcript import KINDS, Transcript

@@ -3,8 +3,6 @@
 import random
 from pathlib import Path
 
-from sqlalchemy import Connection
-
 from tests.support.cases import each_case
 from tests.support.decoding import of_chunks
 from tests.support.sample_tape import COMPLETE, DONE, FAILED, TOOLS, event
@@ -12,6 +10,7 @@ from wiretape.recorder.decode.assembly import assemble
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.exchange import Exchange, Read
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange.transcript import OUTPUT, Track, Transcript
 from wiretape.viewer.source.tape import queries
 

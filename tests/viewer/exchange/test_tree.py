@@ -1,11 +1,11 @@
 """An event taken apart."""
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.sample_tape import COMPLETE, LIMITED
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import tree
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.source.tape import queries

@@ -1,12 +1,11 @@
 """The phases of an exchange, as bars."""
 
-from sqlalchemy import Connection
-
 from tests.support.cases import each_case
 from tests.support.exchanges import detailed
 from tests.support.sample_tape import LIVE, MS, TOOLS
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import opened, pages
 from wiretape.viewer.exchange.pages import TimeBar
 from wiretape.viewer.source.tape import exchange, queries

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.decoding import of_runs
@@ -17,6 +16,7 @@ from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, ToolPi
 from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.templates import PARTS, filler
 from wiretape.recorder.errors import TapeDamaged
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.export import text as export
 from wiretape.viewer.record import chunks, units
 from wiretape.viewer.record.fields import CHUNK_FIELDS

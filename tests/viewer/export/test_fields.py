@@ -4,11 +4,10 @@ import json
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import Connection
-
 from tests.support.cases import each_case
 from tests.support.commands import run
 from tests.support.golden import assert_golden
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.export import fields, text
 from wiretape.viewer.record.fields import READ_FIELDS
 from wiretape.viewer.source.tape import overview

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Connection, update
+from sqlalchemy import update
 
 from tests.support.cases import each_case
 from tests.support.forked import run
@@ -18,6 +18,7 @@ from tests.support.sample_tape import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import ForeignFile, NotFound
 from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.export import fields, frames, text

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
+from wiretape.recorder.tape.reader import Connection
 
 pyarrow = pytest.importorskip("pyarrow")
 

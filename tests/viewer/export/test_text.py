@@ -10,11 +10,11 @@ from urllib.parse import unquote
 
 import pytest
 from markdown_it import MarkdownIt
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import HOSTILE, ODD
 from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.export import text as export
 from wiretape.viewer.record import rows
 from wiretape.viewer.record.fields import FIELDS, TEXT_FIELDS

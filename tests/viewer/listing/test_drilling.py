@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.listing import drilling
 from wiretape.viewer.query.parser import FilterError, parse
 from wiretape.viewer.source.tape import conditions, overview, queries

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.listing import groups
 from wiretape.viewer.source.tape import overview
 from wiretape.viewer.stats.metrics import GROUPS

@@ -1,12 +1,12 @@
 """The columns of the list: which there is room for, and a line of them."""
 
 from rich.cells import cell_len
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.exchanges import LOOK, plain
 from tests.support.exchanges import listed as row
 from tests.support.sample_tape import HOSTILE
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.listing import layout
 from wiretape.viewer.source.tape import live
 

@@ -4,8 +4,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection
-
 from tests.support.cases import each_case
 from tests.support.exchanges import listed
 from tests.support.sample_tape import HOSTILE
@@ -13,6 +11,7 @@ from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.facts import ENDED_BY
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import preview
 from wiretape.viewer.record.rows import ListRow, PreviewRow

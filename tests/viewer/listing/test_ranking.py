@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.exchanges import listed
 from tests.support.sample_tape import COMPLETE, HOSTILE, LIVE, ODD, TOOLS, TRUNCATED
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.process import RecorderRun
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.listing import ranking
 from wiretape.viewer.listing.ranking import LABELS, RankedExchange, Score
 from wiretape.viewer.record.rows import DetailRow, ListRow

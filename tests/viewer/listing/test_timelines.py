@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from sqlalchemy import Connection, text
 
 from tests.support.cases import each_case
 from tests.support.exchanges import LOOK
@@ -17,6 +16,7 @@ from tests.support.frames import damage
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import DONE, event
 from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.listing import layout
 from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.source.tape import live, queries
@@ -60,9 +60,9 @@ def spans(connection: Connection, row: ListRow) -> list[Span]:
     """Return the phases of a stream by its reads on the tape; each read holds one event."""
     body = queries.body(connection, row.no)
     with connection.begin():
-        query = text("SELECT start, size, at_ns FROM reads WHERE exchange_no = :no ORDER BY seq")
-        reads = [(body[start : start + size], at) for start, size, at in connection.execute(query, {"no": row.no})]
-        end = connection.execute(text("SELECT end_ns FROM exchanges WHERE no = :no"), {"no": row.no}).scalar_one()
+        query = "SELECT start, size, at_ns FROM reads WHERE exchange_no = ? ORDER BY seq"
+        reads = [(body[start : start + size], at) for start, size, at in connection.exec_driver_sql(query, (row.no,))]
+        end = connection.exec_driver_sql("SELECT end_ns FROM exchanges WHERE no = ?", (row.no,)).scalar_one()
     deltas = [(json.loads(data[6:])["choices"][0]["delta"], at) for data, at in reads if data != DONE]
     outputs = [at for delta, at in deltas if delta]
     answer = next(at for delta, at in deltas if "content" in delta)

@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection
 
 from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.decode.causes import Ending
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.report import digest
 from wiretape.viewer.report.digest import Counted
 from wiretape.viewer.source.tape import overview

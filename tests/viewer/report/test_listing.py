@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import HOSTILE, LIVE, ODD
 from tests.support.zones import local_time
 from wiretape.recorder.decode.attribution import Attribution
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.commands import output
 from wiretape.viewer.exchange import events as event_tables
 from wiretape.viewer.exchange import facts, pages, report, story

@@ -1,9 +1,9 @@
 """Statistics for people."""
 
 import numpy as np
-from sqlalchemy import Connection
 
 from tests.support.sample_tape import HOSTILE
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.report import stats as sheets
 from wiretape.viewer.source.tape import overview
 from wiretape.viewer.stats import summary

@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.commands import run
 from tests.support.sample_tape import COMPLETE, ODD
 from tests.support.tools import COMPLETED, CREATED, DONE, chunk, measure_as, named, stream
-from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.report import tools
 from wiretape.viewer.report.tools import FIELDS, render, schema
@@ -68,7 +68,7 @@ def test_batches_neither_lose_nor_repeat_exchanges(
     connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once = rows(connection, "otel")
-    monkeypatch.setattr(queries, "BATCH", batch)
+    monkeypatch.setattr(Connection, "batch", batch)
     assert rows(connection, "otel") == at_once
 
 

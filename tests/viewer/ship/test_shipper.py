@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
 
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.shipper import LONGEST_WAIT_SECONDS, Shipper
 from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport, Sink

@@ -4,10 +4,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
-from wiretape.recorder.tape.schema import exchanges
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.tables import exchanges
 from wiretape.viewer.source.tape import overview
 from wiretape.viewer.stats import check, summary
 from wiretape.viewer.stats.metrics import objective

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.exchanges import detailed
 from tests.support.sample_tape import COMPLETE, TOOLS
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES

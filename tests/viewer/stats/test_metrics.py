@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.cases import each_case
-from wiretape.recorder.tape.schema import measures
+from wiretape.recorder.tape.tables import measures
 from wiretape.viewer.stats.metrics import BOUNDED, QUANTITIES, amount, objective
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import begin, end, recorded, response
 from wiretape.recorder.tape import journal
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.tape import overview, queries
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.metrics import QUANTITIES, objective

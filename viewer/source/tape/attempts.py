@@ -1,12 +1,12 @@
 """The exchanges of a tape with the same request, for reports, and who recorded them."""
 
-from typing import Any, Final, NamedTuple
-
-from sqlalchemy import Connection, Select, and_, func, or_, select
+from typing import Final, NamedTuple
 
 from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.decode.exchange import Outcome
-from wiretape.recorder.tape.schema import exchanges, measures, sessions
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import Select, and_, func, or_, select
+from wiretape.recorder.tape.tables import exchanges, measures, sessions
 from wiretape.viewer.sessions import retries
 from wiretape.viewer.sessions.retries import Attempt, Attempts
 from wiretape.viewer.source.tape.columns import JOINED
@@ -18,7 +18,7 @@ _LARGEST: Final = (1 << 63) - 1
 """The largest number of SQLite, which a damaged tape may hold."""
 
 _SAME: Final = tuple(exchanges.c[name] for name in ("method", "path", "upstream", "request_sha256"))
-_OWN: Final[Select[Any]] = select(sessions.c.version, measures.c.retries, *_SAME, exchanges.c.request_size).select_from(
+_OWN: Final[Select] = select(sessions.c.version, measures.c.retries, *_SAME, exchanges.c.request_size).select_from(
     JOINED.outerjoin(sessions, sessions.c.no == exchanges.c.session_no)
 )
 
@@ -32,7 +32,7 @@ class RequestAttempts(NamedTuple):
 
 
 def recording(connection: Connection, no: int) -> RequestAttempts:
-    """Read the attempts around an exchange at its request. Raises sqlalchemy's `NoResultFound`."""
+    """Read the attempts around an exchange at its request. Raises `NoResultFound`."""
     with connection.begin():
         version, count, *same, size = connection.execute(_OWN.where(exchanges.c.no == no)).one()
         if not size or None in same:

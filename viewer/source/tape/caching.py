@@ -11,13 +11,12 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from sqlalchemy import Connection, ExecutionContext, select
-
 from wiretape.recorder.decode.exchange import FAILURES, Outcome
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.facts import ClockName
-from wiretape.recorder.tape import cells
-from wiretape.recorder.tape.schema import exchanges, measures, sessions
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import select
+from wiretape.recorder.tape.tables import exchanges, measures, sessions
 from wiretape.viewer.sessions import cache
 from wiretape.viewer.sessions.axis import IMPORTED, placed
 from wiretape.viewer.sessions.cache import Prompted
@@ -25,7 +24,7 @@ from wiretape.viewer.sessions.predecessors import Generation, Tie, ties
 from wiretape.viewer.source.base import Version
 from wiretape.viewer.source.tape.columns import BOOT, CACHE, JOINED, PREDECESSOR, among, column
 from wiretape.viewer.source.tape.following import current_version
-from wiretape.viewer.source.tape.functions import Resolver, only_of
+from wiretape.viewer.source.tape.functions import ONLY, Resolver
 
 _ASKED: Final = (
     select(
@@ -48,7 +47,7 @@ def tied(connection: Connection, sessions: Mapping[int, str]) -> dict[int, Tie]:
     `sessions` maps the number of each exchange to its session.
     """
     with connection.begin():
-        asked = cells.fetch(connection, _ASKED.where(among(sessions)))
+        asked = connection.fetch(_ASKED.where(among(sessions)))
     found: dict[int, Tie] = {}
     for rows in _by_session(asked, sessions):
         found |= ties(one.generation for one in _prompted(rows))
@@ -77,13 +76,11 @@ class Caching:
     def _figure(self, place: int, no: int) -> str | int | None:
         return self._figures.get(no, cache.NONE)[place]
 
-    def prepare(
-        self, connection: Connection, _: object, statement: str, __: object, context: ExecutionContext | None, *___: Any
-    ) -> None:
+    def prepare(self, connection: Connection, statement: str, options: Mapping[str, Any]) -> None:
         """Update the verdicts before a statement that uses them, in the same transaction."""
         if not any(f"{function}(" in statement for function in (*CACHE.values(), PREDECESSOR)):
             return
-        numbers, version = only_of(context), current_version(connection)
+        numbers, version = options.get(ONLY), current_version(connection)
         no = numbers[0] if numbers is not None and len(numbers) == 1 else None
         if version == self._version or (self._part is not None and self._part[0] == version and no in self._part[1]):
             return
@@ -103,7 +100,7 @@ class Caching:
         name = self._resolver.conversations.name
         session = name(no)
         members = {number: session for number in numbers if name(number) == session}
-        self._judge(_by_session(cells.fetch(connection, _ASKED.where(among(members))), members))
+        self._judge(_by_session(connection.fetch(_ASKED.where(among(members))), members))
         return frozenset((no, *members))
 
     def _update(self, connection: Connection) -> None:
@@ -114,7 +111,7 @@ class Caching:
         affected = [no for no, session in sessions.items() if session in changed]
         if affected:
             few = _ASKED.where(among(affected)) if len(affected) < len(sessions) else _ASKED
-            self._judge(_by_session(cells.fetch(connection, few), sessions))
+            self._judge(_by_session(connection.fetch(few), sessions))
         self._known = sessions
 
     def _judge(self, sessions: Iterable[Sequence[Sequence[Any]]]) -> None:

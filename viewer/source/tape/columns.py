@@ -5,17 +5,18 @@ Lists, filters and sorts use the same expressions. SELECTs are in `wiretape.view
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import (
+from wiretape.recorder.decode.metrics import METRICS
+from wiretape.recorder.tape.cells import Type
+from wiretape.recorder.tape.selects import (
     BigInteger,
     Column,
-    ColumnElement,
+    Expression,
     Float,
     Integer,
     Select,
-    Table,
-    TableValuedAlias,
+    Source,
     Text,
     and_,
     case,
@@ -27,16 +28,13 @@ from sqlalchemy import (
     select,
     true,
     type_coerce,
-)  # fmt: skip
-
-from wiretape.recorder.decode.metrics import METRICS
-from wiretape.recorder.tape.schema import REQUEST_BODY, UNSIZED, bodies, exchanges, measures, segments, sessions
+)
+from wiretape.recorder.tape.tables import REQUEST_BODY, UNSIZED, bodies, exchanges, measures, segments, sessions
 from wiretape.viewer.record import fields
 from wiretape.viewer.record.fields import GAP_PERCENTILES
 from wiretape.viewer.stats.prices import UNITS
 
-Expression = ColumnElement[Any]
-Statement = Select[*tuple[Any, ...]]
+Statement = Select
 
 JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchanges.c.no)
 """The tables that the expressions select from: every exchange, measured or not."""
@@ -85,15 +83,12 @@ UPSTREAM_NAME: Final = "upstream_name_of"
 """SQL function (`functions`): the name that a recorder's upstreams give to a URL."""
 
 
-class Cost(Float[float]):
-    """The cost of an exchange, in the currency."""
+COST_TYPE: Final = Type("Cost")
+CURRENCY_TYPE: Final = Type("Currency")
+"""The types of costs, in the currency, and of the currency of a cost that is known."""
 
 
-class Currency(Text):
-    """The currency of a cost that is known."""
-
-
-def among(numbers: Iterable[int]) -> ColumnElement[bool]:
+def among(numbers: Iterable[int]) -> Expression:
     """Return the condition that an exchange is one of these; however many they are, they are one bound value."""
     known = list(numbers)
     if not all(isinstance(no, int) for no in known):  # a server has texts for numbers
@@ -133,7 +128,7 @@ def column(field: str) -> Expression:
     return expression
 
 
-def cost_units() -> ColumnElement[int]:
+def cost_units() -> Expression:
     """Return the cost of an exchange, in units of `wiretape.viewer.stats.prices`."""
     counts = (measures.c[name] for name in BILLED)
     facts = (measures.c.outcome, measures.c.flags, exchanges.c.started_at)
@@ -150,13 +145,11 @@ def resolved(function: str) -> Expression:
 
 
 def _of_cache(field: str) -> Callable[[], Expression]:
-    kind: type[Text | BigInteger] = (
-        Text if field in ("cache_verdict", "cache_broken_at", "cache_remedy") else BigInteger
-    )
+    kind = Text if field in ("cache_verdict", "cache_broken_at", "cache_remedy") else BigInteger
     return lambda: getattr(func, CACHE[field])(exchanges.c.no, type_=kind)
 
 
-def cache_total() -> ColumnElement[int]:
+def cache_total() -> Expression:
     """Return the tokens of a request; null if there are none, or it is not known how many of them a cache had."""
     known = (measures.c[name].is_not(null()) for name in ("cache_read_input_tokens", "input_uncached_tokens"))
     return case((and_(*known), func.nullif(measures.c.input_tokens, 0, type_=BigInteger)))
@@ -166,16 +159,16 @@ def _cache_hit_rate() -> Expression:
     return cast(measures.c.cache_read_input_tokens, Float) / cache_total()
 
 
-def _upstream_name() -> ColumnElement[str]:
-    given = select(sessions.c.upstreams).where(sessions.c.no == exchanges.c.session_no).correlate(exchanges)
+def _upstream_name() -> Expression:
+    given = select(sessions.c.upstreams).where(sessions.c.no == exchanges.c.session_no)
     return func.upstream_name_of(given.scalar_subquery(), exchanges.c.upstream, type_=Text)
 
 
 _WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {
     "conversation": lambda: resolved(CONVERSATION),
     "continues": lambda: resolved(CONTINUED),
-    "cost": lambda: type_coerce(cost_units() / literal(float(UNITS)), Cost()),
-    "currency": lambda: func.currency_of(cost_units(), type_=Currency),
+    "cost": lambda: type_coerce(cost_units() / literal(float(UNITS)), COST_TYPE),
+    "currency": lambda: func.currency_of(cost_units(), type_=CURRENCY_TYPE),
     "cache_hit_rate": _cache_hit_rate,
     "upstream_name": _upstream_name,
     **{field: _of_cache(field) for field in CACHE},
@@ -186,9 +179,9 @@ _WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {
 """The expressions of `rows.WORKED_OUT`, of the request body, which may be in parts, and of times never withheld."""
 
 
-def _sum(value: Expression, table: Table) -> Expression:
+def _sum(value: Expression, table: Source) -> Expression:
     summed = select(func.coalesce(func.sum(value), 0)).where(table.c.exchange_no == exchanges.c.no)
-    return summed.correlate(exchanges).scalar_subquery()
+    return summed.scalar_subquery()
 
 
 def _count(array: Expression) -> Expression:
@@ -198,26 +191,26 @@ def _count(array: Expression) -> Expression:
 def last_read() -> Expression:
     """Return the expression of when the last read came of an exchange that is open."""
     own = segments.c.exchange_no == exchanges.c.no
-    last = select(func.max(segments.c.seq)).where(own).correlate(exchanges).scalar_subquery()
+    last = select(func.max(segments.c.seq)).where(own).scalar_subquery()
     # An array that is damaged has no elements here.
     deltas = func.json_each(case((func.json_valid(segments.c.at_ns) == 1, segments.c.at_ns))).table_valued("value")
     summed = (
         select(func.sum(deltas.c.value)).select_from(segments.join(deltas, true())).where(own, segments.c.seq == last)
     )
-    return type_coerce(summed.correlate(exchanges).scalar_subquery(), exchanges.c.end_ns.type)
+    return type_coerce(summed.scalar_subquery(), exchanges.c.end_ns.type)
 
 
-def _typed(one: Expression, column: Column[Any]) -> Expression:
+def _typed(one: Expression, column: Column) -> Expression:
     """Return an expression with the type of a column, so that its values are checked as those of the column."""
     return type_coerce(one, column.type)
 
 
 def label(key: str) -> Expression:
     """Return the expression of a label's value; null where there is none."""
-    return case((func.json_valid(exchanges.c.labels) == 1, exchanges.c.labels[key].as_string()))
+    return case((func.json_valid(exchanges.c.labels) == 1, exchanges.c.labels[key]))
 
 
-def each_label() -> TableValuedAlias:
+def each_label() -> Source:
     """Return the labels of an exchange as rows of `key` and `value`."""
     intact = case((func.json_valid(exchanges.c.labels) == 1, exchanges.c.labels), else_="{}")
     return func.json_each(intact).table_valued("key", "value")
@@ -228,6 +221,6 @@ def stalled_gaps(stall_ns: int) -> Expression:
     return case((measures.c.max_gap_ns > stall_ns, measures.c.icl))
 
 
-def flagged(flag: str) -> ColumnElement[bool]:
+def flagged(flag: str) -> Expression:
     """Return the condition that an exchange is measured and carries a flag."""
     return func.instr(literal(" ") + measures.c.flags + " ", f" {flag} ") > 0

@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, not_, null, or_, select
-
 from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.decode.operation import GENERATIONS
-from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import Expression, Select, and_, case, func, not_, null, or_, select
+from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.listing.conversations import tree
 from wiretape.viewer.record.rows import ConversationRow, TurnRow
 from wiretape.viewer.record.units import ms
@@ -83,7 +83,7 @@ def listed(
     ]
 
 
-def only(statement: Select[Any], seeds: Sequence[int] | None) -> Select[Any]:
+def only(statement: Select, seeds: Sequence[int] | None) -> Select:
     """Return a statement about the conversations of some exchanges, for which no other is read; None: about all."""
     if seeds is None:
         return statement
@@ -106,12 +106,12 @@ def newest(connection: Connection, where: Condition | None, count: int | None) -
     return None
 
 
-def _used(value: ColumnElement[Any]) -> ColumnElement[Any]:
+def _used(value: Expression) -> Expression:
     """Return the sum of a count of tokens, without the answers of count_tokens, which use none."""
     return func.sum(case((measures.c.operation.is_distinct_from("count_tokens"), value)))
 
 
-def _count(condition: Condition) -> ColumnElement[Any]:
+def _count(condition: Condition) -> Expression:
     return func.sum(case((condition, 1), else_=0))
 
 
@@ -148,7 +148,7 @@ def left_out(connection: Connection, where: Condition | None = None) -> int:
     if numbers:
         doubtful = select(func.count()).select_from(JOINED).where(among(numbers), _NAME.is_(None))
         with connection.begin():
-            count += connection.execute(doubtful, execution_options={ONLY: tuple(numbers)}).scalar_one()
+            count += connection.execute(doubtful.execution_options(**{ONLY: tuple(numbers)})).scalar_one()
     return count
 
 
@@ -169,7 +169,7 @@ def turns(
 
 
 @functools.cache
-def _turns(judged: bool) -> Select[Any]:
+def _turns(judged: bool) -> Select:
     calls = column("tool_calls")
     each = func.json_each(case((func.json_valid(calls) == 1, calls))).table_valued("value")
     tools = select(func.group_concat(func.json_extract(each.c.value, "$.name"), ", ")).scalar_subquery()

@@ -16,9 +16,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, Integer, func, select
-from sqlalchemy.exc import NoResultFound
-
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.conversation import RecordedRequest
 from wiretape.recorder.decode.decoder import Decoded, decode
@@ -32,7 +29,9 @@ from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.tape import masked, reading
 from wiretape.recorder.tape.masked import Unmaskable
 from wiretape.recorder.tape.masking import Masker
-from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.recorder.tape.selects import Integer, func, select
+from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.exchange import changes, opened
 from wiretape.viewer.exchange import turn as turns
 from wiretape.viewer.exchange.changes import RequestDifference
@@ -131,7 +130,7 @@ def reads_between(connection: Connection, no: int, first: int, last: int) -> dic
 
 
 def known(connection: Connection, no: int) -> Known:
-    """Return an exchange without decoding it. Raises sqlalchemy's `NoResultFound`, and `ConfigError`."""
+    """Return an exchange without decoding it. Raises `NoResultFound`, and `ConfigError`."""
     row = replace(queries.detail(connection, no), **queries.worked_out(connection, no, PAID))
     if live.is_measurable(row):
         row = live.filled(row, live.figures(connection, no))
@@ -143,14 +142,14 @@ def known(connection: Connection, no: int) -> Known:
 
 
 def recorder(connection: Connection, no: int) -> RecorderRun:
-    """Return the run that records an exchange, as it stands. Raises sqlalchemy's `NoResultFound`."""
+    """Return the run that records an exchange, as it stands. Raises `NoResultFound`."""
     with connection.begin():
         return reading.run_of(connection, no)
 
 
 def stored(connection: Connection, no: int) -> StoredAnswer:
-    """Read an exchange's answer. Raises sqlalchemy's `NoResultFound`."""
-    known = select(exchanges.c.id, measures.c.outcome).outerjoin(measures).where(exchanges.c.no == no)
+    """Read an exchange's answer. Raises `NoResultFound`."""
+    known = select(exchanges.c.id, measures.c.outcome).select_from(JOINED).where(exchanges.c.no == no)
     with connection.begin():
         recording = reading.answer(connection, no)
         id, outcome = connection.execute(known).one()
@@ -162,14 +161,14 @@ def stored(connection: Connection, no: int) -> StoredAnswer:
 
 def is_final(connection: Connection, no: int, answer: StoredAnswer) -> bool:
     """Return True if an answer read before had ended and been measured, and still is the one of this number."""
-    now = select(exchanges.c.id, exchanges.c.ended_by, measures.c.outcome).outerjoin(measures)
+    now = select(exchanges.c.id, exchanges.c.ended_by, measures.c.outcome).select_from(JOINED)
     with connection.begin():
         row = connection.execute(now.where(exchanges.c.no == no)).one()
     return None not in row and tuple(row) == (answer.id, answer.recording.exchange.ended_by, answer.outcome)
 
 
 def turn(connection: Connection, no: int) -> Turn:
-    """Return an exchange as a turn. Raises sqlalchemy's `NoResultFound`."""
+    """Return an exchange as a turn. Raises `NoResultFound`."""
     continued = queries.worked_out(connection, no, ("continues",))["continues"]
     before = None if continued is None else _asked(connection, queries.find(connection, continued))
     return turns.turn(_asked(connection, no), before)
@@ -194,7 +193,7 @@ def predecessor(connection: Connection, no: int) -> int | None:
     """Return the number of a generation's predecessor; None if it has none, 0 if that is unknown."""
     statement = select(getattr(func, PREDECESSOR)(no, type_=Integer))
     with connection.begin():
-        found: int | None = connection.execute(statement, execution_options={ONLY: (no,)}).scalar_one()
+        found: int | None = connection.execute(statement.execution_options(**{ONLY: (no,)})).scalar_one()
     return found
 
 
@@ -246,7 +245,7 @@ def _brought(connection: Connection, no: int, digests: Sequence[bytes]) -> list[
 def weight(connection: Connection, no: int) -> int:
     """Return the number of bytes of an answer to decode until now; of a compressed one, an estimate.
 
-    Raises sqlalchemy's `NoResultFound`.
+    Raises `NoResultFound`.
     """
     statement = select(column("bytes"), exchanges.c.response_headers).select_from(JOINED).where(exchanges.c.no == no)
     with connection.begin():

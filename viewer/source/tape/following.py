@@ -10,20 +10,21 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import JSON, Boolean, Column, Connection, Integer, bindparam, func, select, type_coerce
-
-from wiretape.recorder.tape import cells
-from wiretape.recorder.tape.schema import (
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import Expression, bindparam, func, select
+from wiretape.recorder.tape.tables import (
     FROM_CLIENT,
     FROM_UPSTREAM,
     REQUEST_BODY,
+    TABLES,
+    as_stored,
     exchanges,
     measures,
     sessions,
     settlements,
 )
 from wiretape.viewer.source.base import Seen, Version
-from wiretape.viewer.source.tape.columns import JOINED, Expression, Statement
+from wiretape.viewer.source.tape.columns import JOINED, Statement
 
 PAGE = 50
 """Number of exchanges that a follower takes at once."""
@@ -59,7 +60,7 @@ def _limited(statement: Statement) -> Statement:
     """Limit settled exchanges, in their order, to those after a version and not after another, and in number."""
     version = settlements.c.version
     limited = statement.where(version > bindparam("after"), version <= bindparam("until")).order_by(version)
-    return limited.limit(bindparam("most", type_=Integer))
+    return limited.limit(bindparam("most"))
 
 
 class Changes(NamedTuple):
@@ -179,7 +180,7 @@ def waiting(connection: Connection, after: int) -> Waiting:
 
 
 def settled(
-    connection: Connection, columns: Sequence[Column[Any]], after: int, until: int | None, most: int
+    connection: Connection, columns: Sequence[Any], after: int, until: int | None, most: int
 ) -> list[tuple[Any, ...]]:
     """Return the exchanges settled after a version and not after `until`, in that order, with a limit.
 
@@ -187,7 +188,7 @@ def settled(
     """
     statement = _statement(tuple(columns)).params(after=after, until=_LAST if until is None else until, most=most)
     with connection.begin():
-        return cells.fetch(connection, statement)
+        return connection.fetch(statement)
 
 
 def fitting(connection: Connection, after: int, most: int, size: int) -> int:
@@ -199,30 +200,29 @@ def fitting(connection: Connection, after: int, most: int, size: int) -> int:
 
 
 @functools.cache
-def _statement(columns: tuple[Column[Any], ...]) -> Statement:
+def _statement(columns: tuple[Any, ...]) -> Statement:
     """Return the statement of `settled`, which is built once: that takes as long as running it."""
     return _limited(_selected(columns))
 
 
-def _selected(columns: tuple[Column[Any], ...]) -> Statement:
+def _selected(columns: tuple[Any, ...]) -> Statement:
     first = (settlements.c.version, exchanges.c.labels)
-    needs_bodies = any(column.table in (FROM_UPSTREAM.bodies, FROM_CLIENT.bodies) for column in columns)
+    needs_bodies = any(column.table.name in ("bodies", "client_bodies") for column in columns)
     statement = select(*first, *map(_as_stored, columns)).select_from(_STREAMED if needs_bodies else _JOINED)
     if needs_bodies:  # bytes that are not here may be on the server
         statement = statement.where(func.coalesce(func.length(FROM_UPSTREAM.bodies.c.data), 1) > 0)
     return statement
 
 
-def _as_stored(column: Column[Any]) -> Expression:
+def _as_stored(column: Any) -> Expression:
     """Return a column with JSON and booleans as the tape has them, checked all the same; a request from its parts."""
-    if column is exchanges.c.request_body:
+    if (column.table.name, column.name) == ("exchanges", "request_body"):
         return REQUEST_BODY
-    is_decoded = isinstance(cells.declared(column), JSON | Boolean)
-    return type_coerce(column, cells.text_of(column)) if is_decoded else column
+    return as_stored(TABLES[column.table.name].c[column.name])
 
 
-def runs(connection: Connection, columns: Sequence[Column[Any]]) -> list[tuple[Any, ...]]:
+def runs(connection: Connection, columns: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Return the runs of recorders on a tape, in their order."""
     statement = select(*map(_as_stored, columns)).order_by(sessions.c.no)
     with connection.begin():
-        return cells.fetch(connection, statement)
+        return connection.fetch(statement)

@@ -9,14 +9,14 @@ import functools
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, ExecutionContext, func, or_, select
-
 from wiretape.recorder.decode.operation import GENERATIONS, operation, resumed
-from wiretape.recorder.tape import cells, reading
-from wiretape.recorder.tape.schema import exchanges, measures, sessions
+from wiretape.recorder.tape import reading
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import func, or_, select
+from wiretape.recorder.tape.tables import exchanges, measures, sessions
 from wiretape.viewer.listing.conversations import ConversationLink, Conversations
 from wiretape.viewer.source.base import Version
 from wiretape.viewer.source.tape import related
@@ -94,12 +94,10 @@ class Resolver:
         connection.create_function(RESOLVED, 0, lambda: json.dumps(self.conversations.numbers()))
         connection.create_function(related.KEY_MARK, 1, lambda key: None if key is None else self._marked(key))
 
-    def prepare(
-        self, connection: Connection, _: object, statement: str, __: object, context: ExecutionContext | None, *___: Any
-    ) -> None:
+    def prepare(self, connection: Connection, statement: str, options: Mapping[str, Any]) -> None:
         """Update the links before a statement that uses them, in the same transaction."""
         if any(f"{function}(" in statement for function in (CONVERSATION, CONTINUED, ABOVE, CONTINUED_NUMBER)):
-            self.update(connection, only_of(context))
+            self.update(connection, options.get(ONLY))
 
     def update_around(self, connection: Connection, seeds: tuple[int, ...]) -> frozenset[int] | None:
         """Read the exchanges related to some, within a transaction, and return their numbers.
@@ -115,7 +113,7 @@ class Resolver:
         links = self._unmeasured(connection, seeds)
         if links is None or (numbers := related.numbers(connection, seeds, links, self._marked)) is None:
             return None
-        links += map(_measured_link, cells.fetch(connection, _LINKS.where(among(numbers), _IS_MEASURED)))
+        links += map(_measured_link, connection.fetch(_LINKS.where(among(numbers), _IS_MEASURED)))
         self.conversations = Conversations(sorted(links), self._marked)
         self._part = version, frozenset(link.no for link in links)
         return self._part[1]
@@ -142,7 +140,7 @@ class Resolver:
             # Those around some exchanges may have been read, and left out as too many.
             self.conversations, self._read = Conversations(marked=self._marked), set()
         is_new = or_(exchanges.c.no > self._newest, among(self._open))
-        found = cells.fetch(connection, _LINKS.where(is_new) if self.conversations else _LINKS)
+        found = connection.fetch(_LINKS.where(is_new) if self.conversations else _LINKS)
         new = sum(no > self._newest for no, *_ in found)
         if len(self.conversations) + new != total:  # some were deleted
             self.conversations, self._newest, self._open, self._read = (
@@ -151,7 +149,7 @@ class Resolver:
                 set(),
                 set(),
             )
-            found = cells.fetch(connection, _LINKS)
+            found = connection.fetch(_LINKS)
         self._take(connection, found)
         self._version = version
 
@@ -172,12 +170,6 @@ class Resolver:
         if reading.row_of(connection, no).request_truncated is not None:
             self._read.add(no)
         return _unmeasured_link(connection, no)
-
-
-def only_of(context: ExecutionContext | None) -> tuple[int, ...] | None:
-    """Return the numbers of the only exchanges that a statement is about, if its options name some."""
-    numbers: tuple[int, ...] | None = None if context is None else context.execution_options.get(ONLY)
-    return numbers
 
 
 def begun(connection: Connection, no: int) -> dict[str, str | None]:
@@ -223,7 +215,7 @@ class Pricing:
         connection.create_function(COST, 13, self._cost)
         connection.create_function(CURRENCY, 1, self._currency)
 
-    def prepare(self, _connection: Connection, _cursor: object, statement: str, *__: object) -> None:
+    def prepare(self, _connection: Connection, statement: str, _options: object) -> None:
         """Read the prices before a statement that asks for a cost. Raises `ConfigError`."""
         if self._prices is None and (f"{COST}(" in statement or f"{CURRENCY}(" in statement):
             from wiretape.viewer import config

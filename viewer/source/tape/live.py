@@ -13,20 +13,21 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, LargeBinary, Text, and_, bindparam, case, cast, func, select
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import Measures
 from wiretape.recorder.decode.stalls import DEFAULT, stalls_among
-from wiretape.recorder.tape import cells, reading
-from wiretape.recorder.tape.schema import exchanges, measures, sessions
+from wiretape.recorder.tape import reading
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import Expression, LargeBinary, Text, and_, bindparam, case, cast, func, select
+from wiretape.recorder.tape.tables import exchanges, joined, measures, sessions
 from wiretape.viewer.record import rows, units
 from wiretape.viewer.record.fields import stored_name
 from wiretape.viewer.record.rows import LISTED, DetailRow, ListRow, PreviewRow, TableRow
 from wiretape.viewer.source.base import Change
 from wiretape.viewer.source.tape import following, queries
-from wiretape.viewer.source.tape.columns import JOINED, Expression, Statement, among, column, last_read
+from wiretape.viewer.source.tape.columns import JOINED, Statement, among, column, last_read
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.following import Changes
 
@@ -102,7 +103,7 @@ def started(connection: Connection, numbers: Collection[int] | None = None) -> t
 
     Of very many, only those with the least and the greatest number are looked at: they are nearly always the ones.
     """
-    ends = [select(end(exchanges.c.started_at)) for end in (cells.least, cells.greatest)]
+    ends = [select(joined(exchanges.c.started_at, end)) for end in ("min", "max")]
     if numbers is not None:
         few = numbers if len(numbers) <= _MOST_STARTED else (min(numbers), max(numbers))
         ends = [end.where(among(few)) for end in ends]
@@ -117,7 +118,7 @@ def listed(connection: Connection, numbers: Sequence[int], *, in_turns: bool = F
     So are only some of them where they are large or many, above all `in_turns`; the others have their last figures.
     """
     with connection.begin():
-        found = connection.execute(_listed(), {"numbers": numbers}).all()
+        found = connection.execute(_listed(), {"numbers": [*numbers]}).all()
     read = [row_of(no, last_ns, gaps, values) for no, last_ns, gaps, *values in found]
     measured = _measured(connection, [row for row in read if is_measurable(row)], in_turns=in_turns)
     return [
@@ -175,8 +176,9 @@ def _listed() -> Statement:
     most_bytes = case((is_wide, 1 + 8 * MOST_GAPS), else_=1 + 4 * MOST_GAPS)
     is_few = func.length(measures.c.icl) <= most_bytes
     few_gaps = case((and_(HAS_STALL, is_few), measures.c.icl))
+    numbers = select(func.json_each(bindparam("numbers")).table_valued("value").c.value)
     statement = select(exchanges.c.no, unended, few_gaps, *short_columns()).select_from(JOINED)
-    return statement.where(exchanges.c.no.in_(bindparam("numbers", expanding=True)))
+    return statement.where(exchanges.c.no.in_(numbers))
 
 
 def change(
@@ -265,7 +267,7 @@ def preview(connection: Connection, no: int) -> PreviewRow | None:
     tails = [func.substr(column(name), -TAIL, type_=column(name).type) for name in _TAILS]
     sizes = [func.length(column(name)) for name in _TAILS]
     tools = func.substr(cast(column("tool_calls"), Text), 1, TAIL)
-    pid = select(sessions.c.pid).where(sessions.c.no == exchanges.c.session_no).correlate(exchanges).scalar_subquery()
+    pid = select(sessions.c.pid).where(sessions.c.no == exchanges.c.session_no).scalar_subquery()
     statement = select(pid, tools, *tails, *sizes).select_from(JOINED).where(exchanges.c.no == no)
     with connection.begin():
         read = connection.execute(statement).one_or_none()
@@ -293,7 +295,7 @@ def is_measurable(row: ListRow) -> bool:
 
 
 def figures(connection: Connection, no: int) -> Measures:
-    """Measure a running exchange until now; of a large compressed one nothing. Raises sqlalchemy's `NoResultFound`."""
+    """Measure a running exchange until now; of a large compressed one nothing. Raises `NoResultFound`."""
     from wiretape.recorder.decode.derive import derive
 
     with connection.begin():

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, Text, case, select
 
 from wiretape.recorder import children
 from wiretape.recorder.clock import wall_ns
@@ -22,7 +21,9 @@ from wiretape.recorder.decode.exchange import Exchange, Headers, Outcome
 from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.facts import EndedBy
-from wiretape.recorder.tape.schema import REQUEST_BODY, exchanges, measures
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import Text, case, cast, select
+from wiretape.recorder.tape.tables import REQUEST_BODY, exchanges, measures
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import among
 from wiretape.viewer.source.tape.conditions import Condition
@@ -42,7 +43,7 @@ _FACTS = select(
     measures.c.flags, measures.c.event_runs, measures.c.usage, measures.c.ttft_ns, measures.c.icl,
     measures.c.decoder_version,
     # No tool looks at other answers' headers, which would be most of a row.
-    case((exchanges.c.response_headers.cast(Text).like('%"x-litellm-%'), exchanges.c.response_headers)),
+    case((cast(exchanges.c.response_headers, Text).like('%"x-litellm-%'), exchanges.c.response_headers)),
 )  # fmt: skip
 
 

@@ -4,19 +4,37 @@ Each query is short, as in `queries`, and its transaction ends before the next b
 never pass through rows of named fields; the gaps of all exchanges of a group lie side by side in one array.
 """
 
+import builtins
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, not_, null, select, true
 
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import FAILURES, OUTCOMES
+from wiretape.recorder.decode.metrics import METRICS
 from wiretape.recorder.decode.turns import TURN_OUTCOMES
-from wiretape.recorder.tape.schema import COVERED, exchanges, measures
+from wiretape.recorder.tape.cells import Cell, Damage, Type
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import (
+    Expression,
+    Integer,
+    Select,
+    Text,
+    and_,
+    case,
+    func,
+    not_,
+    null,
+    select,
+    true,
+    type_coerce,
+)
+from wiretape.recorder.tape.tables import COVERED, exchanges, measures
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.source.base import Failures
 from wiretape.viewer.source.tape import queries
@@ -36,15 +54,15 @@ MOST_GAPS: Final = 12_000_000
 _PERIODS: Final = {"day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
 """Formats of the groups by time."""
 _CODES: Final = {name: code for code, name in enumerate((*OUTCOMES, UNMEASURED))}
-FLAGGED: Final = (
-    and_(flagged("burst"), measures.c.tps_user.is_not(None)),
-    flagged("backpressure"),
-    and_(flagged("hidden_tokens"), measures.c.tps_user.is_not(None)),
-    flagged("clock_suspect"),
-    flagged("imported"),
-    flagged("no_timing"),
+COUNTED_FLAGS: Final = {
+    "burst": True, "backpressure": False, "hidden_tokens": True, "clock_suspect": False, "imported": False,
+    "no_timing": False,
+}  # fmt: skip
+"""The flags that `Figures.flagged` counts among the measured exchanges, in its order; True: of those with a speed."""
+FLAGGED: Final = tuple(
+    and_(flagged(flag), measures.c.tps_user.is_not(None)) if of_speed else flagged(flag)
+    for flag, of_speed in COUNTED_FLAGS.items()
 )
-"""The conditions that `Figures.flagged` counts among the measured exchanges, in its order."""
 ENDED_ANSWERS: Final = (
     measures.c.answers,
     measures.c.stalled_answers,
@@ -61,6 +79,7 @@ _OUTCOME_OF_TURN: Final = {"interrupted": "client_closed", "cancelled": "client_
 _PAID: Final = 3
 """Number of columns for payments: the cost, the tokens from the cache, and all tokens of the request."""
 
+_OPEN, _UNKNOWN = _CODES["open"], _CODES[UNMEASURED]
 _COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
 _NOT_FAILED: Final = ("complete", "open")
 
@@ -107,19 +126,25 @@ def samples(
     with connection.begin():
         currency = connection.execute(select(func.currency_of(0))).scalar_one()
     groups: dict[Key, _Group] = {} if by else {(): _Group()}
-    for batch in queries.in_batches(connection, _sample_statement(by, gaps, include_failed, currency), where):
-        if any(row[-1] for row in batch):
-            batch = [one for row in batch for one in _turns_of(row, 3 + len(by))]
-        numbers = np.array([row[3 + len(by) : -1] for row in batch], np.float64)
+    statement = _sample_statement(by, gaps, include_failed, currency)
+    for columns in queries.in_batches(connection, statement, where, columns=True):
+        _, icl, starts, *keys = map(connection.checked, statement.types[: 3 + len(by)], columns[: 3 + len(by)])
+        numbers = _numbers(connection, statement.types, columns, 3 + len(by))
+        if any(columns[-1]):
+            turns = connection.checked(statement.types[-1], columns[-1])
+            rows = [*zip(columns[0], icl, starts, *keys, *numbers.T.tolist(), turns, strict=True)]
+            of_turns = [one for row in rows for one in _turns_of(row, 3 + len(by))]
+            icl, starts, *others = list[Sequence[Any]](zip(*of_turns, strict=True))[1:]
+            keys, numbers = others[: len(by)], np.array(others[len(by) : -1], np.float64).T
         members: dict[Key, list[int]] = {}
-        for at, row in enumerate(batch):
-            members.setdefault(tuple(row[3 : 3 + len(by)]), []).append(at)
-        for key, places in members.items():
+        for at, key in enumerate(zip(*keys, strict=True)) if by else ():
+            members.setdefault(key, []).append(at)
+        for key, places in members.items() if by else [((), range(len(starts)))]:
             group = groups.setdefault(key, _Group())
-            group.gaps += b"".join([gaps for at in places if (gaps := batch[at][1])])
-            starts = [*filter(None, group.starts), *(batch[at][2] for at in places)]
-            group.starts = min(starts), max(starts)
-            group.numbers.append(numbers[places])
+            group.gaps += b"".join([gaps for at in places if (gaps := icl[at])])
+            began = [*filter(None, group.starts), *(starts[at] for at in places)]
+            group.starts = min(began), max(began)
+            group.numbers.append(numbers[places] if by else numbers)
     return [_sample(key, groups.pop(key), include_failed, currency) for key in sorted(groups, key=sortable)]
 
 
@@ -132,7 +157,7 @@ class _Group:
     starts: tuple[str | None, str | None] = (None, None)
 
 
-def group_of(name: str) -> ColumnElement[Any]:
+def group_of(name: str) -> Expression:
     """Return the expression of a group's name: `label.KEY`, or one of `GROUPS`."""
     if name.startswith("label."):
         return label(name.removeprefix("label."))
@@ -144,26 +169,64 @@ def group_of(name: str) -> ColumnElement[Any]:
     return column(name)
 
 
-def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, currency: str | None) -> Select[Any]:
+def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, currency: str | None) -> Select:
     icl = measures.c.icl if include_failed else case((measures.c.outcome == "complete", measures.c.icl))
+    # Columns as they are, and not the expressions of lists: SQLite takes twice as long for those.
     columns = (
         exchanges.c.no,
         icl if gaps else null(),
         exchanges.c.started_at,
         *map(group_of, by),
-        case(_CODES, value=OUTCOME, else_=_CODES[UNMEASURED]),
+        type_coerce(exchanges.c.ended_by.is_(None), Integer),
+        type_coerce(measures.c.outcome, Text),
+        type_coerce(measures.c.flags, Text),
         exchanges.c.status,
         measures.c.output_chunks,
         *(measures.c[name] for name in TOKENS),
-        *(column(quantity.column) for quantity in _COLUMNS.values() if quantity.column),
+        *(measures.c[quantity.column] for quantity in _COLUMNS.values() if quantity.column),
         *ENDED_ANSWERS,
         cost_units() if currency else null(),
         measures.c.cache_read_input_tokens,
         cache_total(),
-        *FLAGGED,
+        measures.c.tps_user,
         case((measures.c.operation == "realtime", measures.c.turns)),
     )
     return select(*columns)
+
+
+def _numbers(connection: Connection, types: Sequence[Type], columns: Sequence[Any], head: int) -> NDArray[np.float64]:
+    """Return the numbers of exchanges, a row for each: the outcome's code, the others, and whether it has each flag."""
+    is_open, outcomes, flags = columns[head : head + 3]
+    codes = [_OPEN if running else _CODES.get(one, _UNKNOWN) for running, one in zip(is_open, outcomes, strict=True)]
+    *numbers, tps_user = (
+        _array(type, values, connection.damage)
+        for type, values in zip(types[head + 3 : -1], columns[head + 3 : -1], strict=True)
+    )
+    known: dict[Any, int] = {}
+    texts = np.array([known.setdefault(one, len(known)) for one in flags])
+
+    def flagged(flag: str) -> NDArray[np.bool_]:
+        has_flag: NDArray[np.bool_] = np.array([f" {flag} " in f" {text} " for text in known])[texts]
+        return has_flag
+
+    for at, quantity in enumerate(_COLUMNS.values(), 2 + len(TOKENS)):
+        metric = METRICS.get(str(quantity.column))
+        for flag in metric.withheld if metric else ():
+            numbers[at][flagged(flag)] = np.nan
+    has_speed = ~np.isnan(tps_user)
+    counted = [flagged(flag) & has_speed if of_speed else flagged(flag) for flag, of_speed in COUNTED_FLAGS.items()]
+    return np.column_stack([np.array(codes, np.float64), *numbers, *counted])
+
+
+def _array(type: Type, values: Sequence[Any], damage: Damage) -> NDArray[np.float64]:
+    """Return a column of numbers, checked: unknown ones are NaN."""
+    if isinstance(type, Cell) and not {*map(builtins.type, values)} - {NoneType} <= type.kind.types:
+        return np.array(type.column(values, damage), np.float64)
+    numbers = np.array(values, np.float64)
+    low, high = (type.kind.limits if isinstance(type, Cell) else None) or (-np.inf, np.inf)
+    if ((numbers < low) | (numbers > high)).any():
+        return np.array(type.column(values, damage), np.float64)
+    return numbers
 
 
 _TURN_CODES: Final = {name: _CODES[_OUTCOME_OF_TURN.get(name, name)] for name in TURN_OUTCOMES}

@@ -10,7 +10,7 @@ from wiretape.recorder.commands import options
 from wiretape.viewer.source.base import Browsed, Copied, Place, Progress
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from wiretape.recorder.tape.reader import Connection
 
 
 class TapePlace(Place):

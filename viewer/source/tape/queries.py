@@ -11,6 +11,7 @@ import functools
 import itertools
 import json
 import re
+import sqlite3
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,20 +20,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, and_, bindparam, event, func, not_, or_, select, type_coerce
-from sqlalchemy.exc import DatabaseError, DBAPIError
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import FAILURES, NOT_SHIPPED, Exchange, Reads
 from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.errors import NotFound, TapeDamaged, TapeError
 from wiretape.recorder.sanitize import safe
-from wiretape.recorder.tape import cells, file, peek, reading
+from wiretape.recorder.tape import peek, reader, reading
+from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.redact import message
-from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM
-from wiretape.recorder.tape.schema import bodies as _bodies
-from wiretape.recorder.tape.schema import exchanges as _exchanges
-from wiretape.recorder.tape.schema import measures as _measures
+from wiretape.recorder.tape.selects import and_, bindparam, func, not_, or_, select
+from wiretape.recorder.tape.tables import FROM_CLIENT, FROM_UPSTREAM, as_stored
+from wiretape.recorder.tape.tables import bodies as _bodies
+from wiretape.recorder.tape.tables import exchanges as _exchanges
+from wiretape.recorder.tape.tables import measures as _measures
 from wiretape.viewer.query.values import Searches, TooSlow
 from wiretape.viewer.record import rows
 from wiretape.viewer.record.chunks import Chunks
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 
-BATCH = 1000
 _BATCH_OF_EXCHANGES = 200
 _MOST_HELD = 16 << 20
 _HEADS = select(
@@ -75,36 +75,21 @@ def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[
 
     At the end `report` is given a line for each row that was found damaged; by itself it prints them on stderr.
     """
-    engine = file.read_engine(path)
     searches, resolver, pricing = Searches(), Resolver(), Pricing()
     caching = Caching(resolver)
-    event.listen(engine, "connect", lambda connection, _: conditions.register(connection, searches))
-    event.listen(engine, "connect", lambda connection, _: resolver.register(connection))
-    event.listen(engine, "connect", lambda connection, _: pricing.register(connection))
-    event.listen(engine, "connect", lambda connection, _: caching.register(connection))
-    event.listen(engine, "connect", lambda connection, _: register_names(connection))
-    event.listen(engine, "before_cursor_execute", resolver.prepare)
-    event.listen(engine, "before_cursor_execute", pricing.prepare)
-    event.listen(engine, "before_cursor_execute", caching.prepare)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
-    event.listen(engine, "begin", lambda _: searches.begin())
-    with explained(path), engine.connect() as connection:
+    with explained(path), reader.opened(path) as connection:
+        conditions.register(connection.driver, searches)
+        register_names(connection.driver)
+        connection.begun = searches.begin
+        for functions in (resolver, pricing, caching):
+            functions.register(connection.driver)
+            connection.prepare.append(functions.prepare)
         try:
             yield connection
         finally:
-            for line in _damage(connection):
-                (report or report_damage)(line)
-
-
-def _damage(connection: Connection) -> list[str]:
-    """Return the damage that a connection's queries have found."""
-    damage = cells.damage_of(connection)
-    if not damage:
-        return []
-    connection.rollback()
-    with contextlib.suppress(DBAPIError), connection.begin():
-        return list(damage.lines(connection, _exchanges.metadata))
-    return []
+            with contextlib.suppress(sqlite3.Error):
+                for line in connection.damaged_rows():
+                    (report or report_damage)(line)
 
 
 def report_damage(line: str) -> None:
@@ -134,27 +119,29 @@ def in_batches(
     *,
     newest_first: bool = False,
     limit: int | None = None,
-    fetch: Callable[[Connection, Statement], Sequence[Any]] = cells.fetch,
+    columns: bool = False,
 ) -> Iterator[Sequence[Any]]:
     """Yield the rows of a statement over `JOINED`, whose first column is `no`, in the order of that.
+
+    `columns` yields their columns instead, unchecked.
 
     Each batch is read in a transaction of its own; `limit` is how many rows there are at most.
     """
     statement = filtered(statement.select_from(JOINED), where)
     statement = statement.order_by(_exchanges.c.no.desc() if newest_first else _exchanges.c.no)
     last, left = None, limit
-    most = connection.get_execution_options().get("batch", BATCH)
+    most = connection.batch
     while left is None or left > 0:
         size = most if left is None else min(most, left)
         query = statement.limit(size)
         if last is not None:
             query = query.where(_exchanges.c.no < last if newest_first else _exchanges.c.no > last)
         with connection.begin():
-            batch = fetch(connection, query)
+            batch = connection.columns(query) if columns else connection.fetch(query)
         if batch:
             yield batch
-            last = batch[-1][0]
-        if len(batch) < size:
+            last = batch[0][-1] if columns else batch[-1][0]
+        if (len(batch[0]) if columns and batch else len(batch)) < size:
             return
         left = None if left is None else left - size
 
@@ -197,11 +184,11 @@ def numbered(
     connection: Connection, fields: tuple[str, ...], numbers: Sequence[int], where: Condition | None = None
 ) -> Iterator[TableRow]:
     """Yield the exchanges of these numbers that fit, in this order."""
-    for start in range(0, len(numbers), BATCH):
-        batch = numbers[start : start + BATCH]
+    for start in range(0, len(numbers), connection.batch):
+        batch = numbers[start : start + connection.batch]
         statement = filtered(_selected(fields).select_from(JOINED).where(_exchanges.c.no.in_(batch)), where)
         with connection.begin():
-            found = {no: values for no, *values in cells.fetch(connection, statement)}
+            found = {no: values for no, *values in connection.fetch(statement)}
         yield from (rows.exchange(fields, found[no]) for no in batch if no in found)
 
 
@@ -233,7 +220,7 @@ def worked_out(connection: Connection, no: int, fields: Sequence[str] = WORKED_O
         known = begun(connection, no)
         left = [field for field in fields if field not in known]
         statement = _selected(left).select_from(JOINED).where(_exchanges.c.no == no)
-        row = connection.execute(statement, execution_options={ONLY: (no,)}).one()
+        row = connection.execute(statement.execution_options(**{ONLY: (no,)})).one()
     known |= rows.exchange(tuple(left), row[1:])
     return {field: known[field] for field in fields}
 
@@ -387,7 +374,7 @@ def _decoded_group(connection: Connection, group: Sequence[int]) -> "Iterator[tu
             heads = {row.no: row for row in connection.execute(_HEADS.where(_exchanges.c.no.in_(group)))}
             reads = reading.reads_of_all(connection, group)
             data = {no: (data, size) for no, data, size in connection.execute(packed)}
-    except DatabaseError:  # damage is left out of each by itself
+    except sqlite3.DatabaseError:  # damage is left out of each by itself
         heads, reads, data = {}, {}, {}
     for no in group:
         try:
@@ -439,7 +426,7 @@ def _numbers(
 
 def _selected(fields: Sequence[str]) -> Statement:
     # Labels are left as they are stored, compact: most who ask for them write them so again.
-    labels = type_coerce(_exchanges.c.labels, cells.text_of(_exchanges.c.labels))
+    labels = as_stored(_exchanges.c.labels)
     return select(_exchanges.c.no, *((labels if field == "labels" else column(field)).label(field) for field in fields))
 
 

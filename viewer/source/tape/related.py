@@ -9,8 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from sqlalchemy import Connection
-
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.listing.conversations import ConversationLink
 
 LEAST_LIMIT: Final = 1000

@@ -6,13 +6,13 @@ Each query is short, as in `queries`.
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, and_, func, select
-
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import NOT_SHIPPED, Outcome, RecordedExchange
 from wiretape.recorder.facts import EndedBy, Framing
 from wiretape.recorder.tape import reading
-from wiretape.recorder.tape.schema import REQUEST_BODY, exchanges
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import and_, func, select
+from wiretape.recorder.tape.tables import REQUEST_BODY, exchanges
 from wiretape.viewer.record.rows import Headers
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import column, label
@@ -136,7 +136,7 @@ def _uncoded(headers: Headers | None, stored: bytes | None, size: int | None) ->
 
 
 def answer(connection: Connection, no: int) -> RecordedExchange:
-    """Read the answer of an exchange. Raises `TapeDamaged`, and sqlalchemy's `NoResultFound`."""
+    """Read the answer of an exchange. Raises `TapeDamaged`, and `NoResultFound`."""
     with connection.begin():
         exchange = reading.facts_of(connection, reading.row_of(connection, no))
         return RecordedExchange(exchange, reading.reads_of(connection, no), reading.stored_body(connection, no))

@@ -4,12 +4,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, null, select
-
 from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.tape.masking import Masker
-from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import null, select
+from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.record.chunks import chunk
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import among, column

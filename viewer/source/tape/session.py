@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Column, Connection, select
-
 from wiretape.recorder.clock import SYSTEM, wall_ns
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.stalls import DEFAULT
-from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import Column, select
+from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.sessions.exchanges import SessionExchange, own_time, stalls_of
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import following, queries, sessions
@@ -20,7 +20,7 @@ from wiretape.viewer.stats.parameters import NO_PARAMETERS, RequestParameters, p
 from wiretape.viewer.stats.tools.request import Judged
 
 
-def _columns(record: type[Ended] | type[Traced], *worked_out: str) -> dict[str, Column[Any]]:
+def _columns(record: type[Ended] | type[Traced], *worked_out: str) -> dict[str, Column]:
     """Return the columns with the names of a record's fields, except those `worked_out`."""
     found = {**exchanges.c, **measures.c}
     return {one.name: found[one.name] for one in fields(record) if one.name in found and one.name not in worked_out}

@@ -9,10 +9,7 @@ import functools
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
-
-from sqlalchemy import Connection, Select, Text, case, func, literal, null, or_, select, type_coerce
-from sqlalchemy.exc import NoResultFound
+from typing import Final
 
 from wiretape.recorder.clock import SYSTEM, Clock, wall_ns
 from wiretape.recorder.decode.exchange import NOT_SHIPPED
@@ -21,8 +18,10 @@ from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.process import boot_id
 from wiretape.recorder.sanitize import safe
-from wiretape.recorder.tape import cells, reading
-from wiretape.recorder.tape.schema import exchanges, measures, sessions
+from wiretape.recorder.tape import reading
+from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.recorder.tape.selects import Select, Text, case, func, literal, null, or_, select, type_coerce
+from wiretape.recorder.tape.tables import exchanges, measures, sessions
 from wiretape.viewer.record.rows import ConversationRow, TableRow
 from wiretape.viewer.sessions.account import Account
 from wiretape.viewer.sessions.exchanges import SessionExchange, account_of, before_each
@@ -153,7 +152,7 @@ def members(
         statement = statement.where(_named(names))
     groups: dict[str, list[SessionExchange]] = {}
     with connection.begin():
-        found = cells.fetch(connection, conversations.only(statement, seeds))
+        found = connection.fetch(conversations.only(statement, seeds))
     for row in found:
         if (name := row[-1]) is not None:
             groups.setdefault(name, []).append(SessionExchange._make(row[:-1]))
@@ -184,7 +183,7 @@ def before(
 
 
 @functools.cache
-def _members(stall_ns: int) -> Select[Any]:
+def _members(stall_ns: int) -> Select:
     """Return the statement for the columns of a `SessionExchange`, and the key of its session."""
     outcome = case((exchanges.c.ended_by.is_(None), "open"), else_=measures.c.outcome)
     times = (measures.c[name] for name in ("ttft_ns", "latency_ns", "duration_ns"))

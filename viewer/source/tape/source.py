@@ -8,14 +8,14 @@ from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import Connection, not_
-
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.commands import options
 from wiretape.recorder.decode.exchange import Standing
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.tape import reading
-from wiretape.recorder.tape.schema import COVERED
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import not_
+from wiretape.recorder.tape.tables import COVERED
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.record.rows import DetailRow, HeadersRow, ListRow, RequestRow, TableRow

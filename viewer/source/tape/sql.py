@@ -19,8 +19,8 @@ from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import WiretapeError, sqlite_code
 from wiretape.recorder.facts import FACTS
 from wiretape.recorder.sanitize import clipped, safe
-from wiretape.recorder.tape import file
-from wiretape.recorder.tape.cells import declared
+from wiretape.recorder.tape import reader
+from wiretape.recorder.tape.column_types import declared
 from wiretape.recorder.tape.schema import VIEWS, alembic_version, metadata, turns
 
 TIMEOUT_S: Final = 1.0
@@ -104,8 +104,8 @@ def answer(path: Path, query: str, limit: int, *, texts: bool, clock: Clock = SY
 def _limited(path: Path, access: "_Access", clock: Clock) -> Iterator[sqlite3.Connection]:
     """Connect for queries within the limits; SQLite's errors are raised as `WiretapeError`."""
     deadline_ns = clock.now() + round(TIMEOUT_S * 1e9)
-    with file.reading(path) as reader:
-        connection = file.driver_of(reader)
+    with reader.opened(path) as opened:
+        connection = opened.driver
         for kind, most in _LIMITS.items():
             connection.setlimit(kind, most)
         for name in _FUNCTION_TABLES:  # the first use of one changes SQLite's schema in memory, as no query may

@@ -2,11 +2,10 @@
 
 from typing import Final
 
-from sqlalchemy import Connection
-
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.tape import reading
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.text import curl
 

@@ -25,8 +25,7 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.tui.base.terminal import Lag
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
+    from wiretape.recorder.tape.reader import Connection
     from wiretape.viewer.source.base import Browsed, Place
     from wiretape.viewer.source.tape.decoder import Decoders
 
@@ -203,8 +202,8 @@ class TapeReader(Reader):
             return function(self._connected())
 
     def _release_locks(self) -> None:
-        if self._source is not None and (connection := self._source.tape("bodies")).in_transaction():
-            connection.rollback()  # an open one would keep the writer's log from being reset
+        if self._source is not None:
+            self._source.tape("bodies").rollback()  # an open one would keep the writer's log from being reset
 
     def _connected(self) -> "Browsed":
         from wiretape.recorder.tape.lock import identity
@@ -216,7 +215,7 @@ class TapeReader(Reader):
             self._disconnect()
         if self._source is None:
             self._source = self._cleanup.enter_context(self.place.opened())
-            driver: Any = self._source.tape("bodies").connection.driver_connection
+            driver = self._source.tape("bodies").driver
             driver.set_progress_handler(self._is_stale, _STEPS)
             self._file = file
         return self._source

@@ -31,8 +31,7 @@ from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable
 from wiretape.viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
+    from wiretape.recorder.tape.reader import Connection
     from wiretape.viewer.source.base import Version
 
 _LEGEND: Final = "< best of the column, where it may be judged · + still grows · gaps: ▁ <3 … ▆ 300 ms ▇ 1 █ 3 s"

@@ -24,7 +24,7 @@ from wiretape.viewer.tui.dialogs.offers import Copy, Later, arguments, command, 
 from wiretape.viewer.tui.widgets.bar import content
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from wiretape.recorder.tape.reader import Connection
 
 
 PARTS: Final = {

@@ -13,8 +13,7 @@ from wiretape.viewer.listing.bars import Bars, SessionBars
 from wiretape.viewer.record.rows import ConversationRow, TurnRow
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
+    from wiretape.recorder.tape.reader import Connection
     from wiretape.viewer.source.base import Version
 
 

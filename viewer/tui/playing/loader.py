@@ -13,10 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Concatenate, Final, ParamSpec
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import NoResultFound
-
 from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape.reader import Connection, NoResultFound
 from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.source.base import REST, Version

@@ -1,10 +1,8 @@
 """The expressions of the tape in ClickHouse's SQL: filters and columns are written once, for both.
 
-An exchange and its measures are one row of the server's table `exchanges`; `FINAL` selects its newest version. An
-expression that needs a tape raises `NotAtCentre`.
-
-A server is a database driver (PEP 249), too: a statement is a request, its rows the answer. Values are put into a
-statement as literals, and come back as the tape has them: labels as JSON, gaps packed. There are no transactions.
+An exchange and its measures are one row of the server's table `exchanges`; `FINAL` selects its newest version. Values
+are put into a statement as literals, and come back as the tape has them: labels as JSON, gaps packed. An expression
+that needs a tape raises `NotAtCentre`.
 """
 
 import json
@@ -15,24 +13,13 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
-from clickhouse_connect import dbapi
-from clickhouse_connect.dbapi.cursor import Cursor
-from sqlalchemy import Column, TableValuedAlias, null, types
-from sqlalchemy import func as functions
-from sqlalchemy.engine.default import DefaultDialect
-from sqlalchemy.sql import operators, visitors
-from sqlalchemy.sql.compiler import GenericTypeCompiler, IdentifierPreparer, SQLCompiler
-from sqlalchemy.sql.elements import Case, False_
-from sqlalchemy.sql.functions import Function
-
 from wiretape.recorder.clock import local_offsets
-from wiretape.recorder.tape import packing, schema
-from wiretape.viewer import config
+from wiretape.recorder.tape import packing
+from wiretape.recorder.tape.selects import Column, Expression, Function, Parameter, Select, Source, Writer, parts
+from wiretape.recorder.tape.tables import TABLES
 from wiretape.viewer.source.tape import columns
-from wiretape.viewer.source.tape.functions import cost_of
-from wiretape.viewer.stats.prices import UNITS
 from wiretape.viewer.wings.clickhouse import ddl
-from wiretape.viewer.wings.clickhouse.client import Centre, NotAtCentre
+from wiretape.viewer.wings.clickhouse.client import NotAtCentre
 from wiretape.viewer.wings.clickhouse.tables import EXCHANGES
 
 _ENGINE_NAMES: Final = {
@@ -70,116 +57,115 @@ _CONSTANT: Final = {
 }
 
 
-class Compiler(SQLCompiler):
-    """Writes a statement over `columns.JOINED` as one over the server's table."""
+class ServerWriter(Writer):
+    """Writes a statement over `columns.JOINED` as one over the server's table; `values` are those of parameters."""
 
-    def visit_join(self, join: Any, *args: object, **kwargs: object) -> str:
-        """Write exchanges with their measures, the only join there is, as one table."""
-        if join is not columns.JOINED:
-            raise NotAtCentre(f"the table {join.right.description}")
-        return self.process(join.left, *args, **kwargs)
+    forms = {
+        **Writer.forms,
+        "/": "({} / {})", "ilike": "(lower({}) LIKE lower({}))", "exists": "NULL", "scalar": "NULL"
+    }  # fmt: skip
 
-    def visit_table(self, table: Any, *args: object, **kwargs: object) -> str:
-        """Write the table, with the newest version of each row only."""
-        if table not in (schema.exchanges, schema.measures):
-            raise NotAtCentre(f"the table {table.name}")
-        return f"{EXCHANGES.name} FINAL"
+    def __init__(self, values: Mapping[str, object]) -> None:
+        super().__init__()
+        self._parameters = values
 
-    def visit_column(self, column: Any, *args: Any, **kwargs: Any) -> str:
-        """Write the server's name of a column."""
-        table = column.table
-        if isinstance(table, TableValuedAlias):
+    def source(self, source: Source) -> str:
+        """Write exchanges with their measures, the only join there is, as the table with each row's newest version."""
+        if source is columns.JOINED or (source.rows is None and source.name in ("exchanges", "measures")):
+            return f"{EXCHANGES.name} FINAL"
+        raise NotAtCentre(f"the table {source.name}")
+
+    def name(self, column: Column) -> str:
+        if column.table.rows is not None:  # the labels
             return f"label_{column.name}"
-        if table is None:
-            return super().visit_column(column, *args, **kwargs)
-        if (engine_name := _name(column)) is None:
-            raise NotAtCentre(f"{column.name}")
-        return engine_name
+        if (name := _name(column.table.name, column.name)) is None:
+            raise NotAtCentre(column.name)
+        return name
 
-    def visit_label(self, label: Any, *args: object, **kwargs: object) -> str:
-        """Write an expression with its name; NULL for a column that the server lacks: of it nothing is known there."""
-        element = label.element
-        is_elsewhere = isinstance(element, Function) and element.name in _ELSEWHERE
-        compiled = null().label(label.name) if is_elsewhere or _is_absent(element) else label
-        if isinstance(label.type, columns.Cost | columns.Currency):
-            cost = next(
-                part for part in visitors.iterate(element) if isinstance(part, Function) and part.name == columns.COST
-            )
-            compiled = functions.tuple(*cost.clauses, type_=label.type).label(label.name)
-        return str(super().visit_label(compiled, *args, **kwargs))  # type: ignore[no-untyped-call]
+    def value(self, value: object) -> str:
+        return literal(self._parameters[value] if isinstance(value, Parameter) else value)
 
-    def visit_select(self, select_stmt: object, *args: object, **kwargs: object) -> str:
-        """Compile a query; a subquery is NULL: it counts the reads of a running exchange, which no server has."""
-        if self.stack:
-            return "NULL"
-        return str(super().visit_select(select_stmt, *args, **kwargs))  # type: ignore[no-untyped-call]
+    def column(self, column: Expression) -> str:
+        """Write a column with its name; NULL for one that the server lacks: of it nothing is known there."""
+        element, name = column.arguments if column.name == "label" else (column, None)
+        if element.type in (columns.COST_TYPE, columns.CURRENCY_TYPE):
+            cost = next(part for part in parts(element) if isinstance(part, Function) and part.name == columns.COST)
+            text = self.text(Function("tuple", *cost.arguments))
+        else:
+            text = "NULL" if _is_absent(element) else self.text(element)
+        # ClickHouse would take the name of a column for that column within the expression, too.
+        return f'{text} AS "_{name}"' if name else text
 
-    def visit_unary(self, unary: Any, *args: object, **kwargs: object) -> str:
-        """Compile `EXISTS`, which is used for labels only."""
-        if unary.operator is operators.exists:
-            fits = self.process(unary.element.element.whereclause)
-            return f"arrayExists((label_key, label_value) -> {fits}, label_names, label_values)"
-        return str(super().visit_unary(unary, *args, **kwargs))  # type: ignore[no-untyped-call]
+    def text(self, value: Any) -> str:
+        """Write an expression; a subquery is NULL: it counts the reads of a running exchange, which no server has."""
+        return "NULL" if isinstance(value, Select) else super().text(value)
 
-    def visit_cast(self, cast: Any, **kw: Any) -> str:
-        """Compile a cast to a function that returns NULL for NULL."""
-        to = "toFloat64" if isinstance(cast.type, types.Float) else "toString"
-        return f"{to}({self.process(cast.clause, **kw)})"
+    def expression(self, expression: Expression, name: str, *arguments: Any) -> str:
+        """Write an operator or a function in the engine's words."""
+        match name, arguments:
+            case _ if isinstance(expression, Function):
+                return self._function(expression)
+            case "template", (text,):  # generated for SQLite
+                return re.sub(
+                    r"\b(exchanges|measures)\.(\w+)", lambda match: self.name(TABLES[match[1]].c[match[2]]), text
+                )
+            case "exists", (Select() as labels,):
+                condition = " AND ".join(map(self.text, labels.conditions))
+                return f"arrayExists((label_key, label_value) -> {condition}, label_names, label_values)"
+            case "cast", (value, type):
+                return f"to{'Float64' if type.name == 'Float' else 'String'}({self.text(value)})"  # NULL for NULL
+            case "IS", (value, Expression(name="template", arguments=("0",))):
+                return f"coalesce({self.text(value)} = 0, 0)"
+            case ">", (Function(name="substr", arguments=(Column(name="gap_hist") as counts, first, size)), _):
+                # Here a histogram is an array of counts, of which the tape's has four bytes each.
+                slice = f"arraySlice({self.text(counts)}, {first // 4 + 1}, {size // 4})"
+                return f"arrayExists(count -> count > 0, {slice})"
+            case "=" | "!=" | "<" | "<=" | ">" | ">=" | "IN", (Column(name="started_at" | "no"), limits):
+                return self._compared(expression, limits)
+            case "REGEXP", (value, pattern):  # ignores case
+                return f"match({self.text(value)}, {ddl.literal('(?i-s)' + re2(pattern))})"
+            case "getitem", (_, _, key):  # of labels
+                position = f"indexOf(label_names, {self.text(key)})"
+                return f"if({position} = 0, NULL, label_values[{position}])"
+        return super().expression(expression, name, *arguments)
 
-    def visit_binary(self, binary: Any, *args: object, **kw: Any) -> str:
-        """Compile an expression; a comparison of the start also compares the sort key `started`."""
-        if binary.operator is operators.is_ and isinstance(binary.right, False_):
-            return f"coalesce({self.process(binary.left, **kw)} = 0, 0)"
-        text: str = super().visit_binary(binary, *args, **kw)  # type: ignore[no-untyped-call]
-        if binary.left is not schema.exchanges.c.started_at and binary.left is not schema.exchanges.c.no:
+    def _function(self, function: Function) -> str:
+        """Write a function; one that only a tape has raises `NotAtCentre`."""
+        name, arguments = function.name, function.arguments
+        if name in _CONSTANT:
+            return _CONSTANT[name]
+        if name in _ELSEWHERE:
+            raise NotAtCentre(_ELSEWHERE[name])
+        match name, arguments:
+            case "strftime", (format, *_):  # of the local start; the engine need not know the zone
+                offsets = local_offsets()
+                spans = [f"toUInt32(started) < {since}, {before}" for (_, before), (since, _) in pairwise(offsets)]
+                offset = f"multiIf({', '.join(spans)}, {offsets[-1][1]})" if spans else str(offsets[0][1])
+                return f"formatDateTime(started + ({offset}), {ddl.literal(format)}, 'UTC')"
+            case "has_gap", _:
+                gaps, least, most = map(self.text, arguments)
+                return f"arrayExists(gap -> gap >= {least} AND gap <= {most}, {gaps})"
+            case "gap_percentile", (gaps, share):
+                return self._gap_percentile(self.text(gaps), self.text(share))
+        return super().expression(function, "position" if name == "instr" else name, *arguments)
+
+    def _compared(self, comparison: Expression, limits: Any) -> str:
+        """Write a comparison of the start that also compares the sort key `started`, if the years allow it."""
+        sign = comparison.name
+        text = super().expression(comparison, sign, *comparison.arguments)
+        texts = limits if isinstance(limits, list) else [limits]
+        if not texts or not all(isinstance(limit, str) and _EARLIEST <= limit < _LATEST for limit in texts):
             return text
-        value = getattr(binary.right, "value", None)
-        limits = value if isinstance(value, list | tuple) else [value]
-        if not limits or not all(isinstance(limit, str) and _EARLIEST <= limit < _LATEST for limit in limits):
-            return text
-        seconds = [f"toDateTime({_fixed(at[:19].replace('T', ' '))}, 'UTC')" for at in sorted(limits)]
-        bounds = []
-        if binary.operator is operators.in_op:
-            bounds = [f"started IN ({', '.join(dict.fromkeys(seconds))})"]
-        if binary.operator in (operators.gt, operators.ge, operators.eq):
+        seconds = [f"toDateTime({ddl.literal(at[:19].replace('T', ' '))}, 'UTC')" for at in sorted(texts)]
+        bounds = [f"started IN ({', '.join(dict.fromkeys(seconds))})"] if sign == "IN" else []
+        if sign in (">", ">=", "="):
             bounds.append(f"started >= {seconds[0]}")
-        if binary.operator in (operators.lt, operators.le, operators.eq):
+        if sign in ("<", "<=", "="):
             bounds.append(f"started <= {seconds[-1]}")
         return f"({' AND '.join([text, *bounds])})" if bounds else text
 
-    def visit_ilike_op_binary(self, binary: Any, operator: object, **kw: Any) -> str:
-        r"""Compile a comparison that ignores the case of ASCII's letters; its `\` escapes already."""
-        return f"lower({self.process(binary.left, **kw)}) LIKE lower({self.process(binary.right, **kw)})"
-
-    def visit_regexp_match_op_binary(self, binary: Any, operator: object, **kw: Any) -> str:
-        """Compile a search for a regular expression, which ignores case, to `match()`."""
-        return f"match({self.process(binary.left, **kw)}, {_fixed('(?i-s)' + re2(binary.right.value))})"
-
-    def visit_json_getitem_op_binary(self, binary: Any, operator: object, **kw: Any) -> str:
-        """Compile the value of a label, NULL if there is none."""
-        place = f"indexOf(label_names, {self.process(binary.right, **kw)})"
-        return f"if({place} = 0, NULL, label_values[{place}])"
-
-    def visit_instr_func(self, function: Any, **kw: Any) -> str:
-        return f"position{self.function_argspec(function, **kw)}"
-
-    def visit_strftime_func(self, function: Any, **kw: Any) -> str:
-        """Compile a part of the local start; the engine need not know the zone."""
-        format, offsets = next(iter(function.clauses)).value, local_offsets()
-        parts = [
-            f"toUInt32(started) < {since}, {offset_before}" for (_, offset_before), (since, _) in pairwise(offsets)
-        ]
-        offset = f"multiIf({', '.join(parts)}, {offsets[-1][1]})" if parts else str(offsets[0][1])
-        return f"formatDateTime(started + ({offset}), {_fixed(format)}, 'UTC')"
-
-    def visit_has_gap_func(self, function: Any, **kw: Any) -> str:
-        """Compile the test for a gap between two bounds, both included."""
-        gaps, least, most = (self.process(clause, **kw) for clause in function.clauses)
-        return f"arrayExists(gap -> gap >= {least} AND gap <= {most}, {gaps})"
-
-    def visit_gap_percentile_func(self, function: Any, **kw: Any) -> str:
-        """Compile a percentile of the gaps above 0, as `conditions.gap_percentile` computes it."""
-        gaps, share = (self.process(clause, **kw) for clause in function.clauses)
+    def _gap_percentile(self, gaps: str, share: str) -> str:
+        """Write a percentile of the gaps above 0, as `conditions.gap_percentile` computes it."""
         place = f"((length(sorted) - 1) * {share})"
         low = f"toInt64(floor({place}))"
         high = f"least({low} + 2, toInt64(length(sorted)))"
@@ -188,22 +174,9 @@ class Compiler(SQLCompiler):
         ordered = f"arraySort(arrayFilter(gap -> gap > 0, {gaps}))"
         return f"arrayMap(sorted -> if(empty(sorted), NULL, {rounded}), [{ordered}])[1]"
 
-    def visit_function(self, func: Any, *args: Any, **kwargs: Any) -> str:
-        """Compile a function; one that only a tape has raises `NotAtCentre`."""
-        if func.name in _CONSTANT:
-            return _CONSTANT[func.name]
-        if func.name in _ELSEWHERE:
-            raise NotAtCentre(_ELSEWHERE[func.name])
-        return super().visit_function(func, *args, **kwargs)
 
-
-_HALF_TO_EVEN: Final = "toInt64(floor(x)) + (x - floor(x) > 0.5 OR (x - floor(x) = 0.5 AND toInt64(floor(x)) %% 2 = 1))"
+_HALF_TO_EVEN: Final = "toInt64(floor(x)) + (x - floor(x) > 0.5 OR (x - floor(x) = 0.5 AND toInt64(floor(x)) % 2 = 1))"
 """Rounds half to even, as Python does; the engine's own function rounds a half differently from release to release."""
-
-
-def _fixed(text: str) -> str:
-    """Return a text as a literal within a statement that parameters are put into."""
-    return ddl.literal(text).replace("%", "%%")
 
 
 _PARTS: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)|\{(,\d+\})|(\[\^?\]?)|(.)", re.DOTALL)
@@ -255,108 +228,20 @@ def re2(expression: str) -> str:
 
 
 def _is_absent(element: Any) -> bool:
-    """Return True if an expression is a column that the server lacks, its beginning, or its value on a condition."""
-    if isinstance(element, Case) and element.else_ is None and len(element.whens) == 1:
-        element = element.whens[0][1]
-    if isinstance(element, Function) and element.name == "substr":
-        element = next(iter(element.clauses))
-    return isinstance(element, Column) and _name(element) is None
+    """Return True for a column that the server lacks, its beginning or value on a condition, and a tape's function."""
+    match element:
+        case Expression(name="case", arguments=(((_, value),), None)):
+            return _is_absent(value)
+        case Function(name="substr", arguments=(value, *_)):
+            return _is_absent(value)
+        case Column():
+            return _name(element.table.name, element.name) is None
+    return isinstance(element, Function) and element.name in _ELSEWHERE
 
 
-def _name(column: Any) -> str | None:
+def _name(table: str, column: str) -> str | None:
     """Return the server's name of a tape's column, or None if the server lacks the column."""
-    key = column.table.name, column.name
-    return _EXPRESSIONS.get(key) or _ENGINE_NAMES.get(key)
-
-
-class _Cost(columns.Cost):
-    def result_processor(self, dialect: Any, coltype: Any) -> Any:
-        prices = config.read().prices
-        return lambda facts: None if (units := cost_of(prices, *facts)) is None else units / float(UNITS)
-
-
-class _Currency(columns.Currency):
-    def result_processor(self, dialect: Any, coltype: Any) -> Any:
-        prices = config.read().prices
-        return lambda facts: None if cost_of(prices, *facts) is None else prices.currency
-
-
-class _Names(IdentifierPreparer):
-    def format_label(self, label: Any, name: str | None = None) -> str:
-        """Return a name that no column has: ClickHouse would take it for the column within the expression, too."""
-        return self.quote(f"_{name or label.name}")
-
-
-class ClickHouseDialect(DefaultDialect):
-    """ClickHouse's dialect, for reading only."""
-
-    name = "clickhouse"
-    driver = "wiretape"
-    default_paramstyle = "pyformat"
-    statement_compiler = Compiler
-    type_compiler_cls = GenericTypeCompiler
-    preparer = _Names
-    colspecs = {columns.Cost: _Cost, columns.Currency: _Currency}
-    supports_native_boolean = False
-    div_is_floordiv = False
-    supports_simple_order_by_label = False
-    supports_statement_cache = True
-
-    @classmethod
-    def import_dbapi(cls) -> Any:
-        """Return the driver's names: ours and clickhouse-connect's."""
-        return dbapi
-
-
-class DriverConnection:
-    """A connection of DB-API, without a state of its own: it uses the client's."""
-
-    text_factory: Callable[[bytes], Any] = str
-    """An attribute of `sqlite3`'s connections; the client has always decoded a server's texts."""
-
-    def __init__(self, centre: Centre) -> None:
-        self.centre = centre
-
-    def cursor(self) -> "DriverCursor":
-        return DriverCursor(self.centre)
-
-    def commit(self) -> None:
-        """Ignore the call: there are no transactions, and the client's owner closes it."""
-
-    rollback = close = commit
-
-
-class DriverCursor(Cursor):
-    """The rows of one statement, all of them in memory."""
-
-    def __init__(self, centre: Centre) -> None:
-        self.centre = centre
-        self.data, self.arraysize = [], 1
-
-    def execute(self, operation: str, parameters: Mapping[str, object] | None = None, *_: object, **__: object) -> None:
-        """Query the server. Raises `UnusableServer` and `Unavailable`.
-
-        The client's own binding takes braces within a literal for parameters.
-        """
-        statement = operation % {name: literal(value) for name, value in (parameters or {}).items()}
-        answer = self.centre.query(statement)
-        self.names, self.types = answer.column_names, [type.name for type in answer.column_types]
-        if not self.names:  # the engine in this process names no columns where there are no rows
-            described = self.centre.rows(f"DESCRIBE ({statement})")
-            self.names, self.types = [row[0] for row in described], [row[1] for row in described]
-        converters = [_STORED.get(type) for type in self.types]
-        self.data = [
-            tuple(value if convert is None else convert(value) for convert, value in zip(converters, row, strict=True))
-            for row in answer.result_rows
-        ]
-        self._ix = 0
-
-    @property
-    def description(self) -> list[tuple[Any, ...]]:
-        return [(name, type, *[None] * 5) for name, type in zip(self.names, self.types, strict=True)]
-
-    def setinputsizes(self, sizes: object) -> None:
-        """Ignore the sizes, as DB-API allows."""
+    return _EXPRESSIONS.get((table, column)) or _ENGINE_NAMES.get((table, column))
 
 
 def literal(value: object) -> str:
@@ -376,7 +261,7 @@ def literal(value: object) -> str:
     raise TypeError(f"{type(value).__name__} has no literal")
 
 
-_STORED: Final[Mapping[str, Callable[[Any], Any]]] = {
+STORED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "Array(Array(String))": lambda labels: json.dumps(
         dict(zip(*labels, strict=True)), ensure_ascii=False, separators=(",", ":")
     ),

@@ -10,31 +10,27 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
+from wiretape.recorder.decode.exchange import OUTCOMES
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import (
+    Expression,
     Float,
+    Function,
     Integer,
     and_,
     case,
     func,
     literal,
-    literal_column,
     not_,
     or_,
-    quoted_name,
     select,
+    template,
     true,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import Function, FunctionElement
-from sqlalchemy.types import NullType
-
-from wiretape.recorder.decode.exchange import OUTCOMES
-from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.source.base import Measuring
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import BILLED, JOINED, Expression, Statement, cache_total, column, flagged
+from wiretape.viewer.source.tape.columns import BILLED, JOINED, Statement, cache_total, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.functions import ADDITIVE, MOST_TOKENS
 from wiretape.viewer.source.tape.overview import ENDED_ANSWERS, FLAGGED, OUTCOME, group_of, sortable
@@ -103,7 +99,7 @@ def _statement(by: Sequence[str], measured: Expression, measuring: Measuring, of
     method, bounds, histogram = measuring.method, measuring.bounds, measuring.drawn
     reported, total = measures.c.output_tokens.is_not(None), cache_total()
     after_2xx = _true(exchanges.c.status.between(200, 299))
-    moving = func.arrayFilter(literal_column("gap -> gap > 0"), measures.c.icl)
+    moving = func.arrayFilter(template("gap -> gap > 0"), measures.c.icl)
 
     def included(quantity: Quantity) -> Expression:
         return true() if quantity.of_every_outcome else measured
@@ -148,10 +144,10 @@ def _statement(by: Sequence[str], measured: Expression, measuring: Measuring, of
         *(_statistics_of(gaps, measured, of_gaps, "Array") for gaps in (measures.c.icl, moving)),
     ]
     if histogram is not None and histogram.column is None:
-        counted.append(_Spread(func.groupArrayArrayIf(measures.c.icl, measured), literal(1e6, Float)))
+        counted.append(_spread(func.groupArrayArrayIf(measures.c.icl, measured), 1e6))
     elif histogram is not None:
         values = func.groupArrayIf(column(histogram.column or ""), included(histogram))
-        counted.append(_Spread(values, literal(1e6 if histogram.unit == "ms" else 1.0)))
+        counted.append(_spread(values, 1e6 if histogram.unit == "ms" else 1.0))
     return select(*map(group_of, by), *counted).select_from(JOINED)
 
 
@@ -159,7 +155,7 @@ def _true(condition: Expression) -> Expression:
     return func.coalesce(condition, literal(0)) == 1
 
 
-def _count(condition: object) -> ColumnElement[int]:
+def _count(condition: object) -> Expression:
     return func.countIf(condition, type_=Integer)
 
 
@@ -179,27 +175,18 @@ def _statistics_of(value: Expression, included: Expression, method: str, combina
     levels = ", ".join(repr(percent / 100 + shift) for percent in PERCENTILES)
     names = [f"{function}{combinator}If" for function in ("count", "sum", "varPopStable", "min", "max")]
     names.append(f"{name}{combinator}If({levels})")
-    return func.tuple(*(Function(quoted_name(name, quote=False), value, included) for name in names))
+    return func.tuple(*(Function(name, value, included) for name in names))
 
 
-class _Spread(FunctionElement[Any]):
-    """Counts of an array's values, divided by their unit: those that are 0, and those in each bucket of `EDGES`."""
-
-    name = "spread"
-    type = NullType()
-    inherit_cache = False
-
-
-@compiles(_Spread, "clickhouse")
-def _compile_spread(element: _Spread, compiler: Any, **kw: Any) -> str:
-    values, unit = (compiler.process(clause, **kw) for clause in element.clauses)
+def _spread(values: Expression, unit: float) -> Expression:
+    """Return counts of an array's values, divided by their unit: those that are 0, and those in each bucket."""
     borders = [(">= {low!r}", "< {high!r}")] * (len(EDGES) - 1)
     borders[0], borders[-1] = ("> 0", borders[0][1]), (borders[-1][0], "<= inf")
     counted = [
         f"arrayCount(x -> x / {unit} {least} AND x / {unit} {most}, v)".format(low=low, high=high)
         for (least, most), (low, high) in zip(borders, pairwise(EDGES), strict=True)
     ]
-    return f"arrayMap(v -> [arrayCount(x -> x = 0, v), {', '.join(counted)}], [{values}])[1]"
+    return template(f"arrayMap(v -> [arrayCount(x -> x = 0, v), {', '.join(counted)}], [{{}}])[1]", values)
 
 
 def _figures(key: tuple[Any, ...], values: Iterator[Any], measuring: Measuring, is_estimated: bool) -> Figures:
@@ -255,7 +242,7 @@ def costs_by_group(
 ) -> tuple[Counter[Key], Counter[Key]]:
     """Return each group's cost, in units of `wiretape.viewer.stats.prices`, and its count of exchanges with a cost."""
 
-    def one_if(condition: Expression) -> ColumnElement[int]:
+    def one_if(condition: Expression) -> Expression:
         return case((condition, literal(1, Integer)), else_=literal(0, Integer))
 
     keys = [group_of(name) for name in by]

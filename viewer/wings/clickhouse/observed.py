@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, select
-
 from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.decode.exchange import Exchange
-from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import select
+from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.source.base import Unsupported
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import JOINED
@@ -65,7 +65,7 @@ def measured(connection: Connection, tool: str, where: Condition | None = None) 
             "with 'wiretape pull'"
         )
     apis = (*authority(tool).apis, None)
-    for batch in queries.in_batches(connection, _FACTS, where, fetch=lambda centre, facts: centre.execute(facts).all()):
+    for batch in queries.in_batches(connection, _FACTS, where):
         for row in batch:
             flags = set((row.flags or "").split())
             exchange = Exchange(status=row.status, ended_by=row.ended_by, end_ns=row.end_ns)

@@ -18,7 +18,7 @@ from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import NOT_SHIPPED
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.tape import cut, packing, schema
-from wiretape.recorder.tape.cells import declared
+from wiretape.recorder.tape.column_types import declared
 from wiretape.recorder.tape.packing import Packed
 from wiretape.viewer.wings.clickhouse.client import Centre
 from wiretape.viewer.wings.clickhouse.ddl import literal

@@ -14,11 +14,10 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from sqlalchemy import Connection
-
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.destinations import TENANT
 from wiretape.recorder.plurals import counted
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.sink import Batch, Every, NotTaken, ShippingReport, Sink
 from wiretape.viewer.source.tape import following

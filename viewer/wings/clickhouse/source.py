@@ -7,32 +7,20 @@ exchange's start time and id. No more is read than a screen shows, however many 
 import contextlib
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    and_,
-    case,
-    create_engine,
-    func,
-    literal_column,
-    null,
-    or_,
-    pool,
-    select,
-)
-from sqlalchemy.dialects import registry
-
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.tape import cut, file, merge, packing
-from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.recorder.tape.cells import Damage, Type
+from wiretape.recorder.tape.reader import Connection, Result
+from wiretape.recorder.tape.selects import Expression, Select, and_, case, func, null, or_, select, template
+from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer import config
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
@@ -40,12 +28,15 @@ from wiretape.viewer.record.rows import ListRow, TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import Page, Selection
 from wiretape.viewer.source.tape import live, queries
-from wiretape.viewer.source.tape.columns import JOINED, column
+from wiretape.viewer.source.tape.columns import COST_TYPE, CURRENCY_TYPE, JOINED, column
 from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.functions import cost_of
 from wiretape.viewer.source.tape.source import Queried, condition
-from wiretape.viewer.wings.clickhouse import dialect, pulling
+from wiretape.viewer.stats.prices import UNITS
+from wiretape.viewer.wings.clickhouse import pulling
 from wiretape.viewer.wings.clickhouse.address import Target
 from wiretape.viewer.wings.clickhouse.client import Centre
+from wiretape.viewer.wings.clickhouse.dialect import STORED, ServerWriter
 from wiretape.viewer.wings.clickhouse.tables import EXCHANGES
 
 if TYPE_CHECKING:
@@ -58,23 +49,65 @@ LATEST_SECONDS: Final = 3600
 """Age of an exchange beyond which it is not searched for."""
 
 
-registry.register("clickhouse", "wiretape.viewer.wings.clickhouse.dialect", "ClickHouseDialect")
-
 _PURPOSE = "wiretape view"
-_BATCH = 20_000  # each batch is a request, and goes through the table again
 
 Connect = Callable[[], AbstractContextManager[Centre]]
 
 
 @contextlib.contextmanager
-def connected(centre: Centre) -> Iterator[Connection]:
+def connected(centre: Centre) -> Iterator["ServerConnection"]:
     """Connect to a server for reading. Its failures are `UnusableServer`, `Unavailable` and `NotAtCentre`."""
-    engine = create_engine(
-        "clickhouse://", creator=lambda: dialect.DriverConnection(centre), poolclass=pool.NullPool, query_cache_size=0,
-        hide_parameters=True, execution_options={"batch": _BATCH},
-    )  # fmt: skip
-    with engine.connect() as connection:
-        yield connection
+    yield ServerConnection(centre)
+
+
+class ServerConnection(Connection):
+    """A connection to a server, on which the statements for tapes run in the engine. It has no transactions."""
+
+    batch = 20_000  # each batch is a request, and goes through the table again
+
+    def __init__(self, centre: Centre) -> None:
+        self._centre = centre
+        self.damage, self.info = Damage(), {}
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[None]:
+        yield
+
+    def rollback(self) -> None:
+        """Ignore the call."""
+
+    def fetch(self, statement: Select) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement, whose columns are attributes, too."""
+        return [*self.execute(statement)]
+
+    def columns(self, statement: Select) -> list[tuple[Any, ...]]:
+        return [*zip(*self._rows(statement), strict=True)]
+
+    def exec_driver_sql(self, text: str, values: Sequence[object] = ()) -> Result:
+        return Result(self._centre.query(text).result_rows)
+
+    def _rows(self, statement: Select, values: Mapping[str, object] | None = None) -> list[Any]:
+        answer = self._centre.query(ServerWriter({**statement.values, **(values or {})}).select(statement))
+        if not answer.result_rows:
+            return []
+        columns = [*zip(*answer.result_rows, strict=True)]
+        kinds = zip(answer.column_types, statement.types, strict=False)
+        converters = [STORED.get(kind.name) or _priced(type) for kind, type in kinds]
+        converted = (
+            values if convert is None else map(convert, values)
+            for convert, values in zip(converters, columns, strict=True)
+        )
+        return [*zip(*converted, strict=True)]
+
+
+def _priced(type: Type) -> Callable[[Any], Any] | None:
+    """Return the function that makes a cost, or its currency, of an exchange's facts; None for another type."""
+    prices = config.read().prices
+    if type == COST_TYPE:
+        return lambda facts: None if (units := cost_of(prices, *facts)) is None else units / float(UNITS)
+    if type == CURRENCY_TYPE:
+        return lambda facts: None if cost_of(prices, *facts) is None else prices.currency
+    return None
 
 
 class ClickHouse(base.Place):
@@ -130,9 +163,10 @@ class ClickHouse(base.Place):
                     with file.writing(self._tape, _PURPOSE) as connection:
                         for _ in merge.copy(connection, [pulled], merge.plan(connection, [pulled])):
                             pass
+                        copies = select(exchanges.c.id, exchanges.c.no).where(exchanges.c.id.in_(ids))
                         with connection.begin():
-                            copies = select(exchanges.c.id, exchanges.c.no).where(exchanges.c.id.in_(ids))
-                            self._numbers |= {ids[id]: no for id, no in connection.execute(copies)}
+                            stored = file.reader_of(connection)
+                            self._numbers |= {ids[id]: no for id, no in stored.execute(copies)}
                 if missing_ids := [id for id, number in ids.items() if number not in self._numbers]:
                     raise NotFound(f"{missing_ids[0]} is not on {self.name} any more")
             return [self._numbers[number] for number in numbers]
@@ -274,7 +308,7 @@ def ordered_page(
     statement = queries.filtered(select(_NO, key.label("key")).select_from(JOINED), where)
     if position is not None:
         value, number = position
-        beyond: ColumnElement[bool] = and_(key.is_(None), number > _NO)
+        beyond: Expression = and_(key.is_(None), number > _NO)
         if value is not None:
             beyond_value = key < value if descending else key > value
             beyond = or_(beyond_value, and_(key == value, number > _NO), key.is_(None))
@@ -297,7 +331,7 @@ def list_rows(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
 
 def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:
     """Return the keys of labels, the most frequent first, as `wiretape.viewer.source.tape.overview` does."""
-    key = func.arrayJoin(literal_column("label_names"))
+    key = func.arrayJoin(template("label_names"))
     statement = queries.filtered(select(key).select_from(JOINED), where).group_by(key)
     with connection.begin():
         return list(connection.execute(statement.order_by(func.count().desc(), key).limit(most)).scalars())
@@ -324,10 +358,7 @@ def followed(
         return [*queries.numbered(connection, fields, numbers, began)]  # type: ignore[arg-type]
 
     def selected(where: Condition | None, **order: Any) -> list[str]:
-        batches = queries.in_batches(
-            connection, select(exchanges.c.no), where, fetch=lambda centre, numbers: centre.execute(numbers).all(),
-            **order,
-        )  # fmt: skip
+        batches = queries.in_batches(connection, select(exchanges.c.no), where, **order)
         return [no for batch in batches for (no,) in batch]
 
     def earliest() -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, Table
 
 from wiretape.recorder.tape import schema
-from wiretape.recorder.tape.cells import declared
+from wiretape.recorder.tape.column_types import declared
 from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, meaning
 
 NUMBER: Final = "Int64"

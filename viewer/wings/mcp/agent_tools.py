@@ -18,7 +18,6 @@ import click
 
 from wiretape.recorder import paths
 from wiretape.recorder.errors import NotFound, WiretapeError
-from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.peek import explained
 from wiretape.viewer import config
 from wiretape.viewer.commands import options, output
@@ -87,7 +86,7 @@ class KeptTape(TapePlace):
         try:
             with explained(self.file):
                 yield self._source
-            is_sound = not cells.damage_of(self._source.tape("bodies"))
+            is_sound = not self._source.tape("bodies").damage
         except (NotFound, Unsupported, click.UsageError):
             is_sound = True
             raise

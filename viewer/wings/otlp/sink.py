@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from sqlalchemy import Connection
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.sink import Batch, Every, NotTaken, ShippingReport, Sink
 from wiretape.viewer.source.tape import following, session

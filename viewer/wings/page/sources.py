@@ -5,14 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import NoResultFound
-
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import NotFound, TapeDamaged
 from wiretape.recorder.tape.masking import Masker
+from wiretape.recorder.tape.reader import Connection, NoResultFound
 from wiretape.viewer.exchange import opened, pages
 from wiretape.viewer.query import coverage
 from wiretape.viewer.query.syntax import Filter

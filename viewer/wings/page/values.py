@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import NoResultFound
-
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.decode.stalls import Thresholds
@@ -20,7 +17,8 @@ from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.tape import reading
-from wiretape.recorder.tape.schema import exchanges
+from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.recorder.tape.tables import exchanges
 from wiretape.viewer.exchange import states
 from wiretape.viewer.exchange.opened import StoredAnswer
 from wiretape.viewer.listing import notices

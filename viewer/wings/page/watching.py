@@ -5,13 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection
-
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape.lock import Identity, identity
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.base import POLL_SECONDS, pause_s
 from wiretape.viewer.source.tape import following, queries
 from wiretape.viewer.wings.page.values import PageSource

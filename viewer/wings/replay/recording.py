@@ -34,7 +34,7 @@ from wiretape.recorder.tape import cut, file, journal, lock, merge, retention
 from wiretape.recorder.tape.journal import Finished
 from wiretape.recorder.tape.losses import Totals
 from wiretape.recorder.tape.masking import SECRETS, Masker, Rules
-from wiretape.recorder.tape.schema import exchanges
+from wiretape.recorder.tape.tables import exchanges
 from wiretape.viewer import outfile
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.replayed import ExchangeHead

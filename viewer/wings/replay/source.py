@@ -4,11 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import NoResultFound
-
 from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.errors import NotFound
+from wiretape.recorder.tape.reader import Connection, NoResultFound
 from wiretape.viewer.source.tape import columns, queries, replayed
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.replayed import ExchangeHead

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.agents import DIALOGUE, IDS, body, session, turn
 from tests.support.sample_tape import SESSION, recorded
 from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.record.fields import CACHE

@@ -1,12 +1,13 @@
 """Columns: one expression for each field of a row."""
 
 import pytest
-from sqlalchemy import Connection, select
 
 from tests.support.cases import each_case
-from tests.support.random_filters import ended, engine, fill
+from tests.support.random_filters import ended, fill, memory
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIVE
-from wiretape.recorder.tape.schema import exchanges
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.selects import select
+from wiretape.recorder.tape.tables import exchanges
 from wiretape.viewer.record.fields import DETAIL_FIELDS, FIELDS, TEXT_FIELDS
 from wiretape.viewer.source.tape.columns import JOINED, column, flagged
 
@@ -38,22 +39,18 @@ def test_an_open_exchange_shows_what_is_there(
     [("", 50.0), ("burst", None), ("backpressure burst coalesced", None), ("bursting", 50.0), ("outburst", 50.0)],
 )
 def test_tokens_a_second_are_withheld_where_the_answer_came_in_a_burst(flags: str, shown: float | None) -> None:
-    made = engine()
     wanted = select(*map(column, ("tps_user", "e2e_tps", "tpot_ms")), flagged("burst")).select_from(JOINED)
-    with made.connect() as connection:
+    with memory() as connection:
         fill(connection, ended(flags=flags, tps_user=50.0, e2e_tps=40.0, tpot_ns=2e7))
         with connection.begin():
             assert tuple(connection.execute(wanted).one()) == (shown, 40.0, 2e7, shown is None)
-    made.dispose()
 
 
 def test_the_time_to_first_token_of_an_answer_that_began_earlier_is_withheld() -> None:
-    made = engine()
     wanted = select(*map(column, ("ttft_ms", "ttfo_ms", "ttfc_ms"))).select_from(JOINED)
-    with made.connect() as connection:
+    with memory() as connection:
         fill(connection, ended(flags="continuation", ttft_ns=2_000_000, ttfo_ns=2_000_000, ttfc_ns=1_000_000))
         with connection.begin():
             ttft_ms, ttfo_ms, ttfc_ms = connection.execute(wanted).one()
-    made.dispose()
     assert (ttft_ms, ttfo_ms) == (None, None)
     assert ttfc_ms is not None

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.sample_tape import COMPLETE, MS, TOOLS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import TapeError
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange.opened import OpenedExchange
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.decoder import Decoders

@@ -5,13 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
-from sqlalchemy.exc import NoResultFound
 
 from tests.support.exchanges import full
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIVE, MS, TOOLS, TRUNCATED
 from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.errors import TapeDamaged
+from wiretape.recorder.tape.reader import Connection, NoResultFound
 from wiretape.viewer.record import units
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.source.tape import live as watching

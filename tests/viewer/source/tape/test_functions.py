@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, event
 
 from tests.support.frames import SESSION, record, upload
 from tests.support.turns import ANSWERED, ASKED, MORE, turn
 from wiretape.recorder.tape import file
+from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.query.parser import parse
@@ -112,7 +112,7 @@ def test_an_exchange_that_begins_its_conversation_is_shown_without_a_look_at_oth
 ) -> None:
     _, reader = recording
     statements: list[str] = []
-    event.listen(reader, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    reader.prepare.append(lambda _, statement, __: statements.append(statement))
     assert queries.worked_out(reader, 1)["conversation"] == "a1"
     assert statements
     assert not [statement for statement in statements if "conversation_of(" in statement]

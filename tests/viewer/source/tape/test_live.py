@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.frames import read
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, begin, end, event, response
 from wiretape.recorder.tape import file, journal, retention
+from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.recover import recover
 from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.store import Store

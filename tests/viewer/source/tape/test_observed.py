@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.frames import until
 from tests.support.sample_tape import COMPLETE, begin, end, recorded, response
 from wiretape.recorder import process
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.tape import conditions, observed, queries
 from wiretape.viewer.stats.tools.summary import report_of

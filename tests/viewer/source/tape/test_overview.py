@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.commands import run
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.base import Failures
 from wiretape.viewer.source.tape import conditions, overview, queries

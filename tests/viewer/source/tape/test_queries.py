@@ -6,11 +6,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from wiretape.recorder import errors
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.query import values
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.values import TooSlow
@@ -32,13 +32,13 @@ def test_batches_neither_lose_nor_repeat_rows(
     connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = lists(connection)
-    monkeypatch.setattr(queries, "BATCH", batch)
+    monkeypatch.setattr(Connection, "batch", batch)
     assert lists(connection) == expected
 
 
 @pytest.mark.parametrize("batch", [1, 2, 1000])
 def test_a_filter_comes_before_the_limit(connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "BATCH", batch)
+    monkeypatch.setattr(Connection, "batch", batch)
     where = conditions.condition(parse("is:err"))
     failed = queries.exchanges(connection, ("id",), newest_first=True, limit=3, where=where)
     assert [row["id"] for row in failed] == [ODD, FAILED, LIMITED]
@@ -75,7 +75,7 @@ def test_reads_and_chunks_are_those_of_the_exchanges_that_fit(connection: Connec
 def test_an_order_has_the_unknown_last_and_equals_the_newest_first(
     connection: Connection, by: str, descending: bool, ids: list[str], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "BATCH", batch)
+    monkeypatch.setattr(Connection, "batch", batch)
     found = queries.ordered(connection, ("id",), by, descending=descending)
     assert [row["id"] for row in found] == ids
     where = conditions.condition(parse("ttft>=100ms"))
@@ -187,12 +187,12 @@ def test_a_reader_holds_no_transaction_between_rows(tape: Path, tmp_path: Path) 
 def test_what_one_transaction_reads_is_of_one_moment(tape: Path, tmp_path: Path) -> None:
     copy = tmp_path / "tape.db"
     shutil.copy(tape, copy)
-    count = text("SELECT count(*) FROM segments")
+    count = "SELECT count(*) FROM segments"
     with queries.opened(copy) as connection, connection.begin():
-        before = connection.execute(count).scalar()
+        before = connection.exec_driver_sql(count).scalar()
         with sqlite3.connect(copy) as writer:
             writer.execute("INSERT INTO segments VALUES (1, 0, 0, '[]', '[]', '[]', x'00')")
-        within = connection.execute(count).scalar()
+        within = connection.exec_driver_sql(count).scalar()
         writer.execute("DELETE FROM segments WHERE exchange_no = 1")
         writer.commit()
         writer.close()
@@ -201,7 +201,7 @@ def test_what_one_transaction_reads_is_of_one_moment(tape: Path, tmp_path: Path)
 
 def test_a_reader_cannot_write(connection: Connection) -> None:
     with pytest.raises(sqlite3.OperationalError, match=r"readonly|read-only"):
-        connection.connection.execute("DELETE FROM segments")
+        connection.driver.execute("DELETE FROM segments")
 
 
 def test_a_missing_tape_and_a_foreign_file_are_distinguished(tmp_path: Path) -> None:

@@ -4,13 +4,12 @@ import hashlib
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import Connection
-from sqlalchemy.exc import NoResultFound
 
 from tests.support.compressors import COMPRESS
 from tests.support.exchanges import listed
 from tests.support.sample_tape import COMPLETE, LIVE
 from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.tape.reader import Connection, NoResultFound
 from wiretape.viewer.record.rows import DetailRow
 from wiretape.viewer.source.tape import exchange, live, queries
 

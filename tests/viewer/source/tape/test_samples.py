@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.frames import damage, exchange, opened
-from tests.support.random_filters import Stored, ended, engine, fill
+from tests.support.random_filters import Stored, ended, fill, memory
 from tests.support.sample_tape import HOSTILE
-from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.recorder.tape.reader import Connection
+from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.source.tape import overview, queries
 from wiretape.viewer.stats.metrics import GROUPS
 from wiretape.viewer.stats.summary import Key
@@ -98,7 +98,7 @@ def tape_of_many(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("size", [1, 2, 3, 9, 10])
 def test_batches_of_any_size_give_the_same(many: Connection, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     (whole,) = overview.samples(many)
-    monkeypatch.setattr(queries, "BATCH", size)
+    monkeypatch.setattr(Connection, "batch", size)
     (pieced,) = overview.samples(many)
     assert pieced.columns["ttft"].tolist() == whole.columns["ttft"].tolist() == [4] * 9
     assert pieced.gaps.tolist() == whole.gaps.tolist() == [2_000_000] * 9
@@ -122,12 +122,10 @@ def test_tokens_a_second_of_a_burst_are_left_out_and_counted() -> None:
     tape: Stored = []
     for no, (flags, tps, outcome) in enumerate(given, 1):
         tape += ended(no=no, id=f"e{no}", exchange_no=no, flags=flags, tps_user=tps, outcome=outcome)
-    made = engine()
-    with made.connect() as connection:
+    with memory() as connection:
         fill(connection, tape)
         (complete,) = overview.samples(connection)
         (every,) = overview.samples(connection, include_failed=True)
-    made.dispose()
     assert np.isnan(complete.columns["tps_user"]).tolist() == [True, True, True, False]
     assert (complete.withheld, every.withheld) == (1, 2)
 
@@ -137,9 +135,7 @@ def test_those_that_the_client_held_up_are_counted() -> None:
     tape: Stored = []
     for no, (flags, outcome) in enumerate(given, 1):
         tape += ended(no=no, id=f"e{no}", exchange_no=no, flags=flags, outcome=outcome)
-    made = engine()
-    with made.connect() as connection:
+    with memory() as connection:
         fill(connection, tape)
         held_up = [overview.samples(connection, include_failed=failed)[0].held_up for failed in (False, True)]
-    made.dispose()
     assert held_up == [1, 2]

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
 from textual.app import App
 from textual.screen import ModalScreen, Screen
 
 from wiretape.recorder.errors import NotFound
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.tui.base.host import Superseded, TapeReader, is_seen
 
@@ -18,7 +18,7 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 
 
 def endless(connection: Connection) -> int:
-    return int(connection.execute(text(ENDLESS)).scalar_one())
+    return int(connection.exec_driver_sql(ENDLESS).scalar_one())
 
 
 def test_a_question_is_answered_in_the_thread_of_the_tape(tape: Path) -> None:

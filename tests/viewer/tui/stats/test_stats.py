@@ -5,7 +5,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
 from textual.app import ComposeResult
 from textual.pilot import Pilot
 from textual.screen import Screen
@@ -26,6 +25,7 @@ from tests.support.screens import (
     typed,
     wait_for,
 )
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.listing.groups import GroupLayout, figure
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.tape import conditions, queries

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import Connection
 
 from tests.support import shapes
 from tests.support.clickhouse import varied
@@ -24,6 +23,7 @@ from tests.support.zones import local_time
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.tape import file
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.cli import group
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or

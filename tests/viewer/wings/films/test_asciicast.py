@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.decoding import of_chunks
 from tests.support.exchanges import full
@@ -16,6 +15,7 @@ from tests.support.golden import assert_golden
 from tests.support.sample_tape import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
 from tests.support.terminal import Screen
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, ToolPiece
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.timing.playback import Pace
 from wiretape.viewer.wings.films import asciicast

@@ -2,12 +2,12 @@
 
 import pytest
 from rich.cells import cell_len
-from sqlalchemy import Connection
 
 from tests.support.exchanges import full
 from tests.support.sample_tape import COMPLETE, FAILED, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.timing.playback import Pace

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from PIL import Image, ImageChops
-from sqlalchemy import Connection
 
 from tests.support.exchanges import full
 from tests.support.sample_tape import COMPLETE, MS, ODD, TOOLS
 from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.wings.films import gif
 from wiretape.viewer.wings.films.film import Film, ScreenSize

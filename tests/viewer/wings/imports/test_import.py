@@ -18,7 +18,7 @@ from tests.support.cases import each_case
 from tests.support.commands import run
 from tests.support.frames import opened
 from tests.support.wires import CHAT
-from wiretape.recorder.tape import cut
+from wiretape.recorder.tape import cut, file
 from wiretape.recorder.tape import reading as tape_reading
 from wiretape.viewer.imported import ImportedExchange, ImportedFile, NotImportable
 from wiretape.viewer.wings.imports import formats
@@ -184,7 +184,7 @@ def test_a_source_is_named_by_its_session_and_is_no_recorder_that_runs(tape: Pat
     with opened(tape) as store, store.connection.begin():
         named = store.connection.exec_driver_sql("SELECT imported_from FROM sessions ORDER BY no").scalars().first()
         store.connection.exec_driver_sql("UPDATE sessions SET ended_at = NULL")
-        runs = tape_reading.running(store.connection)
+        runs = tape_reading.running(file.reader_of(store.connection))
     assert named is not None
     assert named.startswith("sse REDACTED:sha256:")
     assert [run for run in runs if not run.listen] == []

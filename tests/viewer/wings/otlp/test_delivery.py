@@ -13,10 +13,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.ship.acknowledged import Acknowledged
 from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport
 from wiretape.viewer.wings.otlp import attributes

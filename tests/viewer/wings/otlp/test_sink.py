@@ -12,12 +12,12 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.commands import run
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.ship.acknowledged import destinations, locked
 from wiretape.viewer.ship.shipper import Shipper
 from wiretape.viewer.ship.sink import NotTaken

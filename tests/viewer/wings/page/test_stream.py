@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support import page
 from tests.support.commands import run
@@ -23,6 +22,7 @@ from tests.support.sample_tape import (
     recorded,
     response,
 )
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.report import tools
 from wiretape.viewer.source.tape import exchange, queries

@@ -3,9 +3,9 @@
 from typing import get_args
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, ODD, TOOLS, TRUNCATED
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.wings.replay import pieces

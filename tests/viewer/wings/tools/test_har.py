@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 
 from tests.support.commands import on_terminal, run
 from tests.support.exchanges import full
@@ -18,6 +17,7 @@ from tests.support.golden import assert_golden
 from tests.support.sample_tape import COMPLETE, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.exchange import Read
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.wings.tools import har
 
