@@ -190,8 +190,10 @@ def test_an_outcome_is_coloured_but_also_said(connection: Connection) -> None:
 def everything(connection: Connection) -> list[Iterable[Text]]:
     row = detail(connection, ODD)
     known = tape.known(connection, queries.find(connection, ODD))
-    hostile: dict[str, Any] = {"headers": [[HOSTILE, HOSTILE]], "path": HOSTILE, "method": HOSTILE}
-    request = replace(known.request, body=HOSTILE.encode("utf-8", "replace"), **hostile)
+    exchange = known.request.exchange
+    headers = exchange.headers._replace(request=[(HOSTILE, HOSTILE)])
+    exchange = replace(exchange, headers=headers, path=HOSTILE, method=HOSTILE)
+    request = replace(known.request, body=HOSTILE.encode("utf-8", "replace"), exchange=exchange)
     asked = replace(known, request=request)
     decoded = queries.observed(connection, queries.find(connection, ODD))[2]
     transcript = Transcript(decoded)
