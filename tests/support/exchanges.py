@@ -71,7 +71,7 @@ ONE = Ended(
 
 
 def opened(connection: Connection, id: str) -> OpenedExchange:
-    return opening.opened(exchange.stored(connection, queries.find(connection, id)), Thresholds())
+    return opening.open_exchange(exchange.stored(connection, queries.find(connection, id)), Thresholds())
 
 
 LOOK = Look(times="utc", wall_ns=1_772_366_460 * 10**9)

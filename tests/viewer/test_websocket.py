@@ -16,8 +16,7 @@ from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.cli import group
 from wiretape.viewer.exchange import events
 from wiretape.viewer.exchange.clocks import Times
-from wiretape.viewer.exchange.opened import StoredAnswer
-from wiretape.viewer.exchange.opened import opened as open_exchange
+from wiretape.viewer.exchange.opened import StoredAnswer, open_exchange
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.timing.verdicts import verdicts
 

@@ -200,7 +200,7 @@ def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool,
     differences = changes.changes(a, b)
     if out.is_table and out.columns is None:
         folding = Folding(output.width(), "a pipe gets all of it") if output.on_terminal() else Folding()
-        output.show(report.drawn(changes.lines(differences, folding)))
+        output.show(report.rendered(changes.lines(differences, folding)))
     else:
         out.put(fields, only(map(asdict, differences), fields))
     if exit_code and changes.differ(differences):

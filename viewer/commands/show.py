@@ -38,7 +38,7 @@ def _summary(exchange: "Recorded", out: Output, limits: Thresholds) -> None:
 
         if (change := changes.first_at(exchange.changed(), row.cache_broken_at)) is not None:
             folding = Folding(output.width(), "compare --part request has all")
-            output.show(report.drawn([[], *changes.lines([change], folding)]))
+            output.show(report.rendered([[], *changes.lines([change], folding)]))
 
 
 def brief(exchange: "Recorded", limits: Thresholds, *, with_error: bool) -> "Iterator[Text]":
@@ -156,7 +156,7 @@ def _request(exchange: "Recorded", out: Output, _: Thresholds) -> None:
             raise NotShipped(row.id)
         _write_bytes(data)
     else:
-        output.show(report.drawn(pages.request(exchange.known())))
+        output.show(report.rendered(pages.request(exchange.known())))
         items = exchange.observed()[2].items()
         output.show(report.messages(item for item in items if item.sender == "client"))
 
@@ -170,7 +170,7 @@ def _conversation(exchange: "Recorded", out: Output, _: Thresholds) -> None:
         out.put_one(conversation.record(turn))
         return
     folding = Folding(output.width(), "a pipe gets all of it") if output.on_terminal() else Folding()
-    output.show(report.drawn(conversation.lines(turn, folding, report.HINT)))
+    output.show(report.rendered(conversation.lines(turn, folding, report.HINT)))
 
 
 def _context(exchange: "Recorded", out: Output, _: Thresholds) -> None:
@@ -181,9 +181,9 @@ def _context(exchange: "Recorded", out: Output, _: Thresholds) -> None:
     if out.format == "json":
         out.put_one(context.record(prompt.context))
     elif out.is_table:
-        output.show(report.drawn([*content.head(prompt), []]))
+        output.show(report.rendered([*content.head(prompt), []]))
         out.put(content.FIELDS, content.table(prompt))
-        output.show(report.drawn(content.results(prompt)))
+        output.show(report.rendered(content.results(prompt)))
     else:
         out.put(context.FIELDS, map(context.part, prompt.context.parts))
 

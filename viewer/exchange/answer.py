@@ -81,9 +81,9 @@ class AnswerPart:
             track.events[at - 1] if (at := bisect_left(track.events, position)) else -1 for track in self._tracks
         )
 
-    def has_grown(self, before: int, after: int) -> bool:
+    def has_grown(self, position: int, next_position: int) -> bool:
         """Return True if the text is longer at one of two positions than at the other."""
-        return any(track.length(before) != track.length(after) for track in self._tracks)
+        return any(track.length(position) != track.length(next_position) for track in self._tracks)
 
     def lay_out(self, width: int, silences: Sequence[tuple[int, str]]) -> None:
         """Lay the text out anew; `silences` are the places before which one is shown, and its words."""
@@ -128,8 +128,8 @@ class AnswerPart:
         start, end = self.lines.span(line)
         said_end, text = self._laid_out(self.track.length(position)), self.lines.text
         boundaries = _boundaries(text, start, end)
-        for first, last, event in self._pieces(start, end):
-            at, stop = _next(boundaries, first), _next(boundaries, last)
+        for piece_start, piece_end, event in self._pieces(start, end):
+            at, stop = _next(boundaries, piece_start), _next(boundaries, piece_end)
             if event is None:
                 yield AnswerRun(safe(text[at:stop]), "silence" if stop <= said_end else "ghost")
                 continue
@@ -141,19 +141,19 @@ class AnswerPart:
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
         """Yield the laid-out span of each event's text and of each silence (None)."""
-        for delta in self.track.deltas(max(self._stored(start) - 1, 0), self._stored(end) + 1):
-            first, last = self._laid_out(delta.start), self._laid_out(delta.end)
-            if (size := self._silences.get(delta.start, 0)) and first < end and first + size > start:
-                yield max(first, start), min(first + size, end), None
-            first += size
-            if first < end and last > start:
-                yield max(first, start), min(last, end), delta.event
+        for delta in self.track.deltas(max(self._text_offset(start) - 1, 0), self._text_offset(end) + 1):
+            piece_start, piece_end = self._laid_out(delta.start), self._laid_out(delta.end)
+            if (size := self._silences.get(delta.start, 0)) and piece_start < end and piece_start + size > start:
+                yield max(piece_start, start), min(piece_start + size, end), None
+            piece_start += size
+            if piece_start < end and piece_end > start:
+                yield max(piece_start, start), min(piece_end, end), delta.event
 
     def _laid_out(self, length: int) -> int:
         """Return the laid-out offset of the text's first `length` characters' end."""
         return length + self._inserted_sizes[bisect_left(self._inserted_at, length)] if self._inserted_at else length
 
-    def _stored(self, place: int) -> int:
+    def _text_offset(self, place: int) -> int:
         """Return the offset in the text of a laid-out offset."""
         at, sizes = self._inserted_at, self._inserted_sizes
         number = bisect_right(range(len(at)), place, key=lambda number: at[number] + sizes[number])
@@ -258,8 +258,8 @@ class AnswerLayout:
         if steady and self._several:
             least = max(newest.newest(position) - _TURNS * len(self.transcript.voices), 0)
             growing = [part for part in self.parts if part.newest(position) >= least]
-            first = min(part.voice.index for part in growing)
-            newest = _newest([part for part in growing if part.voice.index == first], position) or newest
+            least_index = min(part.voice.index for part in growing)
+            newest = _newest([part for part in growing if part.voice.index == least_index], position) or newest
         return newest.row_of(position)
 
     def hides(self, position: int) -> bool:
@@ -267,14 +267,14 @@ class AnswerLayout:
         newest = _newest(self.parts, position)
         return newest is not None and newest.folded
 
-    def changed(self, before: int, after: int) -> list[tuple[int, int]]:
+    def changed_rows(self, position: int, next_position: int) -> list[tuple[int, int]]:
         """Return the rows, as first and last, that change when the playhead goes from one position to another."""
-        changed = []
+        row_ranges = []
         for part in self.parts:
-            if part.has_grown(before, after):
-                first, last = sorted((part.row_of(before), part.row_of(after)))
-                changed += [(part.top, part.top), (first, last + 1)]
-        return changed
+            if part.has_grown(position, next_position):
+                first_row, last_row = sorted((part.row_of(position), part.row_of(next_position)))
+                row_ranges += [(part.top, part.top), (first_row, last_row + 1)]
+        return row_ranges
 
     def _arrange(self) -> None:
         top = 0

@@ -56,8 +56,8 @@ def changes(a: Prompt, b: Prompt) -> list[RequestDifference]:
     entries: list[RequestDifference] = []
     if a.model != b.model:
         entries.append(RequestDifference("model", "", "changed", a.model, b.model))
-    entries += _named("parameter", flattened(a.parameters), flattened(b.parameters))
-    system = _written(Message("system", a.system)), _written(Message("system", b.system))
+    entries += _field_changes("parameter", flattened(a.parameters), flattened(b.parameters))
+    system = _message_text(Message("system", a.system)), _message_text(Message("system", b.system))
     if system[0] != system[1]:
         entries.append(
             RequestDifference(
@@ -128,7 +128,7 @@ def _difference(a: str | None, b: str | None, is_short: bool) -> Iterator[Line]:
             continue
         yield from _left_out(left_out)
         left_out = 0
-        yield _drawn(edit, is_short)
+        yield _edit_line(edit, is_short)
     yield from _left_out(left_out)
 
 
@@ -137,20 +137,20 @@ def _left_out(count: int) -> Iterator[Line]:
         yield [("      ", "plain"), (f"… {counted(count, 'line')} the same", "muted")]
 
 
-def _drawn(edit: diff.Edit, is_short: bool) -> Line:
+def _edit_line(edit: diff.Edit, is_short: bool) -> Line:
     if edit.kind == "same":
         return [("      ", "plain"), (edit.pieces[0][0], "muted")]
     sign, tone = _SIGNS[edit.kind]
-    pieces = ((text if differs or not is_short else _around(text), differs) for text, differs in edit.pieces)
+    pieces = ((text if differs or not is_short else _text_ends(text), differs) for text, differs in edit.pieces)
     return [(f"    {sign} ", tone), *((text, tone if differs else "plain") for text, differs in pieces)]
 
 
-def _around(text: str) -> str:
+def _text_ends(text: str) -> str:
     """Return the ends of a long text that stands between two differences."""
     return text if len(text) <= 2 * _NEAR else f"{text[:_NEAR]} … {text[-_NEAR:]}"
 
 
-def _named(
+def _field_changes(
     part: Literal["parameter", "tool"], a: Mapping[str, str], b: Mapping[str, str]
 ) -> Iterator[RequestDifference]:
     for name in dict.fromkeys(chain(a, b)):
@@ -164,7 +164,7 @@ def _kind(a: str | None, b: str | None) -> _Kind:
 
 def _tools(a: Iterable[Tool], b: Iterable[Tool]) -> Iterator[RequestDifference]:
     earlier, later = ({tool.name: _definition(tool) for tool in tools} for tools in (a, b))
-    yield from _named("tool", earlier, later)
+    yield from _field_changes("tool", earlier, later)
     if list(earlier) != list(later) and earlier.keys() == later.keys():
         yield RequestDifference("tool", "all tools", "moved", ", ".join(earlier), ", ".join(later))
 
@@ -178,13 +178,13 @@ def _definition(tool: Tool) -> str:
 
 def _messages(a: Prompt, b: Prompt) -> Iterator[RequestDifference]:
     sides = [
-        [(message.role, _written(message, tool_names(prompt))) for message in prompt.messages] for prompt in (a, b)
+        [(message.role, _message_text(message, tool_names(prompt))) for message in prompt.messages] for prompt in (a, b)
     ]
     for kind, a_start, a_end, b_start, b_end in diff.opcodes(*sides):
         if kind == "equal":
-            first = f"{a_start + 1}" if a_end == a_start + 1 else f"{a_start + 1}–{a_end}"
-            there = "" if a_start == b_start else f" ({b_start + 1} on in B)"
-            yield RequestDifference("message", f"{first}{there}", "same")
+            numbers = f"{a_start + 1}" if a_end == a_start + 1 else f"{a_start + 1}–{a_end}"
+            b_place = "" if a_start == b_start else f" ({b_start + 1} on in B)"
+            yield RequestDifference("message", f"{numbers}{b_place}", "same")
             continue
         pairs = zip_longest(range(a_start, a_end), range(b_start, b_end))
         for at, to in pairs:
@@ -202,6 +202,6 @@ def _place(at: int, to: int) -> str:
     return str(at + 1) if at == to else f"{at + 1} → {to + 1}"
 
 
-def _written(message: Message, names: Mapping[str, str] | None = None) -> str:
+def _message_text(message: Message, names: Mapping[str, str] | None = None) -> str:
     """Return a message as it is shown, but for the ids of calls."""
     return "\n".join("".join(text for text, _ in pieces)[2:] for pieces in parts_lines(message.parts, names, ids=False))

@@ -38,7 +38,7 @@ class Times:
 
     @property
     def following(self) -> "Times":
-        order = [one for one in FORMATS if one != "wall" or _datetime(self.started_at) is not None]
+        order = [format for format in FORMATS if format != "wall" or _datetime(self.started_at) is not None]
         return replace(self, format=order[(order.index(self.format) + 1) % len(order)])
 
     @property
@@ -105,10 +105,10 @@ class Times:
     def width(self, transcript: Transcript) -> int:
         """Return the maximum width of a column of all times of a transcript, including its title."""
         ends = (transcript.at[0], transcript.at[-1]) if len(transcript) else (0, 0)
-        shown = [self.instant(end) for end in ends]
+        texts = [self.instant(end) for end in ends]
         if self.format == "event":
-            shown = [SAME, milliseconds(ends[1] - ends[0])]
-        return max(map(len, (self.title, *shown)))
+            texts = [SAME, milliseconds(ends[1] - ends[0])]
+        return max(map(len, (self.title, *texts)))
 
 
 SINCE_REQUEST: Final = Times()
@@ -132,13 +132,13 @@ def wall(started_at: str, at_ns: int) -> str:
     return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
 
 
-def between(transcript: Transcript, before: int | None, event: int) -> str:
+def between(transcript: Transcript, previous: int | None, event: int) -> str:
     """Return the time between two events in ms; of two that one read brought it is not known: they are the `SAME`."""
-    if before is None or not (transcript.timed[before] and transcript.timed[event]):
+    if previous is None or not (transcript.timed[previous] and transcript.timed[event]):
         return formatting.UNKNOWN
-    if transcript.reads[before] == transcript.reads[event] != UNKNOWN:
+    if transcript.reads[previous] == transcript.reads[event] != UNKNOWN:
         return SAME
-    return milliseconds(transcript.at[event] - transcript.at[before])
+    return milliseconds(transcript.at[event] - transcript.at[previous])
 
 
 def _datetime(started_at: str) -> datetime | None:

@@ -23,14 +23,14 @@ def coloured(chunks: Sequence[TimedChunk], end_ns: int) -> Iterator[tuple[int, s
     choice = min((piece.index for timed in chunks for piece in timed.chunk.pieces), default=0)
     kind = half = ""
     for timed in chunks:
-        shown = ""
+        coloured_text = ""
         for piece in timed.chunk.pieces:
-            for own, text in _parts(piece) if piece.index == choice else ():
-                text, half = _joined(half if own == kind else "", text)
-                shown += _parted(kind, own, text) + _painted(own, text)
-                kind = own
-        if shown:
-            yield timed.at_ns if timed.at_ns is not None else end_ns, shown
+            for piece_kind, text in _parts(piece) if piece.index == choice else ():
+                text, half = _joined(half if piece_kind == kind else "", text)
+                coloured_text += _separator(kind, piece_kind, text) + _in_colour(piece_kind, text)
+                kind = piece_kind
+        if coloured_text:
+            yield timed.at_ns if timed.at_ns is not None else end_ns, coloured_text
 
 
 def _parts(piece: Piece) -> Iterator[tuple[str, str]]:
@@ -51,14 +51,14 @@ def _joined(half: str, text: str) -> tuple[str, str]:
     return encoding.Cleaner().text(text[:end]) if half else text[:end], text[end:]
 
 
-def _parted(before: str, kind: str, text: str) -> str:
+def _separator(previous_kind: str, kind: str, text: str) -> str:
     """Return the empty line between two kinds of text; each tool call begins a line."""
-    if not before or before == kind != "call" or (before, kind) == ("call", "tool"):
+    if not previous_kind or previous_kind == kind != "call" or (previous_kind, kind) == ("call", "tool"):
         return ""
-    return "\r\n" if before == "tool" and kind == "call" else "\r\n\r\n"
+    return "\r\n" if previous_kind == "tool" and kind == "call" else "\r\n\r\n"
 
 
-def _painted(kind: str, text: str) -> str:
+def _in_colour(kind: str, text: str) -> str:
     style = _SGR["tool" if kind == "call" else kind]
     plain = formatting.block(text.replace("\r\n", "\n")).replace("\n", "\r\n")
     return f"{style}{plain}{_RESET}" if style else plain

@@ -68,13 +68,13 @@ class Folding:
 
 def lines(turn: Turn, folding: Folding, hint: str) -> Iterator[Line]:
     """Yield a turn; `hint` names the place of its answer's body if that has no text."""
-    asked = turn.asked
-    if asked.prompt is None:
-        yield [("request  ", "strong"), (f"no messages are known: {asked.problem}", "warning")]
+    content = turn.content
+    if content.prompt is None:
+        yield [("request  ", "strong"), (f"no messages are known: {content.problem}", "warning")]
     else:
-        yield from _prompt(turn, asked.prompt, folding)
+        yield from _prompt(turn, content.prompt, folding)
     yield []
-    row, parts = turn.asked.row, turn.asked.answer
+    row, parts = turn.content.row, turn.content.answer
     reason = f", finish reason {line(row.finish_reason)}" if row.finish_reason else ""
     if row.choices and row.framing != "websocket":
         reason += f", the first of {len(row.choices) + 1} choices"
@@ -86,16 +86,16 @@ def lines(turn: Turn, folding: Folding, hint: str) -> Iterator[Line]:
 
 def record(turn: Turn) -> JsonObject:
     """Return a turn for programs: `new` is true for each message that the turn before did not have."""
-    prompt, before, row = turn.asked.prompt, turn.before, turn.asked.row
+    prompt, previous, row = turn.content.prompt, turn.previous, turn.content.row
     request = None if prompt is None else _plain(prompt) | {"parameters": Cleaner().value(prompt.parameters)}
     for number, message in enumerate(request["messages"] if request else ()):
         message["new"] = number >= turn.repeated
     return {
         "id": row.id,
-        "continues": before.row.id if before else None,
-        "problem": turn.asked.problem or None,
+        "continues": previous.row.id if previous else None,
+        "problem": turn.content.problem or None,
         **(request or dict.fromkeys(("model", "system", "tools", "messages", "parameters"))),
-        "answer": {"outcome": row.outcome, "finish_reason": row.finish_reason, "parts": _plain(turn.asked.answer)},
+        "answer": {"outcome": row.outcome, "finish_reason": row.finish_reason, "parts": _plain(turn.content.answer)},
     }
 
 
@@ -107,11 +107,13 @@ def _plain(value: object) -> Any:
 
 
 def flattened(parameters: Mapping[str, object]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, value in parameters.items():
-        inner = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, dict) else {}
-        found |= {key: one if isinstance(one, str) else compact(one) for key, one in (inner or {name: value}).items()}
-    return found
+        inner = {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {}
+        texts |= {
+            key: item if isinstance(item, str) else compact(item) for key, item in (inner or {name: value}).items()
+        }
+    return texts
 
 
 def parts_lines(
@@ -137,34 +139,36 @@ def pretty(text: str) -> str:
 
 
 def _prompt(turn: Turn, prompt: Prompt, folding: Folding) -> Iterator[Line]:
-    before = turn.before
+    previous = turn.previous
     yield from pages.labelled(Fact("model", (line(prompt.model),)), folding.room, _LABELS)
-    given = ((line(name), line(value)) for name, value in flattened(prompt.parameters).items())
+    parameters = ((line(name), line(value)) for name, value in flattened(prompt.parameters).items())
     most = folding.room - _LABELS if folding.folds else sys.maxsize
-    parts = tuple(clipped(f"{name} {value}", most) for name, value in given)
+    parts = tuple(clipped(f"{name} {value}", most) for name, value in parameters)
     yield from pages.labelled(Fact("parameters", parts), folding.room, _LABELS) if parts else ()
-    yield from _system(prompt, before.prompt if before is not None else None, folding)
-    yield from _tools(prompt, before.prompt if before is not None else None, folding)
+    yield from _system(prompt, previous.prompt if previous is not None else None, folding)
+    yield from _tools(prompt, previous.prompt if previous is not None else None, folding)
     yield []
     yield from _messages(turn, prompt, folding)
 
 
 def _messages(turn: Turn, prompt: Prompt, folding: Folding) -> Iterator[Line]:
-    before, names, is_short = turn.before, tool_names(prompt), folding.folds and turn.repeated > 0
+    previous, names, is_short = turn.previous, tool_names(prompt), folding.folds and turn.repeated > 0
     is_later = turn.since != ""
     earlier = f", those of earlier turns in short: {folding.remedy}" if is_short else ""
-    if before is not None and turn.asked.is_rest:
-        earlier = f" after those of {before.row.id[:8]}, which the server keeps"
+    if previous is not None and turn.content.is_rest:
+        earlier = f" after those of {previous.row.id[:8]}, which the server keeps"
     yield [("messages", "strong"), (f" · {len(prompt.messages):,}{earlier}", "muted")]
-    first = max(turn.repeated - _IN_SHORT, len(prompt.messages) - _MOST_FOLDED) if folding.folds else 0
-    if first > 0:
-        yield [(f"… {counted(first, 'earlier message')}: {folding.remedy}", "muted")]
-    for number, message in islice(enumerate(prompt.messages), max(first, 0), None):
+    first_visible = max(turn.repeated - _IN_SHORT, len(prompt.messages) - _MOST_FOLDED) if folding.folds else 0
+    if first_visible > 0:
+        yield [(f"… {counted(first_visible, 'earlier message')}: {folding.remedy}", "muted")]
+    for number, message in islice(enumerate(prompt.messages), max(first_visible, 0), None):
         if is_later and number == turn.repeated:
             yield from _rule(turn, folding.room)
         if is_short and number < turn.repeated:
             head = f"{number + 1} {line(message.role)}"
-            text = " ".join(word for pieces in _first(message, names) for text, _ in pieces for word in text.split())
+            text = " ".join(
+                word for pieces in _first_lines(message, names) for text, _ in pieces for word in text.split()
+            )
             yield [(f"{head}  ", "muted"), (clipped(line(text), max(folding.room - len(head) - 2, 20)), "muted")]
         else:
             name = f" {line(message.name)}" if message.name else ""
@@ -184,12 +188,12 @@ def _rule(turn: Turn, width: int, *, is_empty: bool = False) -> Iterator[Line]:
 def _system(prompt: Prompt, previous: Prompt | None, folding: Folding) -> Iterator[Line]:
     if not prompt.system and not (previous and previous.system):
         return
-    written = list(parts_lines(prompt.system))
-    size = counted(max(sum(len(text) + 1 for one in written for text, _ in one[1:]) - 1, 0), "character")
+    text_lines = list(parts_lines(prompt.system))
+    size = counted(max(sum(len(text) + 1 for pieces in text_lines for text, _ in pieces[1:]) - 1, 0), "character")
     yield []
     yield [("system", "strong"), (f" · {size}{_since(prompt, previous, 'system')}", "muted")]
     if not (folding.folds and previous is not None and previous.system == prompt.system):
-        yield from folded(written, folding)
+        yield from folded(text_lines, folding)
 
 
 def _since(prompt: Prompt, previous: Prompt | None, name: str) -> str:
@@ -213,8 +217,8 @@ def _tools(prompt: Prompt, previous: Prompt | None, folding: Folding) -> Iterato
 
 
 def _described(tool: Tool) -> str:
-    lines = (one.strip() for one in tool.description.splitlines())
-    return line(next((one for one in lines if one), "" if tool.type == "function" else tool.type))
+    lines = (text.strip() for text in tool.description.splitlines())
+    return line(next((text for text in lines if text), "" if tool.type == "function" else tool.type))
 
 
 def _part(part: Part, names: Mapping[str, str], ids: bool, indent: str) -> Iterator[Line]:
@@ -230,8 +234,8 @@ def _part(part: Part, names: Mapping[str, str], ids: bool, indent: str) -> Itera
             yield from _text(pretty(part.arguments), "plain", deeper) if part.arguments else ()
         case ToolResult():
             name = part.name or names.get(part.id, "")
-            told = f"result{f' of {line(name)}' if name else ''}{', failed' * part.failed}"
-            yield [(indent, "plain"), (told, "error" if part.failed else "strong"), (_id(part.id, ids), "muted")]
+            heading = f"result{f' of {line(name)}' if name else ''}{', failed' * part.failed}"
+            yield [(indent, "plain"), (heading, "error" if part.failed else "strong"), (_id(part.id, ids), "muted")]
             yield from parts_lines(part.content, names, ids=ids, indent=deeper)
         case Media():
             yield [(indent, "plain"), (f"[{_media(part)}]", "accent")]
@@ -240,8 +244,8 @@ def _part(part: Part, names: Mapping[str, str], ids: bool, indent: str) -> Itera
             yield from _text(pretty(part.json) or "(nested too deeply)", "muted", deeper)
 
 
-def _id(id: str, shown: bool) -> str:
-    return f"  {line(id)}" if id and shown else ""
+def _id(id: str, is_visible: bool) -> str:
+    return f"  {line(id)}" if id and is_visible else ""
 
 
 def _media(part: Media) -> str:
@@ -250,7 +254,7 @@ def _media(part: Media) -> str:
 
 
 def _text(text: str, tone: Tone, indent: str) -> Iterator[Line]:
-    return ([(indent, "plain"), (one, tone)] for one in text.removesuffix("\n").split("\n"))
+    return ([(indent, "plain"), (text_line, tone)] for text_line in text.removesuffix("\n").split("\n"))
 
 
 def folded(lines: Iterable[Line], folding: Folding) -> Iterator[Line]:
@@ -267,7 +271,7 @@ def folded(lines: Iterable[Line], folding: Folding) -> Iterator[Line]:
         yield [(_INDENT, "plain"), (f"… {counted(more, 'more line')}: {folding.remedy}", "muted")]
 
 
-def _first(message: Message, names: Mapping[str, str]) -> Iterator[Line]:
+def _first_lines(message: Message, names: Mapping[str, str]) -> Iterator[Line]:
     typed = [part for part in message.parts if not (isinstance(part, Text) and is_element(part.text))]
     for pieces in islice(parts_lines(typed or message.parts, names, ids=False), _FOLDED_LINES):
         yield [(text[:_FOLDED_CHARACTERS], tone) for text, tone in pieces]

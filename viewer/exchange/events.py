@@ -44,16 +44,16 @@ def summary(transcript: Transcript, event: int) -> str:
         return f"'{without_nul(text[:_LONGEST])}'"
     if kind == "malformed":
         return _malformed(transcript.payload(event))[:_LONGEST]
-    if shown := _no_text(transcript, event):
-        return shown
+    if binary_summary := _no_text(transcript, event):
+        return binary_summary
     if part := transcript.audio.get(event):
         lasts = f"{units.ms(part.duration_ns):,.0f} ms of audio, " if part.duration_ns is not None else "audio, "
         return f"({lasts}{counted(part.size, 'byte')})"
-    if ended := transcript.turn_ended(event):
-        return turns.ending(ended)[:_LONGEST]
+    if ended_turn := transcript.turn_ended(event):
+        return turns.ending(ended_turn)[:_LONGEST]
     type, data = transcript.fields(event, _LARGEST)
-    if known := _known(kind, payloads.read(data, type), data):
-        return known[:_LONGEST]
+    if meaning_text := _chunk_summary(kind, payloads.read(data, type), data):
+        return meaning_text[:_LONGEST]
     if transcript.is_call:
         data = ", ".join(data.splitlines())
     return (data if type == "message" or type in data else f"{type} {data}")[:_LONGEST]
@@ -69,8 +69,8 @@ def _no_text(transcript: Transcript, event: int) -> str:
         if length_prefixed.text(message, transcript.message_coding) is not None:
             return ""
         compressed = ", compressed" if message[0] & length_prefixed.COMPRESSED else ""
-        shown = hexdump.printable(message[start : start + _CHARACTERS]), message[start : start + _HEX].hex(" ")
-        return f"({counted(len(message) - start, 'byte')}{compressed}) {' · '.join(shown)}"
+        excerpts = hexdump.printable(message[start : start + _CHARACTERS]), message[start : start + _HEX].hex(" ")
+        return f"({counted(len(message) - start, 'byte')}{compressed}) {' · '.join(excerpts)}"
     if transcript.framing == "websocket" and not is_utf8(transcript.bytes(event)):
         return f"({counted(transcript.ends[event] - transcript.starts[event], 'byte')}, no text)"
     return ""
@@ -78,7 +78,7 @@ def _no_text(transcript: Transcript, event: int) -> str:
 
 def meaning(transcript: Transcript, event: int) -> str:
     type, data = transcript.fields(event, _LARGEST)
-    return _known(transcript.kind(event), payloads.read(data, type), data)[:_LONGEST]
+    return _chunk_summary(transcript.kind(event), payloads.read(data, type), data)[:_LONGEST]
 
 
 def without_nul(text: str) -> str:
@@ -94,7 +94,7 @@ def _malformed(payload: bytes) -> str:
     return f"{fault.short if fault else 'broken'}: {data}"
 
 
-def _known(kind: str, chunk: Chunk, data: str) -> str:
+def _chunk_summary(kind: str, chunk: Chunk, data: str) -> str:
     """Return the summary of an event that adds nothing to the answer, or "" for its data."""
     match kind:
         case "finish":
@@ -114,17 +114,17 @@ def _known(kind: str, chunk: Chunk, data: str) -> str:
 def lines(transcript: Transcript, times: Times, only: Sequence[int] | None = None) -> Iterator[str]:
     """Yield a heading and a line for each event, or for `only` some, safe for a terminal."""
     number, at = len(str(len(transcript))), times.width(transcript)
-    way = "  " if transcript.framing == "websocket" else ""
-    heads = f"{'#':>{number}} {times.title:>{at}} {'Δ ms':>9} {way}{'kind':<{_KIND_WIDTH}}"
+    arrow_room = "  " if transcript.framing == "websocket" else ""
+    heads = f"{'#':>{number}} {times.title:>{at}} {'Δ ms':>9} {arrow_room}{'kind':<{_KIND_WIDTH}}"
     yield f"{heads} {'bytes':>9} {'read':>6} data"
     for event in range(len(transcript)) if only is None else only:
         size = transcript.ends[event] - transcript.starts[event]
         gap = SAME if transcript.shares_read(event) else formatting.ms(units.ms(transcript.gap_ns(event)))
-        read = formatting.UNKNOWN if transcript.reads[event] == UNKNOWN else transcript.reads[event]
+        read_number = formatting.UNKNOWN if transcript.reads[event] == UNKNOWN else transcript.reads[event]
         start = f"{event:>{number}} {times.of(transcript, event):>{at}} {gap:>9}"
         arrow = transcript.arrow(event)
         kind = f"{arrow and arrow + ' '}{transcript.kind(event):<{_KIND_WIDTH}}"
-        yield f"{start} {kind} {size:>9} {read:>6} {safe(summary(transcript, event))}"
+        yield f"{start} {kind} {size:>9} {read_number:>6} {safe(summary(transcript, event))}"
 
 
 def table(transcript: Transcript, decoded: Decoded) -> Iterator[TableRow]:
@@ -196,8 +196,8 @@ def widths(transcript: Transcript, times: Times) -> tuple[int, int, int, int]:
     if not len(transcript):
         return 1, 5, 2, 4
     largest = max(map(sub, transcript.ends, transcript.starts))
-    read = max(len(str(max(transcript.reads))), 4)
-    return len(str(len(transcript))), times.width(transcript), max(len(str(largest)), 2), read
+    read_width = max(len(str(max(transcript.reads))), 4)
+    return len(str(len(transcript))), times.width(transcript), max(len(str(largest)), 2), read_width
 
 
 def gap(transcript: Transcript, event: int) -> tuple[str, str, Tone]:

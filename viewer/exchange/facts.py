@@ -45,10 +45,10 @@ class Fact:
 
 def _story(row: DetailRow) -> Iterator[Fact]:
     """Yield the start, model and operation, the ending and its reason, the labels, and the conversation if known."""
-    other = f" (answered by {line(row.response_model)})" if row.response_model not in (None, row.model) else ""
+    response_model = f" (answered by {line(row.response_model)})" if row.response_model not in (None, row.model) else ""
     answered = f", answer {line(row.response_id)}" if row.response_id else ""
     yield Fact("started", (moment(row.started_at),))
-    yield Fact("model", (f"{line(row.model)}{other}{answered}",))
+    yield Fact("model", (f"{line(row.model)}{response_model}{answered}",))
     yield Fact("operation", (f"{line(row.operation)}, API {line(row.api)}",))
     yield Fact("outcome", (f"{line(row.ending)}: {reason(row)}",))
     yield Fact("status", (f"{cell(row.status)}, finish reason {line(row.finish_reason)}",))
@@ -81,7 +81,7 @@ def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
         yield Fact("cost", paid)
 
 
-def told(row: DetailRow, verdicts: Iterable[Verdict], headers: Iterable[Fact] = ()) -> Iterator[Fact]:
+def all_facts(row: DetailRow, verdicts: Iterable[Verdict], headers: Iterable[Fact] = ()) -> Iterator[Fact]:
     """Yield all facts of an exchange, with those of its `headers` behind its story."""
     yield from _story(row)
     yield from headers
@@ -170,9 +170,9 @@ def reason(row: ListRow, silence: str | None = None) -> str:
     By default these are those of the tape's flags.
     """
     describe = _REASONS.get(row.outcome)
-    why = f"{line(row.ending)}, which this version does not know" if describe is None else describe(row)
+    cause = f"{line(row.ending)}, which this version does not know" if describe is None else describe(row)
     silence = broken_off(row) if silence is None else silence
-    return f"{f'{silence}: ' if silence else ''}{f'{why} ({line(row.ended_detail)})' if row.ended_detail else why}"
+    return f"{f'{silence}: ' if silence else ''}{f'{cause} ({line(row.ended_detail)})' if row.ended_detail else cause}"
 
 
 def broken_off(row: ListRow, *, is_brief: bool = False) -> str:
@@ -194,9 +194,9 @@ def silent_end(row: ListRow, verdicts: Sequence[Verdict]) -> str:
 
 def no_text(row: DetailRow, hint: str) -> str:
     """Return the reason that an answer has no content; `hint` names the place of its body."""
-    others = [name.replace("_", " ") for name in ("refusal", "tool_calls", "reasoning") if getattr(row, name)]
-    if others:
-        return f"the answer has only {' and '.join(others)}"
+    other_parts = [name.replace("_", " ") for name in ("refusal", "tool_calls", "reasoning") if getattr(row, name)]
+    if other_parts:
+        return f"the answer has only {' and '.join(other_parts)}"
     if message := fault(row):
         return f"an error came before any output ({message})"
     if not row.bytes or row.gap_bytes == row.bytes or NOT_SHIPPED in row.flags:
@@ -245,16 +245,16 @@ def _complete(row: ListRow) -> str:
 
 def _truncated(row: ListRow) -> str:
     if (row.outcome_detail or "").startswith("close_"):
-        return f"upstream closed the WebSocket {_after(row)}, before the answer was complete: {fault(row)}"
+        return f"upstream closed the WebSocket {_progress(row)}, before the answer was complete: {fault(row)}"
     if row.outcome_detail == "unknown":
-        return f"upstream closed the connection {_after(row)}; the stream, which is not decoded, may have been whole"
+        return f"upstream closed the connection {_progress(row)}; the stream, which is not decoded, may have been whole"
     if row.outcome_detail == "aborted":
-        return f"upstream aborted the answer {_after(row)}"
+        return f"upstream aborted the answer {_progress(row)}"
     if row.outcome_detail == "no_status":
-        return f"upstream ended the stream {_after(row)}, without the status of the call"
+        return f"upstream ended the stream {_progress(row)}, without the status of the call"
     missing = [sign for flag, sign in _MISSING.items() if flag in row.flags]
     without = f", without {' or '.join(missing)}" if missing else ""
-    return f"{_CUT.get(_end(row), 'upstream stopped').format(after=_after(row))}{without}"
+    return f"{_CUT.get(_end(row), 'upstream stopped').format(after=_progress(row))}{without}"
 
 
 def _end(row: ListRow) -> str:
@@ -266,9 +266,9 @@ def _end(row: ListRow) -> str:
 def _timeout(row: ListRow) -> str:
     waited = "" if row.duration_ms is None else f" ({span(row.duration_ms)} after the request)"
     if row.ended_by == "idle_timeout":
-        return f"upstream fell silent {_after(row)}, for longer than the recorder waits{waited}"
-    what = "connection came about" if row.ended_by == "connect_timeout" else "answer came"
-    return f"no {what} for as long as the recorder waits{waited}"
+        return f"upstream fell silent {_progress(row)}, for longer than the recorder waits{waited}"
+    awaited = "connection came about" if row.ended_by == "connect_timeout" else "answer came"
+    return f"no {awaited} for as long as the recorder waits{waited}"
 
 
 def _http_error(row: ListRow) -> str:
@@ -277,24 +277,24 @@ def _http_error(row: ListRow) -> str:
 
 
 def _error_event(row: ListRow) -> str:
-    message, where = fault(row), _WHERE.get(row.outcome_detail or "", "")
+    message, place = fault(row), _WHERE.get(row.outcome_detail or "", "")
     if row.outcome_detail == "finish":
         return f"upstream ended the answer with the finish reason {line(row.error_code or row.finish_reason)}"
-    return f"upstream sent an error{where}{f': {message}' if message else ', without a message'}"
+    return f"upstream sent an error{place}{f': {message}' if message else ', without a message'}"
 
 
 def _client_closed(row: ListRow) -> str:
     did = {"client_stalled": "stopped reading", "rst": "reset the stream"}.get(_end(row), "closed the connection")
-    return f"the client {did} {_after(row)}, before the answer was complete"
+    return f"the client {did} {_progress(row)}, before the answer was complete"
 
 
 def _interrupted(row: ListRow) -> str:
     pid = f" (pid {row.recorder_pid})" if row.recorder_pid else ""
     did = {"shutdown": "was stopped", "local": "lacked resources"}.get(row.ended_by or "", "died")
-    return f"the recorder{pid} {did} {_after(row)}, before the answer was complete"
+    return f"the recorder{pid} {did} {_progress(row)}, before the answer was complete"
 
 
-def _after(row: ListRow) -> str:
+def _progress(row: ListRow) -> str:
     if row.events:
         return f"after {number_of(row.events, 'event')}"
     if row.bytes is None and "no_timing" in row.flags:  # the import did not have the body

@@ -53,7 +53,7 @@ def markers(transcript: Transcript, first_byte_ns: int | None, stalls_end_ns: It
     events = [(sign, transcript.kinds.find(KINDS.index(kind))) for sign, kind in _FIRSTS.items()]
     events += [("S", _output_at(transcript, at_ns)) for at_ns in stalls_end_ns]
     events += [("E", event) for event, kind in enumerate(transcript.kinds) if kind in _ERRORS][:_MOST_ERRORS]
-    events.append(("D", transcript.ended))
+    events.append(("D", transcript.end_event))
     places = [
         Marker(sign, event + 1, transcript.at[event] if transcript.timed[event] else None)
         for sign, event in events
@@ -65,8 +65,11 @@ def markers(transcript: Transcript, first_byte_ns: int | None, stalls_end_ns: It
 
 
 def beyond(markers: Sequence[Marker], position: int, sign: str) -> Marker | None:
-    fitting = [marker for marker in markers if marker.sign == sign]
-    return next((marker for marker in fitting if marker.position > position), fitting[0] if fitting else None)
+    markers_of_sign = [marker for marker in markers if marker.sign == sign]
+    return next(
+        (marker for marker in markers_of_sign if marker.position > position),
+        markers_of_sign[0] if markers_of_sign else None,
+    )
 
 
 def label(position: int) -> str:
@@ -81,7 +84,7 @@ def missing(sign: str) -> str:
     return "no error and no unreadable event here" if sign == "E" else f"no {SIGNS[sign]} here"
 
 
-def first(transcript: Transcript, kind: str) -> int | None:
+def position_of_kind(transcript: Transcript, kind: str) -> int | None:
     return transcript.kinds.find(KINDS.index(kind)) + 1 or None
 
 
@@ -147,7 +150,7 @@ def place(goal: Goal, playback: Playback, transcript: Transcript, times: Times) 
         case "step":
             return playback.media_ns + int(playback.end_ns * goal.value), None
         case "first":
-            event = first(transcript, goal.words)
+            event = position_of_kind(transcript, goal.words)
             return None if event is None else (0, event)
         case "event":
             return (0, int(goal.value) + 1) if goal.value < len(transcript) else None
@@ -168,20 +171,20 @@ def position_of_words(transcript: Transcript, position: int, words: str, *, back
     pattern = re.compile(re.escape(words), re.IGNORECASE)
     positions = []
     for _, track in (text for voice in transcript.voices for text in voice.texts):
-        if match := (_before if back else _after)(track, pattern, track.length(position - back)):
+        if match := (_match_before if back else _match_after)(track, pattern, track.length(position - back)):
             positions.append(next(track.deltas(match.end() - 1)).event + 1)
     if back:
         return max(positions, key=lambda place: (place < position, place), default=None)
     return min(positions, key=lambda place: (place <= position, place), default=None)
 
 
-def _after(track: Track, pattern: re.Pattern[str], length: int) -> re.Match[str] | None:
+def _match_after(track: Track, pattern: re.Pattern[str], length: int) -> re.Match[str] | None:
     """Return the first match that is complete only after `length` characters, or else the first one."""
     matches = pattern.finditer(track.text, max(length - len(pattern.pattern), 0))
     return next((match for match in matches if match.end() > length), None) or pattern.search(track.text)
 
 
-def _before(track: Track, pattern: re.Pattern[str], length: int) -> re.Match[str] | None:
+def _match_before(track: Track, pattern: re.Pattern[str], length: int) -> re.Match[str] | None:
     """Return the last match that is complete within `length` characters, or else the last one."""
     matches = deque(pattern.finditer(track.text, 0, length), 1) or deque(pattern.finditer(track.text), 1)
     return matches[0] if matches else None

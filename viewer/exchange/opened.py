@@ -104,12 +104,12 @@ class OpenedExchange:
         return replace(self, judged=True, verdicts=stage.verdicts, markers=stage.markers)
 
 
-def opened(answer: StoredAnswer, limits: Thresholds) -> OpenedExchange:
+def open_exchange(answer: StoredAnswer, limits: Thresholds) -> OpenedExchange:
     """Decode an answer, or its data until now, and judge it: slow for a long one, and it needs no tape."""
-    opened, stages = begin(answer, limits)
+    exchange, stages = begin(answer, limits)
     for stage in stages:
-        opened = opened.with_stage(stage())
-    return opened
+        exchange = exchange.with_stage(stage())
+    return exchange
 
 
 def begin(
@@ -122,8 +122,8 @@ def begin(
         transcript = Transcript(decoded)
         end_ns = max(facts.end_ns or 0, reads[-1].at_ns if reads else 0)
         transcript.come_by(end_ns)
-        first_ns = next((read.at_ns for read in reads if read.size), None)
-        opened = OpenedExchange(
+        first_ns = next((socket_read.at_ns for socket_read in reads if socket_read.size), None)
+        exchange = OpenedExchange(
             facts,
             transcript,
             limits,
@@ -142,14 +142,18 @@ def begin(
     def judge() -> Stage:
         with _gc_paused():
             judged = verdicts.verdicts(attribution(), answer.outcome, limits)
-            stalls = [one.from_ns + one.lasted_ns for one in judged if one.kind == "stall" and one.form == "gap"]
+            stalls = [
+                verdict.from_ns + verdict.lasted_ns
+                for verdict in judged
+                if verdict.kind == "stall" and verdict.form == "gap"
+            ]
             return Judgement(judged, markers.markers(transcript, first_ns, stalls))
 
     def attribute() -> Stage:
         with _gc_paused():
             return attribution().slowness()
 
-    return opened, (judge, attribute)
+    return exchange, (judge, attribute)
 
 
 @contextmanager

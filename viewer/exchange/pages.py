@@ -56,13 +56,13 @@ _MOST_BARS: Final = 12
 _MOST_VERDICTS: Final = 100
 
 
-def heading(known: Known, opened: OpenedExchange | None = None, died: bool = False) -> Line:
+def heading(record: Known, exchange: OpenedExchange | None = None, died: bool = False) -> Line:
     """Return the heading line of an exchange, with the verdict on its timing once it is judged."""
-    row = known.row
+    row = record.row
     state = states.state(row, recording=not died)
     path = row.path.partition("?")[0]
-    verdict = wording.brief(opened.verdicts) if opened is not None else ""
-    judged = {str(one.kind) for one in opened.verdicts} if opened is not None else set()
+    summary = wording.brief(exchange.verdicts) if exchange is not None else ""
+    judged = {str(verdict.kind) for verdict in exchange.verdicts} if exchange is not None else set()
     judged |= {"given_up"} if "stall" in judged else set()
     flags = " ".join(flag for flag in states.ranked(row.flags) if flag not in judged)
     return [
@@ -70,50 +70,50 @@ def heading(known: Known, opened: OpenedExchange | None = None, died: bool = Fal
         (f"  {state.sign} {states.ending(row, recording=not died)}", state.tone),
         (f"  {formatting.cell(row.status)}", "success" if (row.status or 999) < 300 else "error"),
         (f"  {clipped(row.model or formatting.UNKNOWN, _LONGEST)}", "plain"),
-        (f"  {verdict}" if verdict else "", "error" if "stall" in judged else "warning"),
+        (f"  {summary}" if summary else "", "error" if "stall" in judged else "warning"),
         (f"  {flags}" if flags else "", "warning"),
         (f"  {row.method} {formatting.host(row.upstream)}{path}", "muted"),
     ]
 
 
-def is_dead(known: Known, wall_ns: int) -> bool:
+def is_dead(record: Known, wall_ns: int) -> bool:
     """Return True if an exchange has not ended but is no longer recorded."""
-    if known.row.ended_by is not None or known.row.outcome != "open":
+    if record.row.ended_by is not None or record.row.outcome != "open":
         return False
-    return known.recorder.state(wall_ns) != "running"
+    return record.recorder.state(wall_ns) != "running"
 
 
-def trouble(known: Known, opened: OpenedExchange | None, died: bool) -> Line | None:
+def trouble(record: Known, exchange: OpenedExchange | None, died: bool) -> Line | None:
     """Return the faults of an exchange in one line, or None without any."""
-    row = known.row
+    row = record.row
     if died:
-        heard = moment(known.recorder.heartbeat_at)
-        return [(f" recorder pid {known.recorder.pid} gone; last heard of {heard}: this is all there is", "error")]
-    if opened is not None and not opened.facts.has_bytes:
+        heard = moment(record.recorder.heartbeat_at)
+        return [(f" recorder pid {record.recorder.pid} gone; last heard of {heard}: this is all there is", "error")]
+    if exchange is not None and not exchange.facts.has_bytes:
         return [(" its bytes were not shipped: facts, measures and gaps only", "warning")]
-    if opened is not None and opened.missing:
-        return [(f" missing from the tape: {counted(opened.missing, 'byte')}; the rest is shown", "error")]
-    if opened is not None and UNKNOWN in opened.owners:
-        borders = [*opened.borders, len(opened.transcript.data)]
-        spans = zip(pairwise(borders), opened.owners, strict=True)
+    if exchange is not None and exchange.missing:
+        return [(f" missing from the tape: {counted(exchange.missing, 'byte')}; the rest is shown", "error")]
+    if exchange is not None and UNKNOWN in exchange.owners:
+        borders = [*exchange.borders, len(exchange.transcript.data)]
+        spans = zip(pairwise(borders), exchange.owners, strict=True)
         unread = sum(end - start for (start, end), owner in spans if owner == UNKNOWN)
         return [(f" of {counted(unread, 'byte')} no read is on the tape: when they came is not known", "error")]
     if row.outcome in ("complete", "open"):
         return None
-    silence = facts.silent_end(row, opened.verdicts) if opened is not None and opened.judged else None
+    silence = facts.silent_end(row, exchange.verdicts) if exchange is not None and exchange.judged else None
     return [(f" {facts.reason(row, silence)}", "error" if facts.fault(row) else "warning")]
 
 
-def silence(known: Known, opened: OpenedExchange) -> str:
+def silence(record: Known, exchange: OpenedExchange) -> str:
     """Return the reason that there is no text."""
-    if opened.live and not opened.transcript.data:
+    if exchange.live and not exchange.transcript.data:
         return "nothing has come yet"
-    return facts.no_text(known.row, "3 shows it")
+    return facts.no_text(record.row, "3 shows it")
 
 
-def request(known: Known) -> Iterator[Line]:
+def request(record: Known) -> Iterator[Line]:
     """Yield a request as it is on the tape, and the head of its response; JSON is indented."""
-    request = known.request
+    request = record.request
     yield [
         (f"{line(request.exchange.method)} ", "strong"),
         (line(f"{request.exchange.upstream}{request.exchange.path}"), "accent"),
@@ -123,48 +123,48 @@ def request(known: Known) -> Iterator[Line]:
     yield []
     more = " until now, or until its recorder died" if request.size is None else ""
     size = f"{counted(request.known_size, 'byte')}{more}"
-    if NOT_SHIPPED in known.row.flags:
+    if NOT_SHIPPED in record.row.flags:
         size += f" · {FLAGS[NOT_SHIPPED]}"
-    is_unknown = request.size is None and "imported" in known.row.flags
+    is_unknown = request.size is None and "imported" in record.row.flags
     yield [("body · unknown: it is not in the import" if is_unknown else f"body · {size}", "muted")]
     yield from _body(request)
-    if known.exchange.headers.response:
+    if record.exchange.headers.response:
         yield []
-        yield [("response ", "strong"), (cell(known.row.status), "plain")]
+        yield [("response ", "strong"), (cell(record.row.status), "plain")]
         yield []
-        yield from headers(known.exchange.headers.response)
-    if known.exchange.headers.trailers:
+        yield from headers(record.exchange.headers.response)
+    if record.exchange.headers.trailers:
         yield []
         yield [("trailers", "strong")]
         yield []
-        yield from headers(known.exchange.headers.trailers)
+        yield from headers(record.exchange.headers.trailers)
 
 
 def headers(headers: Sequence[Sequence[str]]) -> Iterator[Line]:
     return ([(f"{line(name)}: ", "muted"), (line(value), "plain")] for name, value in headers)
 
 
-def timing(known: Known, opened: OpenedExchange | None, width: int, times: Times = SINCE_REQUEST) -> Iterator[Line]:
+def timing(record: Known, exchange: OpenedExchange | None, width: int, times: Times = SINCE_REQUEST) -> Iterator[Line]:
     """Yield the spans of time and the slow party, in lines of `width` cells, timestamps as `times` display them."""
-    judged = {verdict.kind for verdict in opened.verdicts} if opened is not None and opened.judged else None
-    burst = "burst" in (known.row.flags if judged is None else judged)
-    told = (*facts.measured(known.row, burst=burst), *facts.transport(known.row), *facts.labels(known.row))
-    figures = [row for fact in told for row in labelled(fact, width)]
-    if opened is None:
+    judged = {verdict.kind for verdict in exchange.verdicts} if exchange is not None and exchange.judged else None
+    burst = "burst" in (record.row.flags if judged is None else judged)
+    fact_rows = (*facts.measured(record.row, burst=burst), *facts.transport(record.row), *facts.labels(record.row))
+    figures = [row for fact in fact_rows for row in labelled(fact, width)]
+    if exchange is None:
         yield from (*figures, [])
         yield [("decoding …", "muted")]
         return
-    yield from _waterfall(known, opened, width, times)
+    yield from _waterfall(record, exchange, width, times)
     yield []
-    if told_turns := [*turns.table(opened.transcript.turns, width)]:
-        yield from (*told_turns, [])
-    if opened.slowness is None:
+    if turn_lines := [*turns.table(exchange.transcript.turns, width)]:
+        yield from (*turn_lines, [])
+    if exchange.slowness is None:
         yield [("who was slow: not known yet …", "muted")]
     else:
-        yield from who_was_slow(facts.who_was_slow(opened.slowness), width)
-    if opened.judged:
+        yield from who_was_slow(facts.who_was_slow(exchange.slowness), width)
+    if exchange.judged:
         yield []
-        yield from _verdicts(opened, times)
+        yield from _verdicts(exchange, times)
     yield from ([], *figures)
 
 
@@ -201,8 +201,8 @@ class TimeBar:
 
     def cells(self, axis_ns: int, cells: int) -> tuple[int, int]:
         """Return the first cell on an axis of `cells`, and the number of cells: at least one."""
-        first = cell_at(self.start_ns + 1, axis_ns, cells)
-        return first, max(cell_at(self.end_ns, axis_ns, cells) - first + 1, 1)
+        first_cell = cell_at(self.start_ns + 1, axis_ns, cells)
+        return first_cell, max(cell_at(self.end_ns, axis_ns, cells) - first_cell + 1, 1)
 
 
 def bars(
@@ -217,18 +217,18 @@ def bars(
     if connected_ns is not None:
         yield TimeBar("connect", 0, connected_ns, "wait")
     if headers_ns is not None:
-        kept = ", connection kept" if exchange.connection_reused else ""
-        yield TimeBar("wait for headers", connected_ns or 0, headers_ns, "wait", f"status {exchange.status}{kept}")
+        reused = ", connection kept" if exchange.connection_reused else ""
+        yield TimeBar("wait for headers", connected_ns or 0, headers_ns, "wait", f"status {exchange.status}{reused}")
         if first_ns is not None and exchange.framing != "websocket":  # there it counts from a message
             yield TimeBar("wait for a byte", headers_ns, first_ns, "wait")
     if transcript is not None:
         for kind in ("reasoning", "content", "tool", "refusal"):
             code = KINDS.index(kind)
-            first, last = transcript.kinds.find(code), transcript.kinds.rfind(code)
-            if first >= 0 and transcript.timed[first] and transcript.timed[last]:
+            first_event, last_event = transcript.kinds.find(code), transcript.kinds.rfind(code)
+            if first_event >= 0 and transcript.timed[first_event] and transcript.timed[last_event]:
                 count = transcript.kinds.count(code)
                 note = f"{count:,} event{'s' * (count != 1)}"
-                yield TimeBar(kind, transcript.at[first], transcript.at[last], kind, note)
+                yield TimeBar(kind, transcript.at[first_event], transcript.at[last_event], kind, note)
     for verdict in sorted(verdicts, key=lambda verdict: -verdict.lasted_ns)[:3]:
         if verdict.kind == "stall":
             end_ns = verdict.from_ns + verdict.lasted_ns
@@ -243,23 +243,26 @@ def _how_it_ended(exchange: Exchange) -> str:
     return next((meaning for by, meaning in ENDED_BY.items() if by == exchange.ended_by), "")
 
 
-def _waterfall(known: Known, opened: OpenedExchange, width: int, times: Times) -> Iterator[Line]:
-    last = opened.reads_at[-1] if len(opened.reads_at) else None
-    drawable = bars(opened.facts, known.row, opened.transcript, opened.verdicts, last)
+def _waterfall(record: Known, exchange: OpenedExchange, width: int, times: Times) -> Iterator[Line]:
+    last_ns = exchange.reads_at[-1] if len(exchange.reads_at) else None
+    drawable = bars(exchange.facts, record.row, exchange.transcript, exchange.verdicts, last_ns)
     room = max(width - _NAMES - 12, 10)
-    yield [(f"{'':{_NAMES}}{'ms':>9}  ", "muted"), (times.axis(opened.end_ns, room), "muted")]
+    yield [(f"{'':{_NAMES}}{'ms':>9}  ", "muted"), (times.axis(exchange.end_ns, room), "muted")]
     for bar in islice(drawable, _MOST_BARS):
-        first, size = bar.cells(opened.end_ns, room)
+        first_cell, size = bar.cells(exchange.end_ns, room)
         sign, tone = _BARS[bar.kind]
         lasted = f"{(bar.end_ns - bar.start_ns) / 1e6:>9,.1f}"
-        drawn: Line = [(f"{bar.name:<{_NAMES}}", tone if bar.kind == "stall" else "plain"), (f"{lasted}  ", "strong")]
+        name_parts: Line = [
+            (f"{bar.name:<{_NAMES}}", tone if bar.kind == "stall" else "plain"),
+            (f"{lasted}  ", "strong"),
+        ]
         note = f" {bar.note}"
-        if first + size + len(note) <= room:
-            yield [*drawn, (" " * first, "plain"), (sign * size, tone), (note, "muted")]
-        elif len(note) < first:
-            yield [*drawn, (f"{note:>{first - 1}} ", "muted"), (sign * size, tone)]
+        if first_cell + size + len(note) <= room:
+            yield [*name_parts, (" " * first_cell, "plain"), (sign * size, tone), (note, "muted")]
+        elif len(note) < first_cell:
+            yield [*name_parts, (f"{note:>{first_cell - 1}} ", "muted"), (sign * size, tone)]
         else:
-            yield [*drawn, (" " * first, "plain"), (sign * size, tone)]
+            yield [*name_parts, (" " * first_cell, "plain"), (sign * size, tone)]
 
 
 def who_was_slow(sides: Iterable[Side], width: int) -> Iterator[Line]:
@@ -284,18 +287,18 @@ def _spread(spread: Spread | None, count: int) -> str:
     return (f"{spread.n:>{count},}" if count else "") + figures
 
 
-def _verdicts(opened: OpenedExchange, times: Times) -> Iterator[Line]:
-    for verdict in opened.verdicts[:_MOST_VERDICTS]:
+def _verdicts(exchange: OpenedExchange, times: Times) -> Iterator[Line]:
+    for verdict in exchange.verdicts[:_MOST_VERDICTS]:
         yield from judged(verdict, _NAMES, times.with_unit)
-    if opened.verdicts:
+    if exchange.verdicts:
         return
-    if not any(opened.transcript.timed):
-        none: Part = ("none: no part of the answer has a timestamp of its own", "muted")
-    elif len(opened.transcript) == 1 and not opened.live:
-        none = ("none: the answer is one piece, so it has no gaps", "muted")
+    if not any(exchange.transcript.timed):
+        no_verdict: Part = ("none: no part of the answer has a timestamp of its own", "muted")
+    elif len(exchange.transcript) == 1 and not exchange.live:
+        no_verdict = ("none: the answer is one piece, so it has no gaps", "muted")
     else:
-        none = (wording.nothing(opened.limits) + " so far" * opened.live, "success")
-    yield [(f"{'verdict':<{_NAMES}}", "strong"), none]
+        no_verdict = (wording.nothing(exchange.limits) + " so far" * exchange.live, "success")
+    yield [(f"{'verdict':<{_NAMES}}", "strong"), no_verdict]
 
 
 def judged(

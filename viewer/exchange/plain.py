@@ -19,8 +19,8 @@ _WIDTH: Final = 118
 
 def pane(
     name: str | None,
-    known: Known,
-    opened: OpenedExchange | None,
+    record: Known,
+    exchange: OpenedExchange | None,
     times: Times,
     position: int,
     only: Sequence[int] | None = None,
@@ -32,17 +32,17 @@ def pane(
     """
     match name:
         case "replay":
-            return "text.txt", (known.row.content or "") if opened is None else answer(opened.transcript)
+            return "text.txt", (record.row.content or "") if exchange is None else answer(exchange.transcript)
         case "events":
-            return "events.txt", "" if opened is None else _lines(events.lines(opened.transcript, times, only))
+            return "events.txt", "" if exchange is None else _lines(events.lines(exchange.transcript, times, only))
         case "tree" | "bytes":
-            is_sse = opened is None or opened.transcript.framing == "sse"
-            text = "" if opened is None else event(opened.transcript, position)
+            is_sse = exchange is None or exchange.transcript.framing == "sse"
+            text = "" if exchange is None else event(exchange.transcript, position)
             return "event.sse" if is_sse else "event.json", text
         case "request":
-            shown = pages.request(known) if turn is None else conversation.lines(turn, Folding(), "3 shows it")
-            return "request.txt", _joined(shown)
-    return "timing.txt", _joined(pages.timing(known, opened, _WIDTH, times))
+            request_lines = pages.request(record) if turn is None else conversation.lines(turn, Folding(), "3 shows it")
+            return "request.txt", _joined(request_lines)
+    return "timing.txt", _joined(pages.timing(record, exchange, _WIDTH, times))
 
 
 def answer(transcript: Transcript) -> str:

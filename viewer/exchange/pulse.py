@@ -20,13 +20,13 @@ class Pulse:
     def __init__(self, clock: Clock) -> None:
         self.died = False
         self._clock = clock
-        self._opened: OpenedExchange | None = None
+        self._exchange: OpenedExchange | None = None
         self._began_ns: int | None = None
         self._last_ns = self._longest_ns = 0
 
     @property
     def runs(self) -> bool:
-        return self._opened is not None and self._opened.live and not self.died
+        return self._exchange is not None and self._exchange.live and not self.died
 
     @property
     def end_ns(self) -> int:
@@ -34,9 +34,9 @@ class Pulse:
 
         It is never before the last read, even if the wall clock is set back.
         """
-        if self._opened is None:
+        if self._exchange is None:
             return 0
-        last_ns = self._opened.end_ns
+        last_ns = self._exchange.end_ns
         return max(self._clock.now() - self._began_ns, last_ns) if self.runs and self._began_ns is not None else last_ns
 
     def silence(self, at_ns: int) -> Silence | None:
@@ -44,19 +44,19 @@ class Pulse:
 
         It is unknown where bytes are missing from the tape.
         """
-        opened = self._opened
-        if opened is None or not opened.is_whole or not 0 <= at_ns <= self.end_ns:
+        exchange = self._exchange
+        if exchange is None or not exchange.is_whole or not 0 <= at_ns <= self.end_ns:
             return None
-        before = bisect_right(opened.reads_at, at_ns)
-        return silence(at_ns, opened.reads_at[before - 1] if before else None, opened.limits)
+        read_count = bisect_right(exchange.reads_at, at_ns)
+        return silence(at_ns, exchange.reads_at[read_count - 1] if read_count else None, exchange.limits)
 
     @property
     def longest_silence(self) -> Silence | None:
         """The longest silence that `silence` returns for any timestamp by now."""
-        if self._opened is None or not self._opened.is_whole:
+        if self._exchange is None or not self._exchange.is_whole:
             return None
         lasted_ns = max(self._longest_ns, self.end_ns - self._last_ns)
-        return silence(lasted_ns, None, self._opened.limits)
+        return silence(lasted_ns, None, self._exchange.limits)
 
     def know(self, started_at: str, *, died: bool) -> None:
         """Set the start, as on the tape, and the death of the recorder."""
@@ -68,8 +68,8 @@ class Pulse:
                 return
             self._began_ns = self._clock.now() - (self._clock.wall_ns() - started_ns)
 
-    def take(self, opened: OpenedExchange) -> None:
+    def take(self, exchange: OpenedExchange) -> None:
         """Update the progress from the exchange's data until now."""
-        self._opened, at = opened, opened.reads_at
+        self._exchange, at = exchange, exchange.reads_at
         self._last_ns = at[-1] if at else 0
         self._longest_ns = max(at[0], max(map(sub, islice(at, 1, None), at), default=0)) if at else 0

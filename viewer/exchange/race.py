@@ -208,22 +208,22 @@ class Race:
         exceeded it, if that is longer.
         """
         ends = [lane.end_ns + shift for lane, shift in zip(self.lanes, self._shifts, strict=True)]
-        ended = [not live and end <= self.playback.media_ns for live, end in zip(self.is_live, ends, strict=True)]
+        has_ended = [not live and end <= self.playback.media_ns for live, end in zip(self.is_live, ends, strict=True)]
         if self.alignment == "content offset":
             if 0 in self.positions:
                 return ""
             first_ns, last_ns = (lane.at[at - 1] for lane, at in zip(self.lanes, self.positions, strict=True))
             return _order(last_ns - first_ns, "level", "{last} is {by} behind")
         counts = [lane.transcript.characters(at) for lane, at in zip(self.lanes, self.positions, strict=True)]
-        last = int(counts[1] < counts[0])
-        if all(ended):
+        behind = int(counts[1] < counts[0])
+        if all(has_ended):
             if any(counts) and not all(counts):
-                return f"{'AB'[last]} has no text"
+                return f"{'AB'[behind]} has no text"
             return _order(ends[1] - ends[0], "both ended at once", "{first} ended {by} before {last}")
         if not any(counts):
             return ""
-        if counts[0] != counts[1] and ended[last]:
-            return f"{'AB'[last]} has ended"
+        if counts[0] != counts[1] and has_ended[behind]:
+            return f"{'AB'[behind]} has ended"
         return _order(self._behind_ns(*counts), "level", "{last} is {by} behind")
 
     def _behind_ns(self, a: int, b: int) -> int:
@@ -249,14 +249,14 @@ class Race:
         a, b = (lane.course(shift) for lane, shift in zip(self.lanes, self._shifts, strict=True))
         return race_drawing.draw((a, b), self.playback.end_ns, self.origin_ns, cells, max(rows, 0))
 
-    def lags(self, drawn: Drawing, cells: int) -> bool:
+    def lags(self, drawing: Drawing, cells: int) -> bool:
         """Return True if the race is ahead of the drawing by a cell or more."""
-        return (self.playback.end_ns - drawn.axis_ns) * cells > drawn.axis_ns
+        return (self.playback.end_ns - drawing.axis_ns) * cells > drawing.axis_ns
 
-    def places(self, drawn: Drawing, cells: int) -> tuple[int, int]:
+    def places(self, drawing: Drawing, cells: int) -> tuple[int, int]:
         """Return the cell of the playhead in either strip of `cells` cells: by content offset each has its own."""
         a, b = (
-            min((self.lane_ns(lane) + self._shifts[lane]) * cells // max(drawn.axis_ns, 1), cells - 1)
+            min((self.lane_ns(lane) + self._shifts[lane]) * cells // max(drawing.axis_ns, 1), cells - 1)
             for lane in (0, 1)
         )
         return a, b
@@ -271,7 +271,7 @@ class Race:
     def _merge(self) -> None:
         """Merge the events of both lanes as they are aligned; the playhead stays where it is in A."""
         a, b = self.lanes
-        media_ns, before = self.playback.media_ns, self._shifts[0]
+        media_ns, previous_shift = self.playback.media_ns, self._shifts[0]
         origins = [lane.origin_ns(self.alignment) or 0 for lane in self.lanes]
         self._shifts = max(origins) - origins[0], max(origins) - origins[1]
         if self.alignment == "content offset":
@@ -279,14 +279,14 @@ class Race:
             for position in range(len(a.transcript)):
                 length = a.content.length(position)
                 at = bisect_left(b.content.ends, length) if length else -1
-                known = 0 <= at < len(b.content.ends)
-                counts.append(b.content.events[at] + 1 if known else len(b.transcript) if length else 0)
+                is_reached = 0 <= at < len(b.content.ends)
+                counts.append(b.content.events[at] + 1 if is_reached else len(b.transcript) if length else 0)
             counts.append(len(b.transcript))
             self._at, self._counts = a.at, (range(len(a.transcript) + 1), counts)
         else:
             self._at, self._counts = _merged(a.at, b.at, self._shifts)
         self.playback.grow(self._at, self._end_ns())
-        self._move(media_ns + self._shifts[0] - before if media_ns else 0)
+        self._move(media_ns + self._shifts[0] - previous_shift if media_ns else 0)
 
     def _move(self, at_ns: int) -> None:
         self.playback.seek_to(at_ns)
@@ -301,8 +301,12 @@ class Race:
 
 def _order(b_later_ns: int, equal: str, template: str) -> str:
     """Return a sentence on the lane that is first and the one that is last, with the time between them."""
-    first, last = "AB" if b_later_ns > 0 else "BA"
-    return template.format(first=first, last=last, by=formatting.duration(abs(b_later_ns))) if b_later_ns else equal
+    first_lane, last_lane = "AB" if b_later_ns > 0 else "BA"
+    return (
+        template.format(first=first_lane, last=last_lane, by=formatting.duration(abs(b_later_ns)))
+        if b_later_ns
+        else equal
+    )
 
 
 def _merged(
@@ -328,18 +332,18 @@ def status(
     is_end = position == len(lane.transcript)
     parts: list[StatusPart] = []
     if is_end:
-        how = state(row)
-        parts.append((f"{how.sign} {how.word}", how.tone))
+        ending = state(row)
+        parts.append((f"{ending.sign} {ending.word}", ending.tone))
     if silence is not None:
         parts.append((str(silence), "error" if silence.stalled else "warning"))
     ttft, gap, at = row.ttft_ms, lane.gap_ns(position), lane.instant_ns(position)
     if lane.outputs(position):
-        first = f"T {formatting.UNKNOWN if ttft is None else f'{ttft:,.0f} ms'}"
+        ttft_text = f"T {formatting.UNKNOWN if ttft is None else f'{ttft:,.0f} ms'}"
     else:
         unread = "not decoded" if "unknown_payload" in row.flags else "no output"
-        first = unread if is_end and not lane.is_live else "no output yet"
+        ttft_text = unread if is_end and not lane.is_live else "no output yet"
     figures = [
-        first,
+        ttft_text,
         f"{label(position)}/{label(len(lane.transcript))}",
         _rate(lane, position, row),
         "" if gap is None else f"gap {formatting.ms(gap / 1e6)} ms" if gap else "same read",
@@ -352,8 +356,8 @@ def status(
     ]
     parts += [(figure, "muted") for figure in figures if figure]
     ends = list(accumulate(len(_BETWEEN) + len(text) for text, _ in parts[1:]))
-    shown = parts[1 : 1 + bisect_right(ends, room - len(parts[0][0]))]
-    return [parts[0], *((_BETWEEN + text, tone) for text, tone in shown)]
+    visible_parts = parts[1 : 1 + bisect_right(ends, room - len(parts[0][0]))]
+    return [parts[0], *((_BETWEEN + text, tone) for text, tone in visible_parts)]
 
 
 def _rate(lane: Lane, position: int, row: DetailRow) -> str:
@@ -381,6 +385,6 @@ def clock(race: Race) -> str:
     idle = "" if playback.cap_ns is None else f" · idle ≤ {playback.cap_ns / 1e9:g} s"
     end_ns = playback.end_ns - zero
     start = f"{formatting.timestamp(-zero, end_ns)} … " if zero else ""
-    whole = f"{start}{formatting.timestamp_with_unit(end_ns, '+' * any(race.is_live))}"
+    length = f"{start}{formatting.timestamp_with_unit(end_ns, '+' * any(race.is_live))}"
     standing = f" · {race.standing}" if race.standing else ""
-    return f"race · {formatting.timestamp(race.clock_ns, end_ns)} of {whole}{standing} · {speed}{idle} · {state}"
+    return f"race · {formatting.timestamp(race.clock_ns, end_ns)} of {length}{standing} · {speed}{idle} · {state}"

@@ -66,45 +66,47 @@ def draw(courses: tuple[Course, Course], axis_ns: int, zero_ns: int, cells: int,
     """Draw a race with `rows` rows for the curves."""
     plot = list(_plot(courses, axis_ns, zero_ns, cells, rows)) if rows and axis_ns > 0 else [()] * rows
     # Both lanes have the unit of the faster one: in it, the other has higher bars.
-    unit_ns = min((one.unit_ns for one in courses if len(one.output_at) > 1), default=sparkline.UNITS_NS[0])
+    unit_ns = min((course.unit_ns for course in courses if len(course.output_at) > 1), default=sparkline.UNITS_NS[0])
     return Drawing(
-        (*plot, *(_strip(number, one, axis_ns, cells, unit_ns) for number, one in enumerate(courses))),
+        (*plot, *(_strip(number, course, axis_ns, cells, unit_ns) for number, course in enumerate(courses))),
         axis_ns,
         zero_ns,
         cells,
     )
 
 
-def _strip(number: int, one: Course, axis_ns: int, cells: int, unit_ns: int) -> list[RaceCell]:
+def _strip(number: int, course: Course, axis_ns: int, cells: int, unit_ns: int) -> list[RaceCell]:
     """Return the row of a lane's gaps, its waits shaded with their lengths."""
-    waits = strips.waits(one.output_at, one.start_ns, one.end_ns, axis_ns, cells) if one.is_timed else []
-    longest = strips.longest_gaps(one.output_at, axis_ns, cells)
+    waits = strips.waits(course.output_at, course.start_ns, course.end_ns, axis_ns, cells) if course.is_timed else []
+    longest = strips.longest_gaps(course.output_at, axis_ns, cells)
     bars = sparkline.bars([sparkline.height(gap, 1, unit_ns) if gap >= 0 else 0 for gap in longest], 1)[0]
-    ends = (one.output_at[0], one.output_at[-1]) if one.output_at else None
-    line = sparkline.with_ends([*bars], ends, None if one.is_live else one.end_ns, axis_ns) if axis_ns > 0 else ""
-    drawn = zip(strips.shaded(line, waits, cells), longest, strips.wait_kinds(waits, cells), strict=True)
-    own = _LANES[number]
-    return [RaceCell(sign, _TONES.get(strips.gap_tone(gap), own), kind, number) for sign, gap, kind in drawn]
+    ends = (course.output_at[0], course.output_at[-1]) if course.output_at else None
+    line = sparkline.with_ends([*bars], ends, None if course.is_live else course.end_ns, axis_ns) if axis_ns > 0 else ""
+    cells_with_gaps = zip(strips.shaded(line, waits, cells), longest, strips.wait_kinds(waits, cells), strict=True)
+    lane_cell = _LANES[number]
+    return [
+        RaceCell(sign, _TONES.get(strips.gap_tone(gap), lane_cell), kind, number) for sign, gap, kind in cells_with_gaps
+    ]
 
 
 def _plot(
     courses: tuple[Course, Course], axis_ns: int, zero_ns: int, cells: int, rows: int
 ) -> Iterator[list[RaceCell]]:
     """Yield the rows of both curves, with a line where a lane ended, and its time beside that."""
-    counts = [curve.sampled(one.count, axis_ns, cells, one.end_ns) for one in courses]
+    counts = [curve.sampled(course.count, axis_ns, cells, course.end_ns) for course in courses]
     most = max((count[-1] for count in counts if count), default=0)
     a, b = (curve.dots(count, most, cells, rows) for count in counts)
     plot = [[_cell(*dots) for dots in zip(*row, strict=True)] for row in zip(a, b, strict=True)]
     if cells >= _LEAST_LABELLED:
         _write(plot[:1], 0, f"{formatting.short_count(most)} characters", RaceCell(""))
-    ends = [(RaceCell("", _LANES[lane]), one.end_ns) for lane, one in enumerate(courses) if not one.is_live]
-    for own, end_ns in ends:
+    ends = [(RaceCell("", _LANES[lane]), course.end_ns) for lane, course in enumerate(courses) if not course.is_live]
+    for lane_cell, end_ns in ends:
         place, at = strips.cell(end_ns, axis_ns, cells), formatting.timestamp_with_unit(end_ns - zero_ns)
-        label = f" {own.look.upper()} {at} "
-        if not _write(plot[::-1], place - len(label), label, own):
-            _write(plot[::-1], place + 1, label, own)
-    for (own, end_ns), row in product(ends, plot):
-        _write([row], strips.cell(end_ns, axis_ns, cells), FINISH, own)
+        label = f" {lane_cell.look.upper()} {at} "
+        if not _write(plot[::-1], place - len(label), label, lane_cell):
+            _write(plot[::-1], place + 1, label, lane_cell)
+    for (lane_cell, end_ns), row in product(ends, plot):
+        _write([row], strips.cell(end_ns, axis_ns, cells), FINISH, lane_cell)
     yield from plot
 
 

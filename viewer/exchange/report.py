@@ -40,7 +40,7 @@ STYLES: Final[dict[Tone, str]] = {
 }  # fmt: skip
 
 
-def drawn(lines: Iterable[Line]) -> Iterator[Text]:
+def rendered(lines: Iterable[Line]) -> Iterator[Text]:
     for pieces in lines:
         yield Text.assemble(*((block(text), STYLES[tone]) for text, tone in pieces))
 
@@ -56,7 +56,7 @@ def page(
     Of the response's headers those are shown that name the request or its limits, of many stalls the longest.
     """
     figures = [
-        *facts.told(row, verdicts, identifying(response_headers)),
+        *facts.all_facts(row, verdicts, identifying(response_headers)),
         *([Fact("", (line(row.sparkline),))] if row.sparkline else []),
     ]
     yield Text.assemble((line(row.id), "bold"), f"  {line(row.method)} {line(row.upstream + row.path)}")
@@ -79,12 +79,12 @@ def timing(
 ) -> Iterator[Text]:
     """Yield the slow party, and every verdict; if it is unknown, the flag `untimed` is the reason."""
     sides = *facts.who_was_slow(slowness), ("both together", slowness.delay, "from a read to its handing on")
-    yield from drawn(pages.who_was_slow(sides, width or _PLAIN_WIDTH))
+    yield from rendered(pages.who_was_slow(sides, width or _PLAIN_WIDTH))
     if slowness.client is not None and not slowness.client.max_ns:
         yield Text("note: a client that reads slowly shows only once the system's buffers for it are full", "dim")
     yield Text()
     for verdict in verdicts:
-        yield from drawn(pages.judged(verdict, LABELS))
+        yield from rendered(pages.judged(verdict, LABELS))
     if untimed is not None:
         yield Text(f"no verdict: {FLAGS[untimed]}")
     elif not verdicts:
@@ -106,9 +106,9 @@ def answer(row: DetailRow) -> Iterator[Text]:
         yield Text.assemble(("tool call: ", "bold"), line(f"{call['name']}({call['arguments']})"))
 
 
-def headers(title: str, found: Sequence[Sequence[str]]) -> Iterator[Text]:
-    if found:
-        yield from (Text(), Text(title, "bold"), *drawn(pages.headers(found)))
+def headers(title: str, pairs: Sequence[Sequence[str]]) -> Iterator[Text]:
+    if pairs:
+        yield from (Text(), Text(title, "bold"), *rendered(pages.headers(pairs)))
 
 
 def messages(items: Iterable[Item]) -> Iterator[Text]:
@@ -126,17 +126,17 @@ def body(data: bytes) -> Iterator[Text]:
         for text in data.decode("utf-8", "replace").splitlines():
             yield Text(block(text))
         return
-    shown = data[:_HEX_BYTES]
-    for start in range(0, len(shown), 16):
-        part = shown[start : start + 16]
+    first_bytes = data[:_HEX_BYTES]
+    for start in range(0, len(first_bytes), 16):
+        part = first_bytes[start : start + 16]
         yield Text(f"{start:08x}  {part.hex(' '):<47}  {hexdump.printable(part)}")
     yield Text(f"({counted(len(data), 'byte')}, not text; a pipe or a file gets all of them)", "dim")
 
 
 def laid_out(facts: Iterable[Fact], width: int | None) -> Iterator[Text]:
     for fact in facts:
-        for (label, _), *rest in pages.labelled(fact, width or _PLAIN_WIDTH, LABELS):
-            yield from drawn([[(label, "muted"), *rest]])
+        for (label, _), *parts in pages.labelled(fact, width or _PLAIN_WIDTH, LABELS):
+            yield from rendered([[(label, "muted"), *parts]])
 
 
 def texts(row: DetailRow) -> Iterator[Fact]:
@@ -147,7 +147,7 @@ def texts(row: DetailRow) -> Iterator[Fact]:
 
 
 def longest(verdicts: Sequence[Verdict]) -> Iterator[Text]:
-    return drawn(_longest(verdicts))
+    return rendered(_longest(verdicts))
 
 
 def _longest(verdicts: Sequence[Verdict]) -> Iterator[Line]:

@@ -71,24 +71,30 @@ def _no_position(text: str) -> str:
     return f"no such position: '{text.strip()}'; use {markers.EXAMPLES} or words of the answer"
 
 
-def stall(opened: OpenedExchange, playback: Playback, *, back: bool) -> Verdict | None:
+def stall(exchange: OpenedExchange, playback: Playback, *, back: bool) -> Verdict | None:
     """Return the next stall that begins after the playhead, or the one before it; after the last comes the first.
 
     From the end, the next one is the longest.
     """
-    stalls, at_ns = opened.stalls, playback.media_ns
+    stalls, at_ns = exchange.stalls, playback.media_ns
     if back:
-        return next((one for one in reversed(stalls) if one.from_ns < at_ns), stalls[-1] if stalls else None)
+        return next(
+            (verdict for verdict in reversed(stalls) if verdict.from_ns < at_ns), stalls[-1] if stalls else None
+        )
     if playback.at_end:
         return longest_stall(stalls)
-    return next((one for one in stalls if one.from_ns > at_ns), stalls[0] if stalls else None)
+    return next((verdict for verdict in stalls if verdict.from_ns > at_ns), stalls[0] if stalls else None)
 
 
-def stall_here(opened: OpenedExchange, playback: Playback) -> Verdict | None:
+def stall_here(exchange: OpenedExchange, playback: Playback) -> Verdict | None:
     at_ns = playback.media_ns
-    near = (one for one in opened.stalls if one.from_ns - BEFORE_NS <= at_ns <= one.from_ns + one.lasted_ns + AFTER_NS)
+    near = (
+        verdict
+        for verdict in exchange.stalls
+        if verdict.from_ns - BEFORE_NS <= at_ns <= verdict.from_ns + verdict.lasted_ns + AFTER_NS
+    )
     inside = [*near] if at_ns else []
-    return min(inside, key=lambda one: abs(one.from_ns - at_ns), default=longest_stall(opened.stalls))
+    return min(inside, key=lambda verdict: abs(verdict.from_ns - at_ns), default=longest_stall(exchange.stalls))
 
 
 def _beside(events: Sequence[int], position: int, *, back: bool) -> int | None:

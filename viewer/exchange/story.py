@@ -35,7 +35,7 @@ def lines(
     """Yield an exchange in a dozen lines; `headers` are those of its response, `width` the terminal's, in cells."""
     room = width or _PLAIN_WIDTH
     yield from _happened(row, timed, verdicts, room)
-    yield from _drawn(row, timed, min(room - report.LABELS, _MOST_DRAWN))
+    yield from _drawing(row, timed, min(room - report.LABELS, _MOST_DRAWN))
     yield from _evidence(row, verdicts, headers, room)
     yield from report.laid_out(report.texts(row), room)
     yield from report.laid_out([Fact("more", _PARTS)], room)
@@ -52,7 +52,7 @@ def _happened(row: DetailRow, timed: Attribution, verdicts: Sequence[Verdict], r
     stands = states.state(row)
     for text in textwrap.wrap(f"{stands.sign} {sentence(row, verdicts)}", room, subsequent_indent="  "):
         yield Text(text, report.STYLES[stands.tone])
-    yield from report.laid_out(_named(row), room)
+    yield from report.laid_out(_identity(row), room)
     times = {"headers": ms(timed.exchange.headers_ns), "first token": row.ttft_ms, "done": row.duration_ms}
     reached = (f"{name} {formatting.ms(value)} ms" for name, value in times.items() if value is not None)
     yield from report.laid_out([Fact("times", (" → ".join(("sent", *reached)),))], room)
@@ -68,21 +68,21 @@ def sentence(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
     """Return the ending of an exchange and its party, with its longest stall or gap."""
     if row.outcome != "complete":
         silence = facts.silent_end(row, verdicts)
-        others = [verdict for verdict in verdicts if not silence or verdict.until != "cut"]
-        slow = wording.brief(others)
+        other_verdicts = [verdict for verdict in verdicts if not silence or verdict.until != "cut"]
+        slow = wording.brief(other_verdicts)
         return f"{facts.reason(row, silence)}{f'; {slow}' if slow else ''}"
     slow = wording.brief(verdicts)
     gap = "" if row.max_gap_ms is None else f", max gap {formatting.ms(row.max_gap_ms)} ms"
     return f"complete, {slow}" if slow else f"complete{gap}"
 
 
-def _named(row: DetailRow) -> Iterator[Fact]:
+def _identity(row: DetailRow) -> Iterator[Fact]:
     yield Fact("exchange", (line(row.id), line(row.model), f"{line(row.method)} {line(host(row.upstream) + row.path)}"))
     labels = [line(f"{key}={label}") for key, label in row.labels.items()]
     yield Fact("started", (moment(row.started_at), *labels))
 
 
-def _drawn(row: DetailRow, timed: Attribution, cells: int) -> Iterator[Text]:
+def _drawing(row: DetailRow, timed: Attribution, cells: int) -> Iterator[Text]:
     at = [output.at_ns for output in timed.outputs if output.at_ns is not None]
     end = ns(row.duration_ms)
     if not at or not end or cells <= 0:
@@ -108,5 +108,5 @@ def _answer(row: DetailRow, verdicts: Sequence[Verdict]) -> Iterator[Fact]:
     for fact in facts.transport(row):
         if fact.label == "request" or (fact.label == "clock" and is_doubtful):
             yield fact
-    if named := [flag for flag, _ in facts.flags(row, report.JUDGED)]:
-        yield Fact("flags", tuple(map(line, named)))
+    if flags := [flag for flag, _ in facts.flags(row, report.JUDGED)]:
+        yield Fact("flags", tuple(map(line, flags)))

@@ -74,7 +74,9 @@ class Strips:
     @property
     def outputs(self) -> str:
         """The letter of the last kind of output by the end of each cell, blank before the first."""
-        return "".join(accumulate(self.kinds, lambda last, sign: sign if sign in _OUTPUT else last, initial=" "))[1:]
+        return "".join(
+            accumulate(self.kinds, lambda previous, sign: sign if sign in _OUTPUT else previous, initial=" ")
+        )[1:]
 
     def curve(self, rows: int) -> list[str]:
         """Draw the characters that had come as a curve, in rows from the top."""
@@ -83,8 +85,8 @@ class Strips:
     def gaps(self, rows: int = 1) -> list[str]:
         """Draw the gaps in rows from the top; waits are shaded in the lowest."""
         heights = [sparkline.height(gap, rows, self.unit_ns) if gap >= 0 else 0 for gap in self.longest]
-        drawn = sparkline.bars(heights, rows)
-        return [*drawn[:-1], shaded(drawn[-1], self.waits, self.cells, self.cap_ns)]
+        lines = sparkline.bars(heights, rows)
+        return [*lines[:-1], shaded(lines[-1], self.waits, self.cells, self.cap_ns)]
 
     def bytes(self, rows: int = 1) -> list[str]:
         """Draw the bytes of each cell, as shares of the most that came in one, in rows from the top."""
@@ -136,15 +138,15 @@ def draw(
     for marker in sorted(markers, key=lambda marker: _MARKING_ORDER.index(marker.sign)):
         if marker.at_ns is not None:
             marks[cell(marker.at_ns, axis_ns, cells)] = marker.sign
-    drawn, start = [], 0
+    kinds, start = [], 0
     for place in range(cells):
         end = bisect_right(transcript.at, instant(place, axis_ns, cells)) if place < cells - 1 else len(transcript)
-        known = compress(transcript.kinds[start:end], transcript.timed[start:end])
-        letters = {LETTERS[KINDS[code]] for code in set(known)}
-        drawn.append(min(letters, key=_TELLING.index, default=" "))
+        timed_kinds = compress(transcript.kinds[start:end], transcript.timed[start:end])
+        letters = {LETTERS[KINDS[code]] for code in set(timed_kinds)}
+        kinds.append(min(letters, key=_TELLING.index, default=" "))
         start = max(end, start)
     return Strips(
-        "".join(drawn),
+        "".join(kinds),
         "".join(marks),
         axis_ns,
         cells,
@@ -162,9 +164,9 @@ def draw_gaps(first_ms: float | None, gaps: bytes, axis_ns: int, cells: int) -> 
     cells = max(cells, 1)
     first_ns = units.ns(first_ms)
     outputs = [] if first_ns is None else sparkline.timestamps(first_ns, gaps)
-    known = waits(outputs, 0, axis_ns, axis_ns, cells) if outputs else ()
+    long_waits = waits(outputs, 0, axis_ns, axis_ns, cells) if outputs else ()
     unit_ns = sparkline.unit_ns(map(sub, outputs[1:], outputs))
-    return Strips("", "", axis_ns, cells, (), longest_gaps(outputs, axis_ns, cells), known, unit_ns=unit_ns)
+    return Strips("", "", axis_ns, cells, (), longest_gaps(outputs, axis_ns, cells), long_waits, unit_ns=unit_ns)
 
 
 _MARKING_ORDER: Final = "BRCTSED"
@@ -176,12 +178,12 @@ def longest_gaps(outputs: Sequence[int], axis_ns: int, cells: int) -> list[int]:
     if axis_ns <= 0:
         return [-1] * cells
     gaps = list(map(sub, outputs[1:], outputs))
-    found, done = [], 0
+    longest, done = [], 0
     for place in range(cells):
         until = max(bisect_right(outputs, instant(place, axis_ns, cells)) - 1, done)
-        found.append(max(gaps[done:until], default=-1))
+        longest.append(max(gaps[done:until], default=-1))
         done = until
-    return found
+    return longest
 
 
 def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: int) -> list[StripWait]:
@@ -192,14 +194,14 @@ def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: in
     long = [number for number, lasted in enumerate(map(sub, places[1:], places)) if lasted > LEAST_NS]
     long_waits = []
     for number in long:
-        began, ended = places[number], places[number + 1]
-        first = began * cells // axis_ns if number == 0 else sparkline.cell(began, axis_ns, cells) + 1
-        last = min(sparkline.cell(ended, axis_ns, cells) - (number < len(at)), cells - 1)
+        start_at, end_at = places[number], places[number + 1]
+        first_cell = start_at * cells // axis_ns if number == 0 else sparkline.cell(start_at, axis_ns, cells) + 1
+        last_cell = min(sparkline.cell(end_at, axis_ns, cells) - (number < len(at)), cells - 1)
         kind: WaitKind = (
-            "first" if number == 0 and len(at) else "stalled" if DEFAULT.is_stall(ended - began) else "slow"
+            "first" if number == 0 and len(at) else "stalled" if DEFAULT.is_stall(end_at - start_at) else "slow"
         )
-        if first <= last:
-            long_waits.append(StripWait(first, last, ended - began, kind))
+        if first_cell <= last_cell:
+            long_waits.append(StripWait(first_cell, last_cell, end_at - start_at, kind))
     return long_waits
 
 
@@ -208,16 +210,16 @@ def shaded(row: str, waits: Sequence[StripWait], cells: int, cap_ns: int | None 
 
     Waits longer than `cap_ns`, which are not played in full, are marked.
     """
-    drawn = list(row.ljust(cells))
+    signs = list(row.ljust(cells))
     for wait in waits:
         size = wait.last - wait.first + 1
         mark = _CUT if cap_ns is not None and wait.lasted_ns > cap_ns else ""
         label = f"{mark}{formatting.duration(wait.lasted_ns)}{mark}"
-        fitting = (text for text in (f" {label} ", label) if len(text) + 2 <= size)
-        text = f"{next(fitting, mark):{_SHADES[wait.kind]}^{size}}"
+        fitting_labels = (text for text in (f" {label} ", label) if len(text) + 2 <= size)
+        text = f"{next(fitting_labels, mark):{_SHADES[wait.kind]}^{size}}"
         for cell, sign in zip(range(wait.first, wait.last + 1), text, strict=True):
-            drawn[cell] = sign if drawn[cell] == " " else drawn[cell]
-    return "".join(drawn)
+            signs[cell] = sign if signs[cell] == " " else signs[cell]
+    return "".join(signs)
 
 
 def wait_kinds(waits: Sequence[StripWait], cells: int) -> list[WaitKind | None]:

@@ -116,10 +116,10 @@ class Track:
     def deltas(self, start: int = 0, end: int | None = None) -> Iterator[Delta]:
         """Yield the deltas that touch the characters from `start` to `end`."""
         at = bisect_right(self.ends, start)
-        before = self.ends[at - 1] if at else 0
-        while at < len(self.ends) and (end is None or before < end):
-            yield Delta(self.events[at], before, self.ends[at])
-            before = self.ends[at]
+        start_of_delta = self.ends[at - 1] if at else 0
+        while at < len(self.ends) and (end is None or start_of_delta < end):
+            yield Delta(self.events[at], start_of_delta, self.ends[at])
+            start_of_delta = self.ends[at]
             at += 1
 
     def of(self, event: int) -> str:
@@ -157,7 +157,7 @@ class Transcript:
 
     `at` holds the timestamp of each event in ns since T0, never falling: that of the event before where its own is not
     on the tape (`timed` tells; see `come_by`). `reads` is the seq of the read that completed it, `starts` and `ends`
-    are its bytes in `data`, the body without its content coding, and `kinds` an index into `KINDS`. `ended` is the
+    are its bytes in `data`, the body without its content coding, and `kinds` an index into `KINDS`. `end_event` is the
     event that says that the stream has ended, UNKNOWN if none does. `sent` are the events that a client sent over a
     WebSocket, `audio` those of both sides with audio, and `turns` its turns. `gap_unit_ns` is the unit of the bars of
     its gaps. `is_call`: its events are messages by gRPC or Connect, of which `message_coding` is that of the compressed
@@ -169,11 +169,13 @@ class Transcript:
         self.framing: Framing = decoded.framing
         self.is_call = decoded.is_call
         self.message_coding = decoded.message_coding
-        self.ended = max((item for item in (decoded.done_item, decoded.end_item) if item is not None), default=UNKNOWN)
+        self.end_event = max(
+            (item for item in (decoded.done_item, decoded.end_item) if item is not None), default=UNKNOWN
+        )
         self.timed = bytearray(at is not None for at in decoded.at_ns)
-        last = 0
-        self.at = array("q", (last := last if at is None else at for at in decoded.at_ns))
-        self.reads = array("q", (UNKNOWN if read is None else read for read in decoded.reads))
+        latest = 0
+        self.at = array("q", (latest := latest if at is None else at for at in decoded.at_ns))
+        self.reads = array("q", (UNKNOWN if seq is None else seq for seq in decoded.reads))
         self.sent = frozenset(decoded.sent)
         self.audio = decoded.audio
         self.turns = turns.turn_measures(decoded.drafts, decoded.at_ns)
@@ -182,8 +184,8 @@ class Transcript:
         }
         self.starts, self.ends = array("q", decoded.starts), array("q", decoded.ends)
         self.kinds = bytearray((_NO_CHUNK,)) * len(self.at)
-        self._first = array("q", (UNKNOWN,)) * len(self.at)
-        self._others: dict[int, list[int]] = {}
+        self._first_track = array("q", (UNKNOWN,)) * len(self.at)
+        self._further_tracks: dict[int, list[int]] = {}
         texts = _Texts()
         self._tracks = texts.tracks
         for event, runs in groupby(decoded.runs, key=lambda run: run.item):
@@ -199,11 +201,11 @@ class Transcript:
     @classmethod
     def of_texts(cls, texts: Mapping[str, str], calls: Sequence[tuple[str, str]] = ()) -> "Transcript":
         """Return one without events, but with texts (content, reasoning, refusal, tool calls) that came at once."""
-        transcript, whole = cls(Decoded(b"", "sse")), _Texts()
+        transcript, all_texts = cls(Decoded(b"", "sse")), _Texts()
         tools = tuple(ToolPiece(index, "", name, arguments) for index, (name, arguments) in enumerate(calls))
         content, reasoning, refusal = (texts.get(name, "") for name in ("content", "reasoning", "refusal"))
-        whole.add(0, Piece(0, content, reasoning, refusal, tools, None))
-        transcript.voices = list(whole.voices.values())
+        all_texts.add(0, Piece(0, content, reasoning, refusal, tools, None))
+        transcript.voices = list(all_texts.voices.values())
         return transcript
 
     def come_by(self, at_ns: int) -> None:
@@ -228,8 +230,8 @@ class Transcript:
 
     def gap_ns(self, event: int) -> int | None:
         """Return the time since the event before, in ns; None for the first, and where a timestamp is not known."""
-        known = event > 0 and self.timed[event] and self.timed[event - 1]
-        return self.at[event] - self.at[event - 1] if known else None
+        is_known = event > 0 and self.timed[event] and self.timed[event - 1]
+        return self.at[event] - self.at[event - 1] if is_known else None
 
     def shares_read(self, event: int) -> bool:
         """Return True if the same read brought the event before, so that the time between them is not known."""
@@ -258,7 +260,7 @@ class Transcript:
 
     def tracks(self, event: int) -> list[Track]:
         """Return the texts that an event added to."""
-        numbers = [self._first[event], *self._others.get(event, ())]
+        numbers = [self._first_track[event], *self._further_tracks.get(event, ())]
         return [self._tracks[number] for number in numbers if number != UNKNOWN]
 
     @property
@@ -286,25 +288,25 @@ class Transcript:
     def _add(self, texts: "_Texts", event: int, runs: Sequence[ItemRun]) -> None:
         """Add the chunks that an event holds, or the one run that begins with it."""
         run = runs[0]
-        kind = min((_kind_of(one.chunk) for one in runs), key=_TELLING.index)
+        kind = min((_kind_of(item_run.chunk) for item_run in runs), key=_TELLING.index)
         self.kinds[run.items] = bytes((_CODES[kind],)) * len(run)
         if len(run) == 1:
-            self._say(texts, event, [piece for one in runs for piece in one.chunk_of(0).pieces])
+            self._say(texts, event, [piece for item_run in runs for piece in item_run.chunk_of(0).pieces])
             return
         # All chunks of a run that add to the same text as the first do so at once.
         is_one_text = run.is_one_text
         for place in range(1 if is_one_text else len(run)):
             self._say(texts, event + place, run.chunk_of(place).pieces)
-        if is_one_text and self._first[event] != UNKNOWN:  # a finished text may have replaced these
+        if is_one_text and self._first_track[event] != UNKNOWN:  # a finished text may have replaced these
             later = range(event + 1, event + len(run))
-            self._tracks[self._first[event]].extend(later, run.texts[1:])
-            self._first[event + 1 : event + len(run)] = array("q", (self._first[event],)) * len(later)
+            self._tracks[self._first_track[event]].extend(later, run.texts[1:])
+            self._first_track[event + 1 : event + len(run)] = array("q", (self._first_track[event],)) * len(later)
 
     def _say(self, texts: "_Texts", event: int, pieces: Sequence[Piece]) -> None:
         numbers = list(dict.fromkeys(number for piece in pieces for number in texts.add(event, piece)))
-        self._first[event] = numbers[0] if numbers else UNKNOWN
+        self._first_track[event] = numbers[0] if numbers else UNKNOWN
         if len(numbers) > 1:
-            self._others[event] = numbers[1:]
+            self._further_tracks[event] = numbers[1:]
 
 
 class _Texts:
@@ -324,14 +326,14 @@ class _Texts:
         parts = ((voice.reasoning, piece.reasoning), (voice.content, piece.content), (voice.refusal, piece.refusal))
         numbers = self._append(event, *parts)
         if piece.tools:
-            calls, known = self._calls[piece.index]
+            calls, tool_calls = self._calls[piece.index]
             for call, tool in zip(calls.add(piece.tools), piece.tools, strict=True):
-                mine = known.get(id(call))  # `calls` keeps every call, so that no other gets its id
-                if mine is None:
-                    mine = known[id(call)] = GrowingToolCall()
-                    voice.calls.append(mine)
-                name = call.name[len(mine.name) :]
-                numbers += self._append(event, (mine.name, name), (mine.arguments, tool.arguments))
+                tool_call = tool_calls.get(id(call))  # `calls` keeps every call, so that no other gets its id
+                if tool_call is None:
+                    tool_call = tool_calls[id(call)] = GrowingToolCall()
+                    voice.calls.append(tool_call)
+                name = call.name[len(tool_call.name) :]
+                numbers += self._append(event, (tool_call.name, name), (tool_call.arguments, tool.arguments))
         return numbers
 
     def _append(self, event: int, *parts: tuple[Track, str]) -> list[int]:
@@ -360,11 +362,11 @@ def _kind_without_chunk(decoded: Decoded, event: int) -> str:
     if decoded.is_call and event == decoded.end_item:
         return "done"
     item = decoded.item(event)
-    read = payloads.read(item.data, item.type)
-    if read is payloads.DONE or read is payloads.EMPTY:
-        return "done" if read is payloads.DONE else "other"
+    payload = payloads.read(item.data, item.type)
+    if payload is payloads.DONE or payload is payloads.EMPTY:
+        return "done" if payload is payloads.DONE else "other"
     # A record without a chunk is broken, even if its data look whole: a checksum may be wrong.
-    is_broken = read is payloads.MALFORMED or decoded.framing != "sse"
+    is_broken = payload is payloads.MALFORMED or decoded.framing != "sse"
     return "malformed" if is_broken and "malformed" in decoded.flags else "other"
 
 

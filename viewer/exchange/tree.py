@@ -30,11 +30,11 @@ _CHECKED: Final = 1 << 20
 def of(transcript: Transcript, event: int) -> list[JsonNode]:
     """Return the parts of an event, each before those within it; the first is the whole event."""
     data, start, end = transcript.data, transcript.starts[event], transcript.ends[event]
-    read = transcript.reads[event]
-    came = "no read known" if read == UNKNOWN else f"read {read}"
+    read_number = transcript.reads[event]
+    origin = "no read known" if read_number == UNKNOWN else f"read {read_number}"
     kind = transcript.kind(event)
-    came = {"→": "from the client", "←": f"from upstream, {came}"}.get(transcript.arrow(event), came)
-    head = JsonNode(f"event #{event}", start, end, 0, f"({came}, bytes {start:,}–{end:,}, {kind})")
+    origin = {"→": "from the client", "←": f"from upstream, {origin}"}.get(transcript.arrow(event), origin)
+    head = JsonNode(f"event #{event}", start, end, 0, f"({origin}, bytes {start:,}–{end:,}, {kind})")
     if transcript.framing == "aws-eventstream":
         return [head, *_message(transcript, event)]
     if transcript.is_call:
@@ -58,8 +58,8 @@ def _framed(transcript: Transcript, event: int) -> list[JsonNode]:
     ]
     if length_prefixed.text(transcript.bytes(event), transcript.message_coding) is not None:
         return nodes + _message(transcript, event)
-    shown = transcript.data[payload : min(end, payload + _SHORT // 3)].hex(" ")
-    return [*nodes, JsonNode("data", payload, end, 1, clipped(shown, _SHORT - 1))]
+    excerpt = transcript.data[payload : min(end, payload + _SHORT // 3)].hex(" ")
+    return [*nodes, JsonNode("data", payload, end, 1, clipped(excerpt, _SHORT - 1))]
 
 
 def _message(transcript: Transcript, event: int) -> list[JsonNode]:
@@ -80,8 +80,8 @@ def _message(transcript: Transcript, event: int) -> list[JsonNode]:
 def _part(label: str, part: bytes, transcript: Transcript, event: int) -> JsonNode:
     start, end = transcript.starts[event], transcript.ends[event]
     place = transcript.data.find(part, start, end)
-    shown = clipped(part[:_SHORT].decode("utf-8", "replace"), _SHORT - 1)
-    return JsonNode(label, *((place, place + len(part)) if place >= 0 else (start, end)), 1, shown)
+    excerpt = clipped(part[:_SHORT].decode("utf-8", "replace"), _SHORT - 1)
+    return JsonNode(label, *((place, place + len(part)) if place >= 0 else (start, end)), 1, excerpt)
 
 
 def of_body(data: bytes, nothing: str = "no body came") -> list[JsonNode]:
@@ -131,11 +131,11 @@ def _line(data: bytes, start: int, stop: int, end: int, *, is_sound: bool) -> li
         name, skipped = b"(no field)", 0
     label = (name or b"comment").decode("utf-8", "replace")[:_SHORT]
     ends = (start + len(line), end) if is_sound else ()
-    last = next((last for last in ends if _is_json(data, start + skipped, last)), None)
-    if last is None:
+    json_end = next((json_end for json_end in ends if _is_json(data, start + skipped, json_end)), None)
+    if json_end is None:
         text = line[skipped : skipped + _SHORT].decode("utf-8", "replace")
         return [JsonNode(label, start, start + len(line), 1, clipped(text, _SHORT - 1))]
-    values = json_spans.scan(data, start + skipped, last)
+    values = json_spans.scan(data, start + skipped, json_end)
     return [JsonNode(label, start, values[0].end, 1, values[0].text), *_nested(values[1:])]
 
 

@@ -47,16 +47,16 @@ class Turn:
     that request's messages that are not in this one.
     """
 
-    asked: TurnContent
-    before: TurnContent | None = None
+    content: TurnContent
+    previous: TurnContent | None = None
     repeated: int = 0
     dropped: int = 0
 
     @property
     def since(self) -> str:
         """The turn before in words, "" if there is none."""
-        earlier = "the response before on this WebSocket" if self.asked.earlier else ""
-        return earlier or (self.before.row.id[:8] if self.before is not None else "")
+        earlier = "the response before on this WebSocket" if self.content.earlier else ""
+        return earlier or (self.previous.row.id[:8] if self.previous is not None else "")
 
 
 def turn(request: TurnContent, previous: TurnContent | None = None) -> Turn:
@@ -68,7 +68,7 @@ def turn(request: TurnContent, previous: TurnContent | None = None) -> Turn:
     return Turn(request, previous, repeated, len(_compared(earlier)) - shared)
 
 
-def asked(row: DetailRow, request: RequestRow) -> TurnContent:
+def request_content(row: DetailRow, request: RequestRow) -> TurnContent:
     """Return the prompt of a request."""
     prompt = parse(request.plain)
     if prompt is None:
@@ -84,17 +84,17 @@ def over_websocket(decoded: Decoded) -> list[tuple[bytes, tuple[Part, ...]]]:
     answered = sorted({piece.index for run in decoded.runs for piece in run.chunk.pieces})
     values = assemble(decoded.runs, Cleaner()).values
     choices = map(_answer, (values, *(values["choices"] or ())))
-    given = dict(zip(answered, choices, strict=False))  # a response that failed has no choice
+    answers = dict(zip(answered, choices, strict=False))  # a response that failed has no choice
     requests, number = list[tuple[bytes, tuple[Part, ...]]](), 0
     for turn in decoded.turns:
         if turn.request is not None:
             body = decoded.data[decoded.starts[turn.request] : decoded.ends[turn.request]]
-            requests.append((body, given.get(number, ()) if turn.generates else ()))
+            requests.append((body, answers.get(number, ()) if turn.generates else ()))
         number += turn.generates
     return requests
 
 
-def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Part, ...]]]) -> TurnContent:
+def websocket_content(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Part, ...]]]) -> TurnContent:
     """Return a client's prompt over a WebSocket, from its requests, the first one first.
 
     With each comes its answer. Where one has the new messages alone, they stand behind those before and their answer.
@@ -110,12 +110,12 @@ def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Par
             messages = content.prompt.messages
             if content.answer:
                 messages = *messages, Message("assistant", content.answer)
-            prompt, earlier = _after(content.prompt, messages, prompt), len(messages)
+            prompt, earlier = _with_inherited(content.prompt, messages, prompt), len(messages)
         content = TurnContent(row, replace(prompt, model=row.model or ""), answered, earlier=earlier)
     return content
 
 
-def _after(previous: Prompt, messages: tuple[Message, ...], prompt: Prompt) -> Prompt:
+def _with_inherited(previous: Prompt, messages: tuple[Message, ...], prompt: Prompt) -> Prompt:
     """Prepend the previous messages of the same WebSocket, which its server keeps, to a prompt."""
     inherited = {name: value for name, value in previous.parameters.items() if name in _KEPT}
     parameters = {name: value for name, value in prompt.parameters.items() if name not in _KEPT}
@@ -140,8 +140,8 @@ def _answer(choice: Mapping[str, Any]) -> tuple[Part, ...]:
         Text(choice["refusal"], "refusal") if choice.get("refusal") else None,
     )
     calls = choice.get("tool_calls") or ()
-    called = [ToolCall(call["id"] or "", call["name"] or "", call["arguments"] or "") for call in calls]
-    return (*(text for text in texts if text is not None), *called)
+    tool_calls = [ToolCall(call["id"] or "", call["name"] or "", call["arguments"] or "") for call in calls]
+    return (*(text for text in texts if text is not None), *tool_calls)
 
 
 def problem(request: RequestRow, *, truncated: bool) -> str:
@@ -171,19 +171,19 @@ def _repeated(messages: Sequence[Message], earlier: Sequence[Message], answer: t
 
     A message that says nothing to compare, such as encrypted reasoning, is passed over.
     """
-    present, previous = _compared(messages), [said for _, said in _compared(earlier)]
+    present, previous = _compared(messages), [form for _, form in _compared(earlier)]
     shared = sum(1 for _ in takewhile(lambda pair: pair[0][1] == pair[1], zip(present, previous, strict=False)))
     start = present[shared - 1][0] + 1 if shared else 0
     if shared < len(previous):
         return start, shared
     by_model = list(takewhile(lambda message: message.by_model, messages[start:]))
-    said = Message("assistant", tuple(part for message in by_model for part in message.parts))
-    is_answer = bool(by_model) and _in_order(said) == _in_order(Message("assistant", answer))
+    form = Message("assistant", tuple(part for message in by_model for part in message.parts))
+    is_answer = bool(by_model) and _in_order(form) == _in_order(Message("assistant", answer))
     return start + len(by_model) * is_answer, shared
 
 
 def _compared(messages: Sequence[Message]) -> list[tuple[int, bytes]]:
-    return [(at, said) for at, message in enumerate(messages) if (said := canonical(message))]
+    return [(at, form) for at, message in enumerate(messages) if (form := canonical(message))]
 
 
 def _in_order(message: Message) -> bytes:

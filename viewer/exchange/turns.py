@@ -24,8 +24,8 @@ _MOST: Final = 200
 def ending(turn: TurnMeasures) -> str:
     """Return the ending of a turn in words: its number, its outcome, and the reason unless it is the same word."""
     reason = turn.error_code or turn.finish_reason
-    said = f" ({reason})" if reason and not reason.startswith(turn.outcome) else ""
-    return f"turn {turn.turn}: {turn.outcome}{said}"
+    reason_text = f" ({reason})" if reason and not reason.startswith(turn.outcome) else ""
+    return f"turn {turn.turn}: {turn.outcome}{reason_text}"
 
 
 def table(turns: Sequence[TurnMeasures], width: int) -> Iterator[Line]:

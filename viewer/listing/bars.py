@@ -63,31 +63,31 @@ CONTEXT: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bar:
-    """The phases of a session, or of a turn, on an axis; `before` is the time before a turn in which none was open."""
+    """The phases of a session, or of a turn, on an axis; `pause` is the time before a turn in which none was open."""
 
     phases: Sequence[Phase]
     start: int
     end: int
-    before: Phase | None = None
+    pause: Phase | None = None
 
     @property
     def sizes(self) -> Counter[str]:
-        found = Counter[str]()
+        sizes = Counter[str]()
         for part, start, end in self.phases:
-            found[part] += end - start
-        return found
+            sizes[part] += end - start
+        return sizes
 
-    def drawn(self, count: int, signs: Mapping[str, PartSign]) -> Iterator[Part]:
-        for part, same in groupby(_cells(self, count)):
+    def runs(self, count: int, signs: Mapping[str, PartSign]) -> Iterator[Part]:
+        for part, run in groupby(_cells(self, count)):
             sign, tone, _ = _BLANK if part is None else signs[part]
-            yield sign * len([*same]), tone
+            yield sign * len([*run]), tone
 
     def largest(self, signs: Mapping[str, PartSign]) -> Part:
-        whole = (sizes := self.sizes).total()
-        if not whole:
+        total = (sizes := self.sizes).total()
+        if not total:
             return "", "plain"
         part, size = max(sizes.items(), key=lambda item: item[1])
-        return f"{signs[part].word} {formatting.share(size, whole)}", signs[part].tone
+        return f"{signs[part].word} {formatting.share(size, total)}", signs[part].tone
 
 
 _BLANK: Final = PartSign(" ", "plain", "")
@@ -98,22 +98,23 @@ def _cells(bar: Bar, count: int) -> list[str | None]:
     length = bar.end - bar.start
     if length <= 0 or count <= 0:
         return [None] * count
-    shown: list[str | None] = [None] * count
+    cell_parts: list[str | None] = [None] * count
     due = Counter[str]()
-    for drawn in ([bar.before] if bar.before else [], bar.phases):
-        for cell, within in enumerate(_within(drawn, bar.start, length, count)):
+    # The phases come last: in a cell that both touch, a turn shows its own time and not the pause before it.
+    for drawn_phases in ([bar.pause] if bar.pause else [], bar.phases):
+        for cell, within in enumerate(_sizes_by_cell(drawn_phases, bar.start, length, count)):
             due.update(within)
             if within:
-                part = shown[cell] = max(within, key=due.__getitem__)
+                part = cell_parts[cell] = max(within, key=due.__getitem__)
                 due[part] -= length
-    return shown
+    return cell_parts
 
 
-def _within(drawn: Iterable[Phase], first: int, length: int, count: int) -> list[dict[str, int]]:
+def _sizes_by_cell(phase_spans: Iterable[Phase], axis_start: int, length: int, count: int) -> list[dict[str, int]]:
     """Return the sizes of the parts within each cell; a cell is `length` long."""
     cells: list[dict[str, int]] = [{} for _ in range(count)]
-    for part, start, end in drawn:
-        at, to = (start - first) * count, (end - first) * count
+    for part, start, end in phase_spans:
+        at, to = (start - axis_start) * count, (end - axis_start) * count
         while at < to:
             cell = at // length
             border = min((cell + 1) * length, to)
@@ -127,29 +128,29 @@ def _within(drawn: Iterable[Phase], first: int, length: int, count: int) -> list
 class SessionBars:
     """The bar of a session, and those of its turns by the numbers of their exchanges."""
 
-    whole: Bar
+    session: Bar
     turns: Mapping[int, Bar]
 
     @property
     def length(self) -> int:
         """The length of the axis: of time, the wall time in ns."""
-        return self.whole.end - self.whole.start
+        return self.session.end - self.session.start
 
 
 def of_time(spans: Sequence[Span], limits: Thresholds = DEFAULT) -> SessionBars:
     """Return the bars of the time of a session, empty if its parts are unknown; there is a span at least."""
-    whole = [*_in_line(stretches(spans, limits), min(one.start_ns for one in spans))]
-    if not all(one.is_timed for one in spans):
-        return SessionBars(Bar([], whole[0].start, whole[-1].end), {})
-    start, end = whole[0].start, whole[-1].end
-    own: dict[int, list[Phase]] = {}
-    before: dict[int, Phase] = {}
+    session_phases = [*_in_line(stretches(spans, limits), min(span.start_ns for span in spans))]
+    if not all(span.is_timed for span in spans):
+        return SessionBars(Bar([], session_phases[0].start, session_phases[-1].end), {})
+    start, end = session_phases[0].start, session_phases[-1].end
+    turn_phases: dict[int, list[Phase]] = {}
+    time_before: dict[int, Phase] = {}
     for turn in by_turn(spans, limits):
-        own.setdefault(turn.span.no, []).extend(map(Phase._make, phases(turn.span, limits)))
+        turn_phases.setdefault(turn.span.no, []).extend(map(Phase._make, phases(turn.span, limits)))
         began = turn.span.start_ns
-        before.setdefault(turn.span.no, Phase(turn.before, began - turn.before_ns, began))
-    turns = {no: Bar(found, start, end, before[no]) for no, found in own.items()}
-    return SessionBars(Bar(whole, start, end), turns)
+        time_before.setdefault(turn.span.no, Phase(turn.before, began - turn.before_ns, began))
+    turns = {no: Bar(own_phases, start, end, time_before[no]) for no, own_phases in turn_phases.items()}
+    return SessionBars(Bar(session_phases, start, end), turns)
 
 
 def of_context(turns: Iterable[TurnRow]) -> SessionBars | None:
@@ -162,8 +163,8 @@ def of_context(turns: Iterable[TurnRow]) -> SessionBars | None:
         return None
     longest = max(sizes, key=lambda no: sum(sizes[no].values()))
     end = sum(sizes[longest].values())
-    found = {no: Bar([*_in_line(each.items(), 0)], 0, end) for no, each in sizes.items()}
-    return SessionBars(found[longest], found)
+    bars = {no: Bar([*_in_line(parts.items(), 0)], 0, end) for no, parts in sizes.items()}
+    return SessionBars(bars[longest], bars)
 
 
 def _in_line(sizes: Iterable[tuple[str, int]], at: int) -> Iterator[Phase]:
@@ -187,16 +188,16 @@ class Bars:
         """Return the bar of a line, None if it is not known."""
         if isinstance(line, TurnRow):
             return self.turns.get(line.no)
-        known = self.sessions.get(line.conversation)
-        return None if known is None else known.whole
+        session_bars = self.sessions.get(line.conversation)
+        return None if session_bars is None else session_bars.session
 
     def legend(self, name: str) -> Iterator[list[Part]]:
         """Yield the sign of each part with its share of a session, the largest first, and then those it has not."""
-        known = self.sessions.get(name)
-        sizes = known.whole.sizes if known else Counter[str]()
+        session_bars = self.sessions.get(name)
+        sizes = session_bars.session.sizes if session_bars else Counter[str]()
         ranked = sorted(self.signs, key=lambda part: -sizes[part])
         for part in ranked:
             sign, tone, word = self.signs[part]
             share = f" {formatting.share(sizes[part], sizes.total())}" if sizes[part] else ""
-            drawn: list[Part] = [(f"{sign} ", tone)] if sign.strip() else []
-            yield [*drawn, (f"{word}{share}", "plain" if share else "muted")]
+            sign_parts: list[Part] = [(f"{sign} ", tone)] if sign.strip() else []
+            yield [*sign_parts, (f"{word}{share}", "plain" if share else "muted")]

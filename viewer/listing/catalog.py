@@ -29,8 +29,8 @@ class Catalog:
         """Create a list of numbers: ascending, if it is `by_time`, else in their order from the top."""
         self.by_time = by_time
         self._arrived: set[int] = set()
-        self._ended: set[int] = set()
-        self._numbers: MutableSequence[int] = _held(numbers)
+        self._finished: set[int] = set()
+        self._numbers: MutableSequence[int] = _compact(numbers)
         self._places: dict[int, int] | None = None
         self._pages: OrderedDict[int, dict[int, ListRow]] = OrderedDict()
 
@@ -43,9 +43,9 @@ class Catalog:
         return len(self._arrived)
 
     @property
-    def ended(self) -> int:
+    def finished_count(self) -> int:
         """The number of exchanges that have ended since they were sorted, and may have another place now."""
-        return len(self._ended)
+        return len(self._finished)
 
     def number(self, place: int) -> int:
         return self._numbers[self._index(place)]
@@ -61,7 +61,7 @@ class Catalog:
             is_listed = index < len(self._numbers) and self._numbers[index] == number
             return len(self._numbers) - 1 - index if is_listed else None
         if self._places is None:
-            self._places = {listed: place for place, listed in enumerate(self._numbers)}
+            self._places = {number_at: place for place, number_at in enumerate(self._numbers)}
         return self._places.get(number)
 
     def nearest(self, number: int) -> int:
@@ -76,26 +76,26 @@ class Catalog:
     def around(self, number: int | None, most: int) -> range:
         """Return the places around an exchange, `most` at most; those from the top if it is near that, or None."""
         middle = 0 if number is None else self.nearest(number)
-        first = max(min(middle - most // 2, len(self) - most), 0)
-        return range(first, min(first + most, len(self)))
+        first_place = max(min(middle - most // 2, len(self) - most), 0)
+        return range(first_place, min(first_place + most, len(self)))
 
     def row(self, place: int) -> ListRow | None:
         index = self._index(place)
         return self._pages.get(index // PAGE, {}).get(self._numbers[index])
 
-    def missing(self, first: int, last: int) -> list[list[int]]:
+    def missing(self, first_place: int, last_place: int) -> list[list[int]]:
         """Return the numbers of each page in a range that lacks rows; mark the pages held there as recently used."""
         if not self._numbers:
             return []
-        ends = (self._index(max(first, 0)), self._index(min(last, len(self) - 1)))
+        ends = (self._index(max(first_place, 0)), self._index(min(last_place, len(self) - 1)))
         pages = []
         for number in range(min(ends) // PAGE, max(ends) // PAGE + 1):
-            listed = self._numbers[number * PAGE : (number + 1) * PAGE]
+            page_numbers = self._numbers[number * PAGE : (number + 1) * PAGE]
             page = self._pages.get(number, {})
             if page:
                 self._pages.move_to_end(number)
-            if any(one not in page for one in listed):
-                pages.append(list(listed))
+            if any(number_in_page not in page for number_in_page in page_numbers):
+                pages.append(list(page_numbers))
         return pages
 
     def put(self, rows: Iterable[ListRow]) -> None:
@@ -118,7 +118,7 @@ class Catalog:
             if place is not None:
                 self._pages.get(self._index(place) // PAGE, {}).pop(number, None)
                 if moves and not self.by_time:
-                    self._ended.add(number)
+                    self._finished.add(number)
 
     def add(self, numbers: Iterable[int]) -> int:
         """Add exchanges that are new, or fit only now; return how many places everything below moved down at most."""
@@ -143,10 +143,10 @@ class Catalog:
     def drop(self, numbers: Sequence[int]) -> None:
         """Remove exchanges that do not fit any more, or are gone."""
         self._arrived.difference_update(numbers)
-        self._ended.difference_update(numbers)
+        self._finished.difference_update(numbers)
         dropped = {number for number in numbers if self.place(number) is not None}
         if dropped:
-            self._numbers = _held([number for number in self._numbers if number not in dropped])
+            self._numbers = _compact([number for number in self._numbers if number not in dropped])
             self._places = None
             self._pages.clear()
 
@@ -154,10 +154,10 @@ class Catalog:
         return len(self._numbers) - 1 - place if self.by_time else place
 
 
-def _held(numbers: Sequence[int]) -> MutableSequence[int]:
+def _compact(numbers: Sequence[int]) -> MutableSequence[int]:
     """Return numbers in little memory; those of a server are texts."""
-    first: object = numbers[0] if numbers else 0
-    return list(numbers) if isinstance(first, str) else array("q", numbers)
+    sample: object = numbers[0] if numbers else 0
+    return list(numbers) if isinstance(sample, str) else array("q", numbers)
 
 
 class Marks:
@@ -181,9 +181,9 @@ class Marks:
 
     def check(self, ids: Mapping[int, str]) -> int:
         """Unmark exchanges that are not on the tape, given the ids there; return how many these were."""
-        before = len(self._ids)
+        previous_count = len(self._ids)
         self._ids = {number: id for number, id in self._ids.items() if ids.get(number) == id}
-        return before - len(self._ids)
+        return previous_count - len(self._ids)
 
     def toggle(self, number: int, id: str) -> None:
         if number in self._ids:

@@ -84,7 +84,9 @@ class Conversations:
     def put(self, link: ConversationLink) -> None:
         """Add an exchange, or update it."""
         if link.key is not None or link.parent_key is not None:
-            link = link._replace(key=self._known(link.key, link.no), parent_key=self._known(link.parent_key, link.no))
+            link = link._replace(
+                key=self._mark_of(link.key, link.no), parent_key=self._mark_of(link.parent_key, link.no)
+            )
         previous = self._links.get(link.no)
         self._links[link.no] = link
         if link.key is not None and link.parent_key is not None and link.key not in self._parent_keys:
@@ -99,7 +101,7 @@ class Conversations:
             for place in set(_found_by(link)).difference(_found_by(previous)):
                 self._is_stale |= place in self._sought or self._newest.setdefault(place, link.no) != link.no
 
-    def _known(self, key: str | None, no: int) -> str | None:
+    def _mark_of(self, key: str | None, no: int) -> str | None:
         """Return the mark of an exchange's key, and note the key's spelling."""
         if key is None:
             return None

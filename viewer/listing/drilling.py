@@ -52,16 +52,16 @@ def toggled(text: str, term: str, alternatives: Collection[str]) -> str:
     """
     parts = parser.conjuncts(text) if text.strip() else []
     trees = {parser.parse(alternative) for alternative in (term, *alternatives)}
-    rest = [(part, typed) for part, typed in parts if part not in trees]
+    remaining = [(part, typed) for part, typed in parts if part not in trees]
     is_demanded = any(part == parser.parse(term) for part, _ in parts)
-    if is_demanded and len(rest) == 1 and isinstance(rest[0][0], Or):
-        typed = rest[0][1]  # a list of times is an "or", too, without parentheses
+    if is_demanded and len(remaining) == 1 and isinstance(remaining[0][0], Or):
+        typed = remaining[0][1]  # a list of times is an "or", too, without parentheses
         return typed[1:-1] if typed.startswith("(") else typed
-    base = text if len(rest) == len(parts) else " ".join(typed for _, typed in rest)
+    base = text if len(remaining) == len(parts) else " ".join(typed for _, typed in remaining)
     return base if is_demanded else joined(base, term)
 
 
-def group(name: str, value: Any, others: Iterable[object] = ()) -> str:
+def group(name: str, value: Any, sibling_values: Iterable[object] = ()) -> str:
     """Return the terms that select a group of `metrics.GROUPS` or a label; None is the group of unknown values.
 
     `others` are the values of the groups beside it, which it must not select.
@@ -78,15 +78,15 @@ def group(name: str, value: Any, others: Iterable[object] = ()) -> str:
     if not value.isprintable():
         return str(Regex(name, _spelled(value)))
     match: Filter = Match(name, ((value,),))
-    if name == "path" and any(str(other).startswith(f"{value}?") for other in others):
+    if name == "path" and any(str(sibling).startswith(f"{value}?") for sibling in sibling_values):
         return f"{match} {Not(Regex(name, '[?]'))}"  # a path without a query matches every query
     return str(match)
 
 
 def failure(outcome: Outcome, detail: str | None, code: str | None, status: int | None) -> str:
     """Return the terms that select one kind of failure."""
-    named = {"outcome": outcome, "outcome_detail": detail, "error_code": code, "status": status}
-    return " ".join(group(name, value) for name, value in named.items())
+    values = {"outcome": outcome, "outcome_detail": detail, "error_code": code, "status": status}
+    return " ".join(group(name, value) for name, value in values.items())
 
 
 def _spelled(value: str) -> str:

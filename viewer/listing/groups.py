@@ -38,13 +38,13 @@ class GroupColumn:
     label: str
     field: str
     rank: int
-    shown: Callable[[Any], str]
+    render: Callable[[Any], str]
     unit: str = ""
 
     def title(self, *, with_unit: bool) -> str:
         """Return its heading, with its unit behind the first word or without."""
-        first, _, rest = self.label.partition(" ")
-        return f"{first} {self.unit} {rest}" if with_unit and self.unit else self.label
+        first_word, _, further_words = self.label.partition(" ")
+        return f"{first_word} {self.unit} {further_words}" if with_unit and self.unit else self.label
 
 
 def figure(value: float | None) -> str:
@@ -105,7 +105,7 @@ def table(
         rows, names = [*rows, total], [*names, _TOTAL]
     texts = {
         column: [
-            _PENDING if not pooled and column.field.startswith(_POOLED) else column.shown(row[column.field])
+            _PENDING if not pooled and column.field.startswith(_POOLED) else column.render(row[column.field])
             for row in rows
         ]
         for column in _COLUMNS
@@ -114,12 +114,15 @@ def table(
     head = by if by.startswith("label.") else group_title(by).upper()
     longest = max([len(head), *map(len, names)])
     widths, with_units = _columns(texts, width - min(longest, max(_NARROWEST_NAME, width // 3)))
-    first = max(min(longest, width - sum(size + _BETWEEN for size in widths.values())), 1)
-    lines = [(clipped(own, first), *(texts[column][at] for column in widths)) for at, own in enumerate(names)]
+    name_width = max(min(longest, width - sum(size + _BETWEEN for size in widths.values())), 1)
+    lines = [
+        (clipped(group_name, name_width), *(texts[column][at] for column in widths))
+        for at, group_name in enumerate(names)
+    ]
     titles = (column.title(with_unit=with_units) for column in widths)
     heads = (head, *titles)
-    last = lines.pop() if has_total else None
-    return GroupLayout(heads, lines, (first, *widths.values()), last)
+    total_line = lines.pop() if has_total else None
+    return GroupLayout(heads, lines, (name_width, *widths.values()), total_line)
 
 
 def name(key: object) -> str:
@@ -134,21 +137,21 @@ def rough(row: TableRow) -> str:
 
 def failure(outcome: Outcome, detail: str | None, code: str | None, status: int | None) -> str:
     prefix = f"{status} " if status is not None and status >= 400 else ""
-    named = [formatting.line(text) for text in (outcome, detail, code) if text]
-    return clipped(f"{prefix}{' '.join(named)}", _LONGEST_FAILURE)
+    words = [formatting.line(text) for text in (outcome, detail, code) if text]
+    return clipped(f"{prefix}{' '.join(words)}", _LONGEST_FAILURE)
 
 
 def _columns(texts: dict[GroupColumn, list[str]], room: int) -> tuple[dict[GroupColumn, int], bool]:
     """Return the widths of the columns that fit, and whether there is room for units behind their titles, too."""
     full, plain = (
-        {column: max([len(column.title(with_unit=unit)), *map(len, shown)]) for column, shown in texts.items()}
+        {column: max([len(column.title(with_unit=unit)), *map(len, cells)]) for column, cells in texts.items()}
         for unit in (True, False)
     )
-    fitting = _fitting(plain, room)
-    with_units = _fitting(full, room) == fitting
-    return {column: size for column, size in (full if with_units else plain).items() if column in fitting}, with_units
+    visible = _columns_that_fit(plain, room)
+    with_units = _columns_that_fit(full, room) == visible
+    return {column: size for column, size in (full if with_units else plain).items() if column in visible}, with_units
 
 
-def _fitting(sizes: dict[GroupColumn, int], room: int) -> set[GroupColumn]:
+def _columns_that_fit(sizes: dict[GroupColumn, int], room: int) -> set[GroupColumn]:
     by_rank = sorted(sizes, key=lambda column: column.rank)
     return set(by_rank[: bisect_right(list(accumulate(sizes[column] + _BETWEEN for column in by_rank)), room)])

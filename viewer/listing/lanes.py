@@ -58,8 +58,8 @@ class ClockLane:
     bars: list[ClockBar] = field(default_factory=list)
 
     def seen(self, start_ns: int, end_ns: int) -> Sequence[ClockBar]:
-        first = bisect_left(self.bars, start_ns, key=attrgetter("end_ns"))
-        return self.bars[first : bisect_right(self.bars, end_ns, key=attrgetter("start_ns"))]
+        first_index = bisect_left(self.bars, start_ns, key=attrgetter("end_ns"))
+        return self.bars[first_index : bisect_right(self.bars, end_ns, key=attrgetter("start_ns"))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +88,11 @@ class ClockLanes:
         place = self.places[bar.row.no]
         neighbour = max(0, min(place + lanes, len(self.lanes) - 1))
         candidates = self.lanes[neighbour].bars if neighbour != place else [bar]
-        return min(candidates, key=lambda candidate: (_apart(candidate, bar), abs(candidate.start_ns - bar.start_ns)))
+        return min(
+            candidates, key=lambda candidate: (_time_between(candidate, bar), abs(candidate.start_ns - bar.start_ns))
+        )
 
-    def after(self, bar: ClockBar, by: int) -> ClockBar:
+    def following(self, bar: ClockBar, by: int) -> ClockBar:
         """Return the exchange that follows another one in its lane, some places later, or earlier."""
         bars = self.lanes[self.places[bar.row.no]].bars
         return bars[max(0, min(bars.index(bar) + by, len(bars) - 1))]
@@ -105,16 +107,16 @@ class ClockLanes:
         """Return the cells of a lane; where several exchanges share a cell, it has the one selected, or that failed."""
         view = ground.view
         cells: list[Part] = [(sign, "muted") for sign in ground.ground]
-        for bar in sorted(self.lanes[place].seen(*self._shown(view)), key=lambda bar: _rank(bar, selected)):
-            its_cells, parts = self._drawn(bar, view, selected)
+        for bar in sorted(self.lanes[place].seen(*self._visible_ns(view)), key=lambda bar: _rank(bar, selected)):
+            its_cells, parts = self._bar_cells(bar, view, selected)
             cells[its_cells] = parts
         return cells
 
-    def _drawn(self, bar: ClockBar, view: ClockView, selected: int | None) -> tuple[slice, list[Part]]:
+    def _bar_cells(self, bar: ClockBar, view: ClockView, selected: int | None) -> tuple[slice, list[Part]]:
         """Return the cells of an exchange in the view, and their parts: the last is the sign of how it ended."""
-        start, (first_cell, end_cell) = self.axis.at(bar.start_ns), self.span(bar, view)
+        start_ns, (first_cell, end_cell) = self.axis.at(bar.start_ns), self.span(bar, view)
         visible = range(max(first_cell, 0), max(min(end_cell, view.cells), 0))
-        signs = waterfall.signs(bar.phases, lambda at_ns: view.cell(start + at_ns), visible)
+        signs = waterfall.signs(bar.phases, lambda at_ns: view.cell(start_ns + at_ns), visible)
         tones = TONES if bar.row.no != selected else _SELECTED
         parts: list[Part] = [(sign, tones[phase]) for sign, phase in signs]
         return slice(visible.start, visible.stop), [
@@ -125,24 +127,24 @@ class ClockLanes:
     def above(self, place: int, ground: ClockLine) -> str:
         """Return the line above a lane: the time to first token of each exchange where there is room for it."""
         line, free, view = list(ground.ground), 0, ground.view
-        shown = [(self.span(bar, view)[0], bar) for bar in self.lanes[place].seen(*self._shown(view))]
-        for at, (first, bar) in enumerate(shown):
-            after = shown[at + 1][0] if at + 1 < len(shown) else view.cells
-            room = after - max(first, 0) - (at + 1 < len(shown))
-            if bar.phases.first_ns is None or first < free:
+        bars = [(self.span(bar, view)[0], bar) for bar in self.lanes[place].seen(*self._visible_ns(view))]
+        for at, (first_cell, bar) in enumerate(bars):
+            next_cell = bars[at + 1][0] if at + 1 < len(bars) else view.cells
+            room = next_cell - max(first_cell, 0) - (at + 1 < len(bars))
+            if bar.phases.first_ns is None or first_cell < free:
                 continue
             figure = formatting.duration(bar.phases.first_ns)
             text = next((text for text in (f"TTFT {figure}", figure) if len(text) <= room), "")
-            line[first : first + len(text)] = text
-            free = first + len(text) + 1
+            line[first_cell : first_cell + len(text)] = text
+            free = first_cell + len(text) + 1
         return "".join(line)
 
     def at_once(self, view: ClockView) -> list[int]:
         """Return the most exchanges that ran at the same time in each cell."""
         most = [0] * view.cells
         for (start, count), (end, _) in zip(self._counts, self._counts[1:], strict=False):
-            first, last = view.cell(start), view.cell(end - 1) + 1
-            for cell in range(max(first, 0), min(last, view.cells)):
+            first_cell, end_cell = view.cell(start), view.cell(end - 1) + 1
+            for cell in range(max(first_cell, 0), min(end_cell, view.cells)):
                 most[cell] = max(most[cell], count)
         return most
 
@@ -151,13 +153,13 @@ class ClockLanes:
         """The positions at which the number of running exchanges changes, and that number from each on."""
         ends = [(self.axis.at(bar.start_ns), 1) for bar in self.bars]
         ends += [(self.axis.at(bar.end_ns), -1) for bar in self.bars]
-        counts, running = list[tuple[int, int]](), 0
+        counts, running_count = list[tuple[int, int]](), 0
         for at, by in sorted(ends):
-            running += by
-            counts.append((at, running))
+            running_count += by
+            counts.append((at, running_count))
         return counts
 
-    def _shown(self, view: ClockView) -> tuple[int, int]:
+    def _visible_ns(self, view: ClockView) -> tuple[int, int]:
         """Return the timestamps between which a view is."""
         return self.axis.wall_ns(view.start), self.axis.wall_ns(view.start + view.length)
 
@@ -167,11 +169,11 @@ def lanes(rows: Iterable[ListRow], look: Look, name: Callable[[ListRow], str | N
     bars = [bar for row in rows if (bar := _clock_bar(row, look)) is not None]
     groups: dict[str, list[ClockLane]] = {}
     for bar in sorted(bars, key=lambda bar: (bar.start_ns, bar.row.no)):
-        called = formatting.line(name(bar.row))
-        group = groups.setdefault(called, [])
+        lane_name = formatting.line(name(bar.row))
+        group = groups.setdefault(lane_name, [])
         lane = next((lane for lane in group if lane.bars[-1].end_ns <= bar.start_ns), None)
         if lane is None:
-            lane = ClockLane(called, not group)
+            lane = ClockLane(lane_name, not group)
             group.append(lane)
         lane.bars.append(bar)
     runs = look.recording and any(bar.row.outcome == "open" for bar in bars)
@@ -179,12 +181,15 @@ def lanes(rows: Iterable[ListRow], look: Look, name: Callable[[ListRow], str | N
     return ClockLanes([lane for _, group in sorted(groups.items()) for lane in group], axis, runs)
 
 
-def heading(shown: ClockLanes, label: str | None, fitting: int, filter_text: str) -> list[Part]:
+def heading(clock_lanes: ClockLanes, label: str | None, match_count: int, filter_text: str) -> list[Part]:
     """Return the title of lanes: exchanges of those `fitting`, running ones, the label, the filter."""
-    count, running = len(shown.bars), sum(bar.row.outcome == "open" for bar in shown.bars) if shown.is_growing else 0
-    said = counted(count, "exchange") + (f" of {fitting:,}" if count < fitting else "")
-    parts: list[Part] = [("lanes", "strong"), (f" · {said}", "plain")]
-    parts += [(f", {running:,} open", "accent")] if running else []
+    count, running_count = (
+        len(clock_lanes.bars),
+        sum(bar.row.outcome == "open" for bar in clock_lanes.bars) if clock_lanes.is_growing else 0,
+    )
+    size = counted(count, "exchange") + (f" of {match_count:,}" if count < match_count else "")
+    parts: list[Part] = [("lanes", "strong"), (f" · {size}", "plain")]
+    parts += [(f", {running_count:,} open", "accent")] if running_count else []
     parts += [(f" · by {formatting.line(label)}", "accent")] if label is not None else []
     parts += [(f" · {formatting.line(filter_text)}", "accent")] if filter_text else []
     return parts
@@ -207,6 +212,6 @@ def _rank(bar: ClockBar, selected: int | None) -> tuple[bool, bool]:
     return bar.row.no == selected, bar.ending[1] == "error"
 
 
-def _apart(bar: ClockBar, other: ClockBar) -> int:
+def _time_between(bar: ClockBar, neighbour: ClockBar) -> int:
     """Return the time between two exchanges; 0 where they overlap."""
-    return max(bar.start_ns - other.end_ns, other.start_ns - bar.end_ns, 0)
+    return max(bar.start_ns - neighbour.end_ns, neighbour.start_ns - bar.end_ns, 0)

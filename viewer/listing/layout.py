@@ -37,7 +37,7 @@ _USUAL: Final = frozenset({"stop", "end_turn", "complete", "completed", "finish"
 
 _TIME_TITLES: Final = {"clock": "START", "date": "START", "utc": "UTC", "ago": "AGO"}
 
-Shown = Callable[[ListRow, Look, int], Sequence[Part]]
+Renderer = Callable[[ListRow, Look, int], Sequence[Part]]
 """The renderer of a column: a row's parts, given the column's width in cells."""
 
 
@@ -54,7 +54,7 @@ class ListColumn:
     least: int
     most: int
     rank: int
-    shown: Shown
+    render: Renderer
     field: str | None = None
     letter: str | None = None
     right: bool = False
@@ -94,7 +94,7 @@ def fitted(
         room -= more
 
     for name, usual in _USUAL_WIDTHS.items():
-        for column in (one for one in by_rank if one.name == name):
+        for column in (candidate for candidate in by_rank if candidate.name == name):
             widen(column, usual + extra.get(name, 0))
     for column in by_rank:
         if len(column.full_title) - widths[column.name] <= room:
@@ -140,9 +140,9 @@ def titles(slots: Sequence[Slot], look: Look, between: int, order: tuple[str, bo
         ordered = column.field == (order[0] if order else "started_at")
         sign = ("▼" if order is None or order[1] else "▲") if ordered else ""
         # The sign stands in the blank after the title, so that no title is cut for it.
-        shown = f"{title:>{slot.width}}{sign}" if column.right else f"{title}{sign}"
-        yield shown, "accent" if ordered else "muted"
-        yield " " * (slot.width + between - len(shown)), "plain"
+        text = f"{title:>{slot.width}}{sign}" if column.right else f"{title}{sign}"
+        yield text, "accent" if ordered else "muted"
+        yield " " * (slot.width + between - len(text)), "plain"
 
 
 def _title(column: ListColumn, look: Look, width: int) -> str:
@@ -160,7 +160,7 @@ def line(row: ListRow, slots: Sequence[Slot], look: Look, between: int) -> Itera
     yield f"{stands.sign} ", stands.tone
     blank = " " * between
     for slot in slots:
-        parts = slot.column.shown(row, look, slot.width)
+        parts = slot.column.render(row, look, slot.width)
         if len(parts) == 1 and (text := parts[0][0]).isascii() and len(text) <= slot.width:
             # Nearly all cells are so: in one part, with the blanks around it, they cost a third to draw.
             yield f"{text.rjust(slot.width) if slot.column.right else text.ljust(slot.width)}{blank}", parts[0][1]
@@ -172,8 +172,8 @@ def line(row: ListRow, slots: Sequence[Slot], look: Look, between: int) -> Itera
 def axis(exchanges: Iterable[ListRow], look: Look) -> Axis:
     bars = [(bar(row, look), row.first_output_ms is not None) for row in exchanges]
     longest_ns = max((bar.end_ns for bar, _ in bars), default=0)
-    shown = [bar.end_ns for bar, has_output in bars if has_output]
-    return waterfall.axis([longest_ns, *shown])
+    output_ends_ns = [bar.end_ns for bar, has_output in bars if has_output]
+    return waterfall.axis([longest_ns, *output_ends_ns])
 
 
 def bar(row: ListRow, look: Look) -> Bar:
@@ -192,25 +192,25 @@ def bar(row: ListRow, look: Look) -> Bar:
 def timeline(row: ListRow, look: Look, width: int) -> list[Part]:
     """Draw the phases of an exchange on the axis of all lines, or on its own."""
     stands = state(row, recording=look.recording)
-    drawn = waterfall.draw(bar(row, look), look.axis, width, stands.sign)
-    return [(text, stands.tone if phase == "end" else waterfall.TONES[phase]) for text, phase in drawn]
+    stretches = waterfall.draw(bar(row, look), look.axis, width, stands.sign)
+    return [(text, stands.tone if phase == "end" else waterfall.TONES[phase]) for text, phase in stretches]
 
 
 def _figure(
-    name: str, written: Callable[[Any, int], str], slow: float = math.inf, bad: float = math.inf, *, grows: bool = True
-) -> Shown:
+    name: str, to_text: Callable[[Any, int], str], slow: float = math.inf, bad: float = math.inf, *, grows: bool = True
+) -> Renderer:
     """Return the renderer of a number: muted while the exchange runs, with a `+` if it `grows` and there is room."""
 
-    def shown(row: ListRow, look: Look, width: int) -> Sequence[Part]:
+    def render(row: ListRow, look: Look, width: int) -> Sequence[Part]:
         value = getattr(row, name)
         if value is None:
             return [_unknown(row, look)]
-        text = written(value, width)
+        text = to_text(value, width)
         if row.outcome != "open":
             return [(text, "error" if value > bad else "warning" if value > slow else "plain")]
         return [(f"{text}+" if grows and _runs(row, look) and len(text) < width else text, "muted")]
 
-    return shown
+    return render
 
 
 def _count(value: int, width: int) -> str:
@@ -226,14 +226,14 @@ def _runs(row: ListRow, look: Look) -> bool:
     return state(row, recording=look.recording).word == "open"
 
 
-def _known(name: str, written: Callable[[Any], Part]) -> Shown:
+def _constant(name: str, to_part: Callable[[Any], Part]) -> Renderer:
     """Return the renderer of a value that does not change once it is known."""
 
     value = operator.attrgetter(name)
-    return lambda row, look, width: [_unknown(row, look) if value(row) is None else written(value(row))]
+    return lambda row, look, width: [_unknown(row, look) if value(row) is None else to_part(value(row))]
 
 
-def _text(name: str, tone: Tone = "plain") -> Shown:
+def _text(name: str, tone: Tone = "plain") -> Renderer:
     value = operator.attrgetter(name)
     return lambda row, look, width: [(formatting.line(value(row)), tone if value(row) is not None else "muted")]
 
@@ -290,12 +290,12 @@ COLUMNS: Final = (
                "started_at", "s"),
     ListColumn("model", "MODEL", 9, 26, 0, _text("model"), "model", "m"),
     ListColumn("host", "HOST", 12, 26, 13,
-               _known("upstream", lambda url: (formatting.line(formatting.host(url)), "muted")), "upstream", "h"),
+               _constant("upstream", lambda url: (formatting.line(formatting.host(url)), "muted")), "upstream", "h"),
     ListColumn("path", "PATH", 16, 30, 15, _text("path", "muted"), "path", "p"),
     ListColumn("operation", "OPERATION", 9, 16, 17, _text("operation", "muted"), "operation", "o"),
     ListColumn("api", "API", 12, 18, 18, _text("api", "muted"), "api", "a"),
     ListColumn("status", "HTTP", 4, 4, 11,
-               _known("status", lambda status: (str(status), "muted" if status < 300 else "error")),
+               _constant("status", lambda status: (str(status), "muted" if status < 300 else "error")),
                "status", "c", right=True),
     ListColumn("outcome", "OUTCOME", 13, 24, 12, _outcome, "outcome", "e"),
     ListColumn("ttft", "TTFT", 5, 7, 4, _figure("ttft_ms", whole_ms, 2000, 10_000, grows=False), "ttft_ms", "t",
@@ -309,7 +309,7 @@ COLUMNS: Final = (
     ListColumn("events", "EVENTS", 6, 6, 14, _figure("events", _count), "events", "n", right=True),
     ListColumn("tokens", "TOKENS", 6, 6, 8, _figure("output_tokens", _count), "output_tokens", "k",
                right=True),
-    ListColumn("tps", "TPS", 6, 6, 10, _known("tps_user", lambda rate: (f"{rate:,.1f}", "plain")), "tps_user", "r",
+    ListColumn("tps", "TPS", 6, 6, 10, _constant("tps_user", lambda rate: (f"{rate:,.1f}", "plain")), "tps_user", "r",
                right=True),
     ListColumn("duration", "DUR", 5, 7, 5, _duration, "duration_ms", "d", right=True, unit="s"),
     ListColumn("happened", "HAPPENED", 11, 25, 3, _happened, "flags", "f"),

@@ -53,22 +53,22 @@ def no_tape(path: Path) -> Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TapeSummary:
     """The number of exchanges on a tape, and when the first and the last of them began, if that is known."""
 
     total: int
     started: tuple[str, str] | None
 
 
-def gone(path: Path, held: Held | None) -> Lines:
+def tape_gone(path: Path, summary: TapeSummary | None) -> Lines:
     """Return the notice of a tape that is gone, with its last contents."""
-    first, last = held.started or ("", "") if held is not None else ("", "")
-    began = f", begun {local_time.period(first, last)}" if first else ""
-    what: Lines = [] if held is None else [[(f"It held {counted(held.total, 'exchange')}{began}.", "plain")]]
+    first_start, last_start = summary.started or ("", "") if summary is not None else ("", "")
+    began = f", begun {local_time.period(first_start, last_start)}" if first_start else ""
+    contents: Lines = [] if summary is None else [[(f"It held {counted(summary.total, 'exchange')}{began}.", "plain")]]
     return [
         [("The tape is gone.", "strong")],
         [(f"{safe(str(path))} was deleted or moved.", "error")],
-        *what,
+        *contents,
         [],
         [("It is shown again as soon as it is back; q leaves.", "muted")],
     ]
@@ -76,14 +76,14 @@ def gone(path: Path, held: Held | None) -> Lines:
 
 def empty(run: RecorderRun | None, wall_ns: int) -> Lines:
     """Return the notice that nothing is recorded yet, with advice: `run` is the newest of the tape."""
-    running = run is not None and run.state(wall_ns) == "running"
-    now = f"running at {_address(run.listen)}" if run is not None and running else "not running"
+    is_running = run is not None and run.state(wall_ns) == "running"
+    now = f"running at {_address(run.listen)}" if run is not None and is_running else "not running"
     return [
         [("No exchanges recorded yet.", "strong")],
         [],
         *_HOW_TO_RECORD,
         [],
-        [(f"Recorder: {now}", "success" if running else "warning"), ("   This screen updates by itself.", "muted")],
+        [(f"Recorder: {now}", "success" if is_running else "warning"), ("   This screen updates by itself.", "muted")],
     ]
 
 
@@ -93,13 +93,14 @@ class Term:
 
     text: str
     count: int
-    meant: str | None = None
+    suggestion: str | None = None
 
 
-def none_match(total: int, terms: Sequence[Term], running: int = 0) -> Lines:
-    """Return the notice that a filter matches none, and what each term matches alone; `running` have not ended."""
-    waiting = f"{running:,} still run{'s' if running == 1 else ''}: what is measured counts when an exchange has ended"
-    more: Lines = [[], [(waiting, "muted")]] if running else []
+def none_match(total: int, terms: Sequence[Term], running_count: int = 0) -> Lines:
+    """Return the notice that a filter matches none, and what each term matches alone; `running_count` still run."""
+    runs = f"{running_count:,} still run{'s' if running_count == 1 else ''}"
+    hint: Part = (f"{runs}: what is measured counts when an exchange has ended", "muted")
+    more: Lines = [[], [hint]] if running_count else []
     return [
         [(f"0 of {total:,} match.", "strong")],
         [],
@@ -111,10 +112,12 @@ def none_match(total: int, terms: Sequence[Term], running: int = 0) -> Lines:
 
 
 def _alone(term: Term) -> list[Part]:
-    meant = "  alone" if term.meant is None else f"  alone: did you mean {safe(term.meant)}?"
+    question = "" if term.suggestion is None else f": did you mean {safe(term.suggestion)}?"
     return [
-        (f"{term.count:>10,}  ", "plain" if term.count else "warning"), (safe(term.text), "plain"), (meant, "muted")
-    ]  # fmt: skip
+        (f"{term.count:>10,}  ", "plain" if term.count else "warning"),
+        (safe(term.text), "plain"),
+        (f"  alone{question}", "muted"),
+    ]
 
 
 def nothing_shipped(name: str) -> Lines:
@@ -128,10 +131,10 @@ def nothing_shipped(name: str) -> Lines:
     ]
 
 
-def failed(error: WiretapeError, what: str = "tape") -> Lines:
+def failed(error: WiretapeError, source_name: str = "tape") -> Lines:
     """Return the notice about a source, named by `what`, that cannot be read."""
     return [
-        [(f"The {what} cannot be read.", "strong")],
+        [(f"The {source_name} cannot be read.", "strong")],
         [(safe(str(error)), "error")],
         [],
         [("It is tried again and again; q leaves.", "muted")],

@@ -57,20 +57,20 @@ class OutlineColumn:
     title: str
     width: int
     rank: int
-    shown: Callable[[Line, Look, Bars], Sequence[Part]]
+    render: Callable[[Line, Look, Bars], Sequence[Part]]
     right: bool = True
 
 
 def lines(
-    conversations: Sequence[ConversationRow], opened: Collection[str], turns: Mapping[str, Sequence[TurnRow]]
+    conversations: Sequence[ConversationRow], open_names: Collection[str], turns: Mapping[str, Sequence[TurnRow]]
 ) -> list[Line]:
     """Return each conversation, with its exchanges behind it where it is `opened`."""
-    listed: list[Line] = []
+    visible_lines: list[Line] = []
     for conversation in conversations:
-        listed.append(conversation)
-        if conversation.conversation in opened:
-            listed += turns.get(conversation.conversation, ())
-    return listed
+        visible_lines.append(conversation)
+        if conversation.conversation in open_names:
+            visible_lines += turns.get(conversation.conversation, ())
+    return visible_lines
 
 
 def totals(conversations: Sequence[ConversationRow]) -> str:
@@ -95,8 +95,8 @@ def fitted(width: int) -> tuple[OutlineColumn, ...]:
     In a narrow tree, the model goes before the number, which stands behind a turn's name.
     """
     bar, is_wide = min(max(width // 8, _LEAST_BAR), _MOST_BAR), width >= _NARROW
-    drawn = OutlineColumn("", bar + _LARGEST[is_wide], 1, partial(_bar, bar, is_wide), right=False)
-    columns = (*_COLUMNS, drawn, OutlineColumn("MODEL", _MODELS[width >= _WIDE], 4 if is_wide else 1, _model))
+    bar_column = OutlineColumn("", bar + _LARGEST[is_wide], 1, partial(_bar, bar, is_wide), right=False)
+    columns = (*_COLUMNS, bar_column, OutlineColumn("MODEL", _MODELS[width >= _WIDE], 4 if is_wide else 1, _model))
     room = width - _name_width(width) - _BETWEEN - _LEAST_TEXTS[is_wide]
     chosen = set[OutlineColumn]()
     for column in sorted(columns, key=lambda column: column.rank):
@@ -115,16 +115,16 @@ def titles(columns: Sequence[OutlineColumn], width: int, bars: Bars) -> Iterator
 
 
 def line(
-    item: Line, columns: Sequence[OutlineColumn], width: int, look: Look, bars: Bars, *, opened: bool = False
+    item: Line, columns: Sequence[OutlineColumn], width: int, look: Look, bars: Bars, *, is_open: bool = False
 ) -> Iterator[Part]:
     """Yield the parts of a line of `width` cells; `opened`: the exchanges of the conversation stand below it."""
-    room, has_number = _name_width(width), any(column.shown is _number for column in columns)
-    name = _turn(item, room, has_number=has_number) if isinstance(item, TurnRow) else _name(item, opened)
+    room, has_number = _name_width(width), any(column.render is _number for column in columns)
+    name = _turn(item, room, has_number=has_number) if isinstance(item, TurnRow) else _name(item, is_open)
     yield from laid_out(name, room, right=False)
     for column in columns:
         yield " " * _BETWEEN, "plain"
-        yield from laid_out(column.shown(item, look, bars), column.width, right=column.right)
-    text: list[Part] = _said(item) if isinstance(item, TurnRow) else [(formatting.line(item.asked), "plain")]
+        yield from laid_out(column.render(item, look, bars), column.width, right=column.right)
+    text: list[Part] = _exchange_text(item) if isinstance(item, TurnRow) else [(formatting.line(item.asked), "plain")]
     yield from _text(text, columns, width)
 
 
@@ -138,11 +138,15 @@ def _text(parts: Sequence[Part], columns: Sequence[OutlineColumn], width: int) -
     yield from laid_out(parts, max(room, 0), right=False)
 
 
-def _name(conversation: ConversationRow, opened: bool) -> list[Part]:
+def _name(conversation: ConversationRow, is_open: bool) -> list[Part]:
     program = f"{formatting.line(conversation.argv0)} " if conversation.argv0 else ""
-    sign = _OPENED if opened else _CLOSED
-    running = f"{STATES['open'].sign} " if conversation.open else ""
-    return [(f"{sign} {running}", "accent"), (program, "plain"), (formatting.line(conversation.conversation), "strong")]
+    sign = _OPENED if is_open else _CLOSED
+    running_sign = f"{STATES['open'].sign} " if conversation.open else ""
+    return [
+        (f"{sign} {running_sign}", "accent"),
+        (program, "plain"),
+        (formatting.line(conversation.conversation), "strong"),
+    ]
 
 
 def _turn(turn: TurnRow, room: int, *, has_number: bool) -> list[Part]:
@@ -158,7 +162,7 @@ def _turn(turn: TurnRow, room: int, *, has_number: bool) -> list[Part]:
     ]
 
 
-def _said(turn: TurnRow) -> list[Part]:
+def _exchange_text(turn: TurnRow) -> list[Part]:
     """Return the tools whose results came, or the new question; the cache's verdict; and the answer.
 
     The answer is the tools called, the text, or the outcome.
@@ -187,11 +191,11 @@ def _missed(turn: TurnRow) -> list[Part]:
 
 
 def _count(name: str) -> Callable[[Line, Look, Bars], Sequence[Part]]:
-    def shown(item: Line, look: Look, bars: Bars) -> Sequence[Part]:
+    def render(item: Line, look: Look, bars: Bars) -> Sequence[Part]:
         value = getattr(item, name)
         return [(formatting.count(value), "muted" if value is None else "plain")]
 
-    return shown
+    return render
 
 
 def _number(item: Line, look: Look, bars: Bars) -> Sequence[Part]:
@@ -219,12 +223,12 @@ def _bar(cells: int, is_named: bool, item: Line, look: Look, bars: Bars) -> Sequ
     bar = bars.of(item)
     if bar is None:
         return []
-    return [*bar.drawn(cells, bars.signs), *([(" ", "plain"), bar.largest(bars.signs)] if is_named else [])]
+    return [*bar.runs(cells, bars.signs), *([(" ", "plain"), bar.largest(bars.signs)] if is_named else [])]
 
 
 def _model(item: Line, look: Look, bars: Bars) -> Sequence[Part]:
-    named = formatting.line(item.model) if isinstance(item, TurnRow) else " ".join(map(formatting.line, item.models))
-    return [(named, "plain")]
+    model = formatting.line(item.model) if isinstance(item, TurnRow) else " ".join(map(formatting.line, item.models))
+    return [(model, "plain")]
 
 
 _COLUMNS: Final = (

@@ -50,14 +50,14 @@ def reason(row: ListRow, look: Look) -> str:
 
 def figures(row: ListRow, look: Look) -> str:
     """Return the known timings of an exchange in one line."""
-    known = {
+    timings = {
         "ttft": row.ttft_ms, "icl p50": row.icl_p50_ms, "max gap": row.max_gap_ms, "max silence": row.max_silence_ms,
     }  # fmt: skip
-    parts = [f"{label} {formatting.span(value)}" for label, value in known.items() if value is not None]
+    parts = [f"{label} {formatting.span(value)}" for label, value in timings.items() if value is not None]
     # A body that is no stream has no events of the standard: it is one record, which its last read completed.
     is_one_record = "nonstream" in row.flags or (row.outcome == "http_error" and not row.events)
-    what = "one body" if is_one_record else facts.number_of(row.events, "event")
-    parts.append(f"{what} in {facts.number_of(row.reads, 'read')}")
+    event_text = "one body" if is_one_record else facts.number_of(row.events, "event")
+    parts.append(f"{event_text} in {facts.number_of(row.reads, 'read')}")
     parts.append(f"{formatting.span(elapsed_ms(row, look))}{'+' if row.outcome == 'open' else ''}")
     parts += [] if row.output_tokens is None else [counted(row.output_tokens, "token")]
     return " · ".join(parts)
@@ -66,7 +66,7 @@ def figures(row: ListRow, look: Look) -> str:
 def evidence(row: ListRow, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, Tone, str]]:
     """Yield verdicts, the longest, and then flags, each with its tone and its evidence."""
     longest = sorted(verdicts, key=lambda verdict: -verdict.lasted_ns)[:_MOST_VERDICTS]
-    for verdict in (one for one in verdicts if one in longest):
+    for verdict in (candidate for candidate in verdicts if candidate in longest):
         sentence, grounds = wording.sentences(verdict)
         yield verdict.kind, "warning", f"{sentence}; {grounds}"
     judged = {verdict.kind for verdict in verdicts}
@@ -83,36 +83,36 @@ def text(preview: PreviewRow) -> tuple[str, str, int | None]:
 
 
 def _unended(row: ListRow, look: Look) -> str:
-    last, passed = row.last_read_ms, elapsed_ms(row, look)
-    came = f"the last read came {formatting.span(last)} after the request"
+    last_ms, passed_ms = row.last_read_ms, elapsed_ms(row, look)
+    progress = f"the last read came {formatting.span(last_ms)} after the request"
     if not look.recording:
-        came = "nothing was read of it" if last is None else came
-        return f"nothing records it any more; {came}. The next recorder on this tape will mark it as interrupted."
-    lasted = None if passed is None else silence(round(passed * 1e6), units.ns(last), DEFAULT)
-    return f"still running{'' if lasted is None else f', {lasted}'}; {came}"
+        progress = "nothing was read of it" if last_ms is None else progress
+        return f"nothing records it any more; {progress}. The next recorder on this tape will mark it as interrupted."
+    current_silence = None if passed_ms is None else silence(round(passed_ms * 1e6), units.ns(last_ms), DEFAULT)
+    return f"still running{'' if current_silence is None else f', {current_silence}'}; {progress}"
 
 
-def lines(found: PreviewRow, verdicts: Sequence[Verdict], look: Look, width: int, height: int) -> list[Line]:
+def lines(preview: PreviewRow, verdicts: Sequence[Verdict], look: Look, width: int, height: int) -> list[Line]:
     """Return the preview in lines of a width, at most as many as a height; the end of the answer fills the rest."""
-    row = found.row
-    laid: list[Line] = [list(cells.laid_out(heading(row, look), width, right=False))]
-    laid += [[(line, "plain")] for line in wrap.wrapped(reason(row, look), width)]
-    known = figures(row, look)
-    wrapped = _between_figures(known, width) if height >= _HIGH else [cells.cut(known, width)]
-    laid += [[(line, "muted")] for line in wrapped]
-    name, said, size = text(found)
+    row = preview.row
+    preview_lines: list[Line] = [list(cells.laid_out(heading(row, look), width, right=False))]
+    preview_lines += [[(line, "plain")] for line in wrap.wrapped(reason(row, look), width)]
+    figure_text = figures(row, look)
+    wrapped = _between_figures(figure_text, width) if height >= _HIGH else [cells.cut(figure_text, width)]
+    preview_lines += [[(line, "muted")] for line in wrapped]
+    name, answer, size = text(preview)
     odd = _oddities(row, verdicts, width)
-    room = height - len(laid)
-    rest = (1 if height < _HIGH and len(odd) > room - _LEAST_TEXT else _LEAST_TEXT) if said else 0
-    laid += _cut(odd, max(room - rest, 1), width)
-    return laid[:height] + _end(name, said, size, width, height - len(laid))
+    room = height - len(preview_lines)
+    reserved = (1 if height < _HIGH and len(odd) > room - _LEAST_TEXT else _LEAST_TEXT) if answer else 0
+    preview_lines += _cut(odd, max(room - reserved, 1), width)
+    return preview_lines[:height] + _end(name, answer, size, width, height - len(preview_lines))
 
 
 def _oddities(row: ListRow, verdicts: Sequence[Verdict], width: int) -> list[Line]:
     """Return its oddities, each flag with its evidence."""
     lines: list[Line] = []
-    for flag, tone, found in evidence(row, verdicts):
-        for at, line in enumerate(wrap.wrapped(found, width - len(flag) - 2)):
+    for flag, tone, grounds in evidence(row, verdicts):
+        for at, line in enumerate(wrap.wrapped(grounds, width - len(flag) - 2)):
             head: Line = [(" " * (len(flag) + 2), "plain")] if at else [(f"{flag}  ", tone)]
             lines.append([*head, (line, "muted" if tone == "muted" else "plain")])
     return lines
@@ -132,10 +132,13 @@ def _cut(lines: Sequence[Line], room: int, width: int) -> list[Line]:
     """Return as many lines as there is room for; the last of them says that there are more."""
     if len(lines) <= room:
         return list(lines)
-    *kept, last = lines[:room]
-    *before, (text, tone) = last
-    shown = cells.cut(text, width - sum(cell_len(part) for part, _ in before) - len(_MORE))
-    return [*kept, [*before, (shown if shown.endswith(_MORE[-1]) else shown.rstrip() + _MORE, tone)]]
+    *visible_lines, last_line = lines[:room]
+    *leading_parts, (text, tone) = last_line
+    cut_text = cells.cut(text, width - sum(cell_len(part) for part, _ in leading_parts) - len(_MORE))
+    return [
+        *visible_lines,
+        [*leading_parts, (cut_text if cut_text.endswith(_MORE[-1]) else cut_text.rstrip() + _MORE, tone)],
+    ]
 
 
 def _between_figures(text: str, width: int) -> list[str]:

@@ -78,7 +78,7 @@ def is_fair(name: str, row: ListRow) -> bool:
     return name in _SETTLED or (is_whole and not (name in _OF_GAPS and flags & _UNPACED))
 
 
-def shown(name: str, row: ListRow, *, is_better: bool = False) -> str:
+def figure_text(name: str, row: ListRow, *, is_better: bool = False) -> str:
     """Return a figure as a text that ends in `<` if it is better, in `+` if it may still change, else in a space."""
     value = getattr(row, name)
     is_growing = row.outcome == "open" and isinstance(value, int | float) and name not in _SETTLED
@@ -130,7 +130,7 @@ def _score(name: str, sides: tuple[ListRow, ListRow]) -> Score:
         change = formatting.ms(0.0)
     else:
         change = f"{formatting.MINUS if difference < 0 else '+'}{_text(abs(difference))}"
-    texts = [shown(name, side, is_better=better == at) for at, side in enumerate(sides)]
+    texts = [figure_text(name, side, is_better=better == at) for at, side in enumerate(sides)]
     plain, full = (f"{label(name, with_unit=unit)} " for unit in (False, True))
     return Score(plain, texts[0], texts[1], f"{change} ", better, full)
 
@@ -152,20 +152,20 @@ def text_score(lengths: tuple[int, int], divergence: int | None, *, growing: boo
     return Score("TEXT", a, b, difference, None)
 
 
-def fitting(scores: Sequence[Score], width: int, between: int = 1) -> list[Score]:
+def fitting_scores(scores: Sequence[Score], width: int, between: int = 1) -> list[Score]:
     """Return as many of the scores as fit beside each other; the last, which is the text's, always does.
 
     Their labels have units if that costs none of the scores.
     """
-    full = _fitting([replace(score, label=score.full_label or score.label) for score in scores], width, between)
-    plain = _fitting(scores, width, between)
+    full = _scores_that_fit([replace(score, label=score.full_label or score.label) for score in scores], width, between)
+    plain = _scores_that_fit(scores, width, between)
     return full if len(full) == len(plain) else plain
 
 
-def _fitting(scores: Sequence[Score], width: int, between: int) -> list[Score]:
-    *others, last = scores
-    ends = list(accumulate(score.width + between for score in others))
-    return [*others[: bisect_right(ends, width - last.width - between)], last]
+def _scores_that_fit(scores: Sequence[Score], width: int, between: int) -> list[Score]:
+    *figure_scores, text_figure = scores
+    ends = list(accumulate(score.width + between for score in figure_scores))
+    return [*figure_scores[: bisect_right(ends, width - text_figure.width - between)], text_figure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +184,10 @@ class RankedExchange:
         """Return it as it stands now: while it runs with how long it has lasted; an orphan if nothing records it."""
         if self.row.outcome != "open" or self.row.ended_by is not None:
             return self
-        lost = self.run.state(clock.wall_ns()) != "running"
-        lasted = states.elapsed_ms(self.row, Look(wall_ns=clock.wall_ns(), recording=not lost))
-        outcome: Standing = "orphan" if lost else self.row.outcome
-        return replace(self, row=replace(self.row, duration_ms=lasted, outcome=outcome))
+        is_lost = self.run.state(clock.wall_ns()) != "running"
+        lasted_ms = states.elapsed_ms(self.row, Look(wall_ns=clock.wall_ns(), recording=not is_lost))
+        outcome: Standing = "orphan" if is_lost else self.row.outcome
+        return replace(self, row=replace(self.row, duration_ms=lasted_ms, outcome=outcome))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class Layout:
     """The widths of a table's columns, the number of cells left for the gaps, and whether titles have units."""
 
     widths: dict[str, int]
-    drawn: int
+    gap_cells: int
     with_units: bool
 
 
@@ -205,18 +205,18 @@ def best(entries: Sequence[RankedExchange]) -> dict[str, frozenset[int]]:
     for name in LABELS:
         fair = [entry for entry in entries if is_fair(name, entry.row)]
         top = (max if name in HIGH_IS_GOOD else min)((getattr(entry.row, name) for entry in fair), default=None)
-        first = {entry.no for entry in fair if formatting.ms(getattr(entry.row, name)) == formatting.ms(top)}
-        if 0 < len(first) < len(fair):
-            winners[name] = frozenset(first)
+        best_numbers = {entry.no for entry in fair if formatting.ms(getattr(entry.row, name)) == formatting.ms(top)}
+        if 0 < len(best_numbers) < len(fair):
+            winners[name] = frozenset(best_numbers)
     return winners
 
 
 def ordered(entries: Sequence[RankedExchange], by: str | None, *, reverse: bool = False) -> list[RankedExchange]:
     if by is None:
         return list(reversed(entries)) if reverse else list(entries)
-    known = [entry for entry in entries if getattr(entry.row, by) is not None]
-    known.sort(key=lambda entry: getattr(entry.row, by), reverse=(by in HIGH_IS_GOOD) != reverse)
-    return known + [entry for entry in entries if getattr(entry.row, by) is None]
+    measured = [entry for entry in entries if getattr(entry.row, by) is not None]
+    measured.sort(key=lambda entry: getattr(entry.row, by), reverse=(by in HIGH_IS_GOOD) != reverse)
+    return measured + [entry for entry in entries if getattr(entry.row, by) is None]
 
 
 def layout(entries: Sequence[RankedExchange], width: int) -> Layout:
@@ -259,7 +259,7 @@ def head(layout: Layout, by: str | None, axis: int, *, reverse: bool = False) ->
         tone: Tone = "accent" if name == by else "muted"
         yield from cells.laid_out([(title[1 - width :], tone)], width - 1, right=name not in _WORDS)
         yield " ", "plain"
-    yield f" {sparkline.axis(axis, layout.drawn)}", "muted"
+    yield f" {sparkline.axis(axis, layout.gap_cells)}", "muted"
 
 
 def line(entry: RankedExchange, layout: Layout, winners: dict[str, frozenset[int]], axis: int) -> Iterator[Part]:
@@ -272,13 +272,13 @@ def line(entry: RankedExchange, layout: Layout, winners: dict[str, frozenset[int
             yield from cells.laid_out([(_cell(name, row), tone)], width - 1, right=False)
             yield " ", "plain"
         else:
-            text = shown(name, row, is_better=entry.no in winners.get(name, ()))
+            text = figure_text(name, row, is_better=entry.no in winners.get(name, ()))
             tone = "success" if text.endswith(BETTER) else "muted" if getattr(row, name) is None else "plain"
             yield from cells.laid_out([(text, tone)], width, right=True)
     yield " ", "plain"
     ended_ns = None if row.outcome in ("open", "orphan") else ns(row.duration_ms)
     at = sparkline.timestamps(ns(row.ttft_ms), entry.gaps)
-    for tone, signs in groupby(sparkline.line(at, ended_ns, axis, max(layout.drawn, 1)), _gap_tone):
+    for tone, signs in groupby(sparkline.line(at, ended_ns, axis, max(layout.gap_cells, 1)), _gap_tone):
         yield "".join(signs), tone
 
 
@@ -295,4 +295,4 @@ def _cell(name: str, row: ListRow) -> str:
         return formatting.line(row.id)[: _WORDS["id"]]
     if name == "upstream":
         return formatting.line(formatting.host(row.upstream))
-    return formatting.line(getattr(row, name)) if name in _WORDS else shown(name, row)[:-1]
+    return formatting.line(getattr(row, name)) if name in _WORDS else figure_text(name, row)[:-1]

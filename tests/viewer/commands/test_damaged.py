@@ -126,7 +126,7 @@ def screens(connection: Connection) -> Iterator[Callable[[], Any]]:
     for no in numbers[:2]:
         yield lambda no=no: live.preview(connection, no)
         yield lambda no=no: exchange.known(connection, no)
-        yield lambda no=no: opened.opened(exchange.stored(connection, no), Thresholds())
+        yield lambda no=no: opened.open_exchange(exchange.stored(connection, no), Thresholds())
 
 
 def look(tape: Path) -> None:

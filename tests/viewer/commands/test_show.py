@@ -314,6 +314,6 @@ def test_an_event_has_one_number_in_events_verdicts_exported_chunks_and_the_view
     ]
     assert "before event #3: 'stray' … 'late'" in run(path, "show", "@").stdout
     with queries.opened(path) as connection:
-        opened = opening.opened(exchange.stored(connection, 1), Thresholds())
+        opened = opening.open_exchange(exchange.stored(connection, 1), Thresholds())
     assert markers.label(opened.markers[-1].position) == "#3"
     assert [opened.transcript.text(seq) or None for seq in range(4)] == [row["delta"] for row in events]

@@ -55,13 +55,13 @@ def test_layout_does_not_move_while_playing() -> None:
 def test_only_the_rows_between_two_places_change() -> None:
     answer = AnswerLayout(words(*(f"word{at} " for at in range(50))), 12)
     for before, after in ((0, 1), (10, 11), (11, 10), (0, 50)):
-        changed = {row for first, last in answer.changed(before, after) for row in range(first, last + 1)}
+        changed = {row for first, last in answer.changed_rows(before, after) for row in range(first, last + 1)}
         for row in range(len(answer)):
             line = answer.row(row).line
             assert line is not None
             looks = [list(answer.parts[0].runs(line, position)) for position in (before, after)]
             assert looks[0] == looks[1] or row in changed
-    assert sum(last - first + 1 for first, last in answer.changed(10, 11)) <= 4
+    assert sum(last - first + 1 for first, last in answer.changed_rows(10, 11)) <= 4
 
 
 def test_texts_stand_in_the_order_in_which_they_began(connection: Connection) -> None:

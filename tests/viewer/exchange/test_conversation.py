@@ -13,8 +13,8 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.exchange import changes
 from wiretape.viewer.exchange.conversation import Folding, flattened, lines, parts_lines, record
 from wiretape.viewer.exchange.facts import Line
-from wiretape.viewer.exchange.report import drawn
-from wiretape.viewer.exchange.turn import Turn, asked, turn
+from wiretape.viewer.exchange.report import rendered
+from wiretape.viewer.exchange.turn import Turn, request_content, turn
 from wiretape.viewer.record.rows import RequestRow
 
 FIRST = detailed(
@@ -29,9 +29,9 @@ def request(body: bytes) -> RequestRow:
 
 
 def second() -> Turn:
-    before = asked(FIRST, request(turns.asked(*turns.QUESTION)))
+    before = request_content(FIRST, request(turns.asked(*turns.QUESTION)))
     body = turns.asked(*turns.QUESTION, *turns.GOES_ON, metadata={"user_id": "u"}, temperature=0)
-    return turn(asked(SECOND, request(body)), before)
+    return turn(request_content(SECOND, request(body)), before)
 
 
 def text(found: Iterable[Line]) -> list[str]:
@@ -63,9 +63,9 @@ def test_a_turn_in_short_shows_what_is_new() -> None:
 
 def test_of_many_messages_the_last_are_shown_and_what_a_program_put_in_front_is_left_out() -> None:
     messages = [{"role": "user", "content": ["<system-reminder>x</system-reminder>", f"Say {at}."]} for at in range(80)]
-    before = asked(FIRST, request(turns.asked(*messages)))
+    before = request_content(FIRST, request(turns.asked(*messages)))
     body = turns.asked(*messages, {"role": "user", "content": "Go on."})
-    shown = text(lines(turn(asked(SECOND, request(body)), before), Folding(60, "r shows it"), ""))
+    shown = text(lines(turn(request_content(SECOND, request(body)), before), Folding(60, "r shows it"), ""))
     start = shown.index("… 68 earlier messages: r shows it")
     assert shown[start + 1] == "69 user  Say 68."
     assert "80 user  Say 79." in shown
@@ -83,7 +83,7 @@ def test_a_turn_in_full_leaves_nothing_out() -> None:
 
 
 def test_a_long_text_is_folded_by_its_lines() -> None:
-    first = turn(asked(FIRST, request(turns.asked(*turns.QUESTION))))
+    first = turn(request_content(FIRST, request(turns.asked(*turns.QUESTION))))
     shown = text(lines(first, Folding(60, "r shows it"), ""))
     assert "  Rule 10." in shown
     assert "  Rule 11." not in shown
@@ -92,8 +92,10 @@ def test_a_long_text_is_folded_by_its_lines() -> None:
 
 def test_a_changed_system_prompt_and_left_out_messages_are_reported() -> None:
     system = {"role": "system", "content": "Be long."}
-    before = asked(FIRST, request(turns.asked(*turns.QUESTION, *turns.GOES_ON)))
-    shown = text(lines(turn(asked(SECOND, request(turns.asked(system, *turns.GOES_ON))), before), Folding(40), ""))
+    before = request_content(FIRST, request(turns.asked(*turns.QUESTION, *turns.GOES_ON)))
+    shown = text(
+        lines(turn(request_content(SECOND, request(turns.asked(system, *turns.GOES_ON))), before), Folding(40), "")
+    )
     assert "system · 8 characters, changed since the turn before" in shown
     assert "── new since 11110000, without 3 of its messages" in "\n".join(shown)
 
@@ -116,7 +118,7 @@ def test_long_arguments_are_indented() -> None:
 
 
 def test_a_request_without_messages_still_has_its_answer() -> None:
-    shown = text(lines(turn(asked(SECOND, request(b""))), Folding(), ""))
+    shown = text(lines(turn(request_content(SECOND, request(b""))), Folding(), ""))
     assert shown == [
         "request  no messages are known: it has no body",
         "",
@@ -141,7 +143,7 @@ def test_a_record_says_which_messages_are_new() -> None:
 
 def test_a_record_is_json_however_deep_a_parameter_is() -> None:
     body = b'{"messages": [], "seed": NaN, "a": ' + b"[" * 800 + b"]" * 800 + b"}"
-    found = json.dumps(record(turn(asked(SECOND, request(body)))), indent=2, allow_nan=False)
+    found = json.dumps(record(turn(request_content(SECOND, request(body)))), indent=2, allow_nan=False)
     assert json.loads(found)["parameters"]["seed"] == "NaN"
 
 
@@ -155,11 +157,13 @@ def test_recorded_text_reaches_no_terminal_as_it_is() -> None:
     tools = [{"type": HOSTILE, "name": HOSTILE, "description": HOSTILE}]
     body = json.dumps({"messages": messages, "tools": tools, HOSTILE: HOSTILE, "a": {HOSTILE: HOSTILE}}).encode()
     for folding in (Folding(), Folding(60, "r shows it")):
-        first = asked(detailed(model=HOSTILE, content=HOSTILE), request(body))
-        shown = "\n".join(one.plain for one in drawn(lines(turn(asked(SECOND, request(body)), first), folding, "")))
+        first = request_content(detailed(model=HOSTILE, content=HOSTILE), request(body))
+        shown = "\n".join(
+            one.plain for one in rendered(lines(turn(request_content(SECOND, request(body)), first), folding, ""))
+        )
         assert safe(shown, multiline=True) == shown
-    other = asked(SECOND, request(turns.asked(*turns.QUESTION)))
+    other = request_content(SECOND, request(turns.asked(*turns.QUESTION)))
     assert None not in (first.prompt, other.prompt)
     found = changes.changes(first.prompt or Prompt(), other.prompt or Prompt())
-    compared = "\n".join(one.plain for one in drawn(changes.lines(found, Folding())))
+    compared = "\n".join(one.plain for one in rendered(changes.lines(found, Folding())))
     assert safe(compared, multiline=True) == compared

@@ -50,7 +50,7 @@ def test_past_the_last_marker_comes_the_first_one() -> None:
 
 
 def test_the_first_event_of_a_kind(tools: Transcript) -> None:
-    assert (markers.first(tools, "tool"), markers.first(tools, "content")) == (2, None)
+    assert (markers.position_of_kind(tools, "tool"), markers.position_of_kind(tools, "content")) == (2, None)
 
 
 def test_missing_markers_in_words() -> None:

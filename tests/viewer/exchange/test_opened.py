@@ -57,7 +57,7 @@ def test_compressed_body_has_no_borders() -> None:
         headers_ns=0,
         end_ns=9,
     )
-    found = opening.opened(
+    found = opening.open_exchange(
         StoredAnswer(ID, RecordedExchange(facts, Reads.of([Read(0, 5, 6, 0, len(body))]), body), "complete"),
         Thresholds(),
     )
@@ -75,7 +75,9 @@ def test_bytes_missing_from_the_tape_are_counted() -> None:
         gap_bytes=7,
     )
     assert (
-        opening.opened(StoredAnswer(ID, RecordedExchange(facts, Reads.of([]), b""), "truncated"), Thresholds()).missing
+        opening.open_exchange(
+            StoredAnswer(ID, RecordedExchange(facts, Reads.of([]), b""), "truncated"), Thresholds()
+        ).missing
         == 7
     )
 
@@ -86,10 +88,14 @@ def test_bytes_without_a_read_have_no_owner() -> None:
     facts = Exchange(
         status=200, content_type="text/event-stream", ended_by="end", connected_ns=0, headers_ns=0, end_ns=99
     )
-    found = opening.opened(StoredAnswer(ID, RecordedExchange(facts, Reads.of(reads), body), "truncated"), Thresholds())
+    found = opening.open_exchange(
+        StoredAnswer(ID, RecordedExchange(facts, Reads.of(reads), body), "truncated"), Thresholds()
+    )
     assert list(found.borders) == [0, 9, 27, 36, 45]
     assert list(found.owners) == [0, UNKNOWN, 3, 4, UNKNOWN]
-    none = opening.opened(StoredAnswer(ID, RecordedExchange(facts, Reads.of([]), body), "truncated"), Thresholds())
+    none = opening.open_exchange(
+        StoredAnswer(ID, RecordedExchange(facts, Reads.of([]), body), "truncated"), Thresholds()
+    )
     assert (list(none.borders), list(none.owners)) == ([0], [UNKNOWN])
 
 

@@ -25,7 +25,7 @@ def known(connection: Connection, id: str) -> Known:
 
 
 def opened(connection: Connection, id: str) -> OpenedExchange:
-    return opening.opened(exchange.stored(connection, queries.find(connection, id)), Thresholds())
+    return opening.open_exchange(exchange.stored(connection, queries.find(connection, id)), Thresholds())
 
 
 def text(lines: Iterable[Line]) -> str:

@@ -118,6 +118,6 @@ def test_an_answer_keeps_its_lines_and_expands_its_tabs(connection: Connection) 
 
 
 def test_a_request_shows_redacted_headers_and_indented_json(connection: Connection) -> None:
-    text = plain(report.drawn(pages.request(known(connection, queries.find(connection, COMPLETE)))))
+    text = plain(report.rendered(pages.request(known(connection, queries.find(connection, COMPLETE)))))
     assert "authorization: REDACTED" in text
     assert 'body · 39 bytes\n{\n  "model": "gpt-x-mini",' in text

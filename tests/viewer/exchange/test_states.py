@@ -27,7 +27,7 @@ MS = 1_000_000
 
 def cells_of(name: str, values: ListRow, look: Look = LOOK, width: int = 20) -> list[Part]:
     (column,) = [column for column in layout.COLUMNS if column.name == name]
-    return list(column.shown(values, look, width))
+    return list(column.render(values, look, width))
 
 
 def test_every_outcome_has_a_sign_and_a_word() -> None:

@@ -11,7 +11,7 @@ from tests.support.websockets import ASK, response, side, websocket
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Headers
 from wiretape.recorder.decode.prompt import Message, Text
-from wiretape.viewer.exchange.turn import Turn, answer, asked, asked_over_websocket, over_websocket, turn
+from wiretape.viewer.exchange.turn import Turn, answer, over_websocket, request_content, turn, websocket_content
 from wiretape.viewer.record.rows import RequestRow
 
 CALLS = [{"id": "call_1", "name": "get_weather", "arguments": '{"city":"Oslo"}'}]
@@ -25,8 +25,8 @@ def request(body: bytes | None, size: int | None = -1, *headers: list[str]) -> R
 
 
 def follows(messages: list[Any], before: list[Any] = turns.QUESTION, **parameters: Any) -> Turn:
-    first = asked(ANSWERED, request(turns.asked(*before)))
-    return turn(asked(detailed(), request(turns.asked(*messages, **parameters))), first)
+    first = request_content(ANSWERED, request(turns.asked(*before)))
+    return turn(request_content(detailed(), request(turns.asked(*messages, **parameters))), first)
 
 
 def test_the_messages_and_the_answer_of_the_turn_before_are_not_new() -> None:
@@ -56,7 +56,7 @@ def test_messages_of_the_turn_before_that_are_left_out_are_counted() -> None:
 
 def test_a_turn_whose_server_keeps_the_messages_repeats_nothing() -> None:
     kept = follows(turns.QUESTION, previous_response_id="r")
-    assert (kept.asked.is_rest, kept.repeated, kept.dropped) == (True, 0, 0)
+    assert (kept.content.is_rest, kept.repeated, kept.dropped) == (True, 0, 0)
 
 
 def test_each_message_over_a_websocket_goes_on_where_the_one_before_ended() -> None:
@@ -65,7 +65,7 @@ def test_each_message_over_a_websocket_goes_on_where_the_one_before_ended() -> N
             {"input": "2", "previous_response_id": "r1"}, {"input": "3", "previous_response_id": "r2"}]  # fmt: skip
     bodies = [json.dumps({"type": "response.create", **ask}).encode() for ask in asks]
     said = [(), (Text("One."),), (Text("Two."),), (Text("Three."),)]
-    found = asked_over_websocket(row, list(zip(bodies, said, strict=True)))
+    found = websocket_content(row, list(zip(bodies, said, strict=True)))
     assert found.prompt is not None
     assert [(one.role, *one.parts) for one in found.prompt.messages] == [
         ("user", Text("1")), ("assistant", Text("One.")), ("user", Text("2")), ("assistant", Text("Two.")),
@@ -80,12 +80,12 @@ def test_a_message_over_a_websocket_that_repeats_all_stands_alone() -> None:
     row = detailed(framing="websocket")
     follow_up = b'{"input": "2", "previous_response_id": "r1"}'
     bodies = [(b'{"input": "1"}', (Text("One."),)), (follow_up, ()), (b'{"input": "3"}', (Text("Three."),))]
-    found = asked_over_websocket(row, bodies)
+    found = websocket_content(row, bodies)
     assert found.prompt is not None
     assert found.prompt.messages == (Message("user", (Text("3"),)),)
     assert (found.answer, found.earlier) == ((Text("Three."),), 0)
-    assert "requested a response" in asked_over_websocket(row, []).problem
-    voice = asked_over_websocket(detailed(framing="websocket", api="openai.realtime"), [(b'{"type":"x"}', ())])
+    assert "requested a response" in websocket_content(row, []).problem
+    voice = websocket_content(detailed(framing="websocket", api="openai.realtime"), [(b'{"type":"x"}', ())])
     assert (voice.prompt, "--table turns" in voice.problem) == (None, True)
 
 
@@ -105,13 +105,13 @@ def test_a_message_over_a_websocket_that_repeats_all_stands_alone() -> None:
     ],
 )
 def test_a_request_without_messages_says_why(body: RequestRow, why: str) -> None:
-    found = asked(detailed(), body)
+    found = request_content(detailed(), body)
     assert found.prompt is None
     assert why in found.problem
 
 
 def test_a_request_that_broke_off_says_so() -> None:
-    assert "broke off" in asked(detailed(request_truncated=True), request(b'{"mess')).problem
+    assert "broke off" in request_content(detailed(request_truncated=True), request(b'{"mess')).problem
 
 
 def test_an_answer_is_the_parts_of_a_message() -> None:

@@ -13,7 +13,7 @@ from wiretape.viewer.source.tape import exchange, queries
 
 def bars(connection: Connection, id: str) -> list[TimeBar]:
     no = queries.find(connection, id)
-    found = opened.opened(exchange.stored(connection, no), Thresholds())
+    found = opened.open_exchange(exchange.stored(connection, no), Thresholds())
     row = queries.detail(connection, no)
     return list(pages.bars(found.facts, row, found.transcript, found.verdicts, found.reads_at[-1]))
 

@@ -21,7 +21,7 @@ AT = "2026-03-01T12:00:00.000000Z"
 
 
 def text(bar: Bar, cells: int) -> str:
-    return "".join(text for text, _ in bar.drawn(cells, bars.TIME))
+    return "".join(text for text, _ in bar.runs(cells, bars.TIME))
 
 
 def worked_example() -> list[Span]:
@@ -37,9 +37,9 @@ def test_the_bar_of_a_session_shows_its_parts_where_they_are() -> None:
     found = bars.of_time(worked_example())
     assert found.length == 8400 * MS
     drawn = "░" * 4 + "█" * 10 + "▄" + "▚" * 20 + "─" * 10 + "░" * 5 + "█" * 2 + "╱" * 30 + "█" * 2
-    assert text(found.whole, 84) == drawn, "of 50 ms closing and 50 ms failed, each half a cell, one is shown"
-    assert text(found.whole, 8) == "█▚▚─░╱╱╱"
-    assert found.whole.largest(bars.TIME) == ("stalled 36 %", "error")
+    assert text(found.session, 84) == drawn, "of 50 ms closing and 50 ms failed, each half a cell, one is shown"
+    assert text(found.session, 8) == "█▚▚─░╱╱╱"
+    assert found.session.largest(bars.TIME) == ("stalled 36 %", "error")
 
 
 def test_the_bars_of_turns_stand_on_the_axis_of_their_session_with_the_time_before_them() -> None:
@@ -82,13 +82,13 @@ def test_the_responses_over_a_websocket_are_one_bar() -> None:
 
 def test_a_session_without_any_length_is_blank() -> None:
     found = bars.of_time([Span(1, 5, 5)])
-    assert text(found.whole, 4) == text(found.turns[1], 4) == "    "
-    assert found.whole.largest(bars.TIME) == ("", "plain")
+    assert text(found.session, 4) == text(found.turns[1], 4) == "    "
+    assert found.session.largest(bars.TIME) == ("", "plain")
 
 
 def test_a_bar_adds_up_to_the_account() -> None:
     spans = worked_example()
-    assert {part: bars.of_time(spans).whole.sizes[part] for part in PARTS} == account(spans, DEFAULT).parts
+    assert {part: bars.of_time(spans).session.sizes[part] for part in PARTS} == account(spans, DEFAULT).parts
 
 
 @pytest.mark.parametrize(("known", "parts"), [(bars.TIME, PARTS), (bars.CONTEXT, SOURCES)])
@@ -108,10 +108,10 @@ def test_the_bars_of_requests_stand_on_the_axis_of_the_largest() -> None:
     found = bars.of_context([some_turn(1, system=20, user=20), some_turn(2), some_turn(3, system=20, tool_results=60)])
     assert found is not None
     assert found.turns.keys() == {1, 3}, "the second is not known"
-    drawn = {no: "".join(text for text, _ in bar.drawn(8, bars.CONTEXT)) for no, bar in found.turns.items()}
+    drawn = {no: "".join(text for text, _ in bar.runs(8, bars.CONTEXT)) for no, bar in found.turns.items()}
     assert drawn == {1: "░░██    ", 3: "░░▒▒▒▒▒▒"}
-    assert found.whole is found.turns[3]
-    assert found.whole.largest(bars.CONTEXT) == ("results 75 %", "warning")
+    assert found.session is found.turns[3]
+    assert found.session.largest(bars.CONTEXT) == ("results 75 %", "warning")
     assert bars.of_context([some_turn(2)]) is None
 
 

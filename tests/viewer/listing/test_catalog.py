@@ -80,12 +80,12 @@ def test_ended_exchanges_are_read_again_and_counted_in_another_order() -> None:
     catalog.end([1, 9], moves=True)
     catalog.end([2], moves=False)
     assert catalog.missing(0, 2) == [[3, 1, 2]]
-    assert (catalog.ended, [catalog.row(place) for place in range(3)]) == (1, [listed(no=3), None, None])
+    assert (catalog.finished_count, [catalog.row(place) for place in range(3)]) == (1, [listed(no=3), None, None])
     catalog.drop([1])
-    assert catalog.ended == 0
+    assert catalog.finished_count == 0
     by_time = Catalog([1, 2])
     by_time.end([1], moves=True)
-    assert by_time.ended == 0
+    assert by_time.finished_count == 0
 
 
 def test_dropped_exchanges_are_gone() -> None:

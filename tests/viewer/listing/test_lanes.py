@@ -202,9 +202,9 @@ def test_the_cursor_moves_to_the_nearest_exchange_of_a_lane() -> None:
     shown = laid(at(0, 5), at(1, 1, model="n"), at(2.5, 1, model="n"), at(9, 1, model="n"))
     by_no = {one.row.no: one for one in shown.bars}
     assert shown.beside(by_no[1], 1).row.no == 1001
-    assert shown.after(by_no[1001], 1).row.no == 2501
+    assert shown.following(by_no[1001], 1).row.no == 2501
     assert shown.beside(by_no[9001], -1).row.no == 1
-    assert shown.beside(by_no[9001], 1) is by_no[9001] is shown.after(by_no[9001], 1)
+    assert shown.beside(by_no[9001], 1) is by_no[9001] is shown.following(by_no[9001], 1)
 
 
 def test_exchanges_that_share_a_cell_show_the_one_selected_or_that_failed() -> None:

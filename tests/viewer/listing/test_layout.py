@@ -66,7 +66,7 @@ def test_columns_can_be_left_out_and_make_room_for_others() -> None:
 )  # fmt: skip
 def test_a_finish_reason_is_shown_unless_it_is_the_usual_one_of_an_api(reason: str | None, shown: str) -> None:
     (happened,) = [slot.column for slot in layout.fitted(120) if slot.column.name == "happened"]
-    assert plain(happened.shown(row(finish_reason=reason), LOOK, 13)) == shown
+    assert plain(happened.render(row(finish_reason=reason), LOOK, 13)) == shown
 
 
 def test_hostile_text_in_a_line_drives_nothing() -> None:

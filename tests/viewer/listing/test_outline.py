@@ -24,16 +24,16 @@ def some_bars() -> Bars:
     return Bars(sessions={name: found}, wall_ns={name: found.length}, turns=found.turns)
 
 
-def drawn(one: outline.Line, width: int, *, opened: bool = False) -> str:
+def drawn(one: outline.Line, width: int, *, is_open: bool = False) -> str:
     columns = outline.fitted(width)
-    return "".join(text for text, _ in outline.line(one, columns, width, Look(), some_bars(), opened=opened))
+    return "".join(text for text, _ in outline.line(one, columns, width, Look(), some_bars(), is_open=is_open))
 
 
 def test_every_line_fills_its_width_and_nothing_recorded_reaches_the_terminal() -> None:
     for width in (60, 80, 100, 120, 200):
         columns = outline.fitted(width)
         titles = "".join(text for text, _ in outline.titles(columns, width, Bars()))
-        lines = [drawn(CONVERSATION, width), drawn(CONVERSATION, width, opened=True), drawn(TURN, width), titles]
+        lines = [drawn(CONVERSATION, width), drawn(CONVERSATION, width, is_open=True), drawn(TURN, width), titles]
         assert {cell_len(line) for line in lines} == {width}
         assert not any("\x1b" in line or "\n" in line for line in lines)
 

@@ -65,8 +65,8 @@ def test_columns_give_way_where_there_is_no_room_and_the_drawing_keeps_a_fifth()
     wide, narrow = ranking.layout(found, 160), ranking.layout(found, 60)
     assert list(wide.widths)[:3] == ["id", "model", "upstream"]
     assert {"id", "ttft_ms", "model"} <= set(narrow.widths) < set(wide.widths)
-    assert wide.drawn >= 32
-    assert narrow.drawn >= 12
+    assert wide.gap_cells >= 32
+    assert narrow.gap_cells >= 12
 
 
 @each_case("width", [20, 60, 80, 120, 200])
@@ -103,7 +103,7 @@ def test_all_drawings_are_on_the_axis_of_the_longest() -> None:
     laid = ranking.layout(found, 120)
     ends = [text(ranking.line(one, laid, {}, axis)).index("│") for one in found]
     assert ends[1] == 119
-    assert ends[0] == pytest.approx(119 - laid.drawn / 2, abs=1)
+    assert ends[0] == pytest.approx(119 - laid.gap_cells / 2, abs=1)
     assert ranking.axis_ns([]) == 0
 
 
@@ -276,6 +276,6 @@ def test_missing_texts_are_not_compared(lengths: tuple[int, int], divergence: in
 
 def test_most_telling_figures_stay_where_room_is_short() -> None:
     found = [Score("one", "1", "1", "0", None), Score("two", "2", "2", "0", None), Score("TEXT", "t", "t", "", None)]
-    assert ranking.fitting(found, 13) == found
-    assert ranking.fitting(found, 12) == [found[0], found[2]]
-    assert ranking.fitting(found, 3) == [found[2]]
+    assert ranking.fitting_scores(found, 13) == found
+    assert ranking.fitting_scores(found, 12) == [found[0], found[2]]
+    assert ranking.fitting_scores(found, 3) == [found[2]]

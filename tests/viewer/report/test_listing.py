@@ -203,7 +203,7 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
         listing(connection, 100),
         report.page(replace(row, path=HOSTILE, method=HOSTILE, id=HOSTILE, flags=[HOSTILE]), []),
         report.answer(replace(row, reasoning=HOSTILE, refusal=HOSTILE)),
-        report.drawn(pages.request(asked)),
+        report.rendered(pages.request(asked)),
         tables.grid(EVENT_FIELDS, events).lines,
         map(Text, event_tables.lines(transcript, Times())),
         report.headers("response", [[HOSTILE, HOSTILE]]),

@@ -185,8 +185,8 @@ def prompt(connection: Connection, no: int) -> Prompt:
 def _asked(connection: Connection, no: int) -> TurnContent:
     row = queries.detail(connection, no)
     if row.framing != "websocket":
-        return turns.asked(row, queries.request(connection, no))
-    return turns.asked_over_websocket(row, turns.over_websocket(queries.observed(connection, no)[2]))
+        return turns.request_content(row, queries.request(connection, no))
+    return turns.websocket_content(row, turns.over_websocket(queries.observed(connection, no)[2]))
 
 
 def predecessor(connection: Connection, no: int) -> int | None:

@@ -111,7 +111,7 @@ class ScoreTable(Toned):
     def render_line(self, y: int) -> Strip:
         """Draw the names, A, B or the difference."""
         parts: list[cells.Part] = [(f" {_SIDES[y]:<{_SIDE - 1}}", "strong")]
-        for score in ranking.fitting(self.scores, self.size.width - _SIDE) if self.scores else ():
+        for score in ranking.fitting_scores(self.scores, self.size.width - _SIDE) if self.scores else ():
             text = (score.label, score.a, score.b, score.difference)[y]
             parts.append(
                 (f"{text:>{score.width}} ", "muted" if y == 0 else "success" if score.better == y - 1 else "plain")

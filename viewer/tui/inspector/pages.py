@@ -103,7 +103,7 @@ class RequestPane(PagePane):
     def is_as_sent(self) -> bool:
         if self._choice is not None:
             return self._choice
-        return self._turn is not None and not (self._turn.asked.prompt and self._turn.asked.prompt.messages)
+        return self._turn is not None and not (self._turn.content.prompt and self._turn.content.prompt.messages)
 
     @property
     def heading(self) -> str:

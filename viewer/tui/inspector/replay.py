@@ -103,7 +103,7 @@ class ReplayPane(Pane):
             self._fold()
             return
         row = self._row_of(position)
-        self.redraw(*self._answer.changed(previous, position), (old, old), (row, row))
+        self.redraw(*self._answer.changed_rows(previous, position), (old, old), (row, row))
         self.reveal(row, 2)
 
     def _row_of(self, position: int) -> int:

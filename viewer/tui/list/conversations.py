@@ -103,7 +103,7 @@ class ConversationTree(CursorTable):
             return self.drawn([])
         line = self.lines[item]
         is_open = isinstance(line, ConversationRow) and line.conversation in self.open_names
-        return self.drawn_item(item, outline.line(line, columns, width, self.look, self.bars, opened=is_open))
+        return self.drawn_item(item, outline.line(line, columns, width, self.look, self.bars, is_open=is_open))
 
 
 class ConversationsScreen(Screen[None]):

@@ -79,7 +79,7 @@ class LaneTable(CursorTable):
         self.action_move(pages * self.chart.room)
 
     def action_aside(self, by: int) -> None:
-        self._go(self.bar and self.clock_lanes.after(self.bar, by))
+        self._go(self.bar and self.clock_lanes.following(self.bar, by))
 
     def _go(self, bar: ClockBar | None) -> None:
         if bar is not None:

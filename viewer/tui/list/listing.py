@@ -19,7 +19,7 @@ from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import notices
 from wiretape.viewer.listing.catalog import PAGE, Catalog
-from wiretape.viewer.listing.notices import Held, Term
+from wiretape.viewer.listing.notices import TapeSummary, Term
 from wiretape.viewer.listing.query import Query
 from wiretape.viewer.query.completion import FROM_TAPE, Vocabulary
 from wiretape.viewer.query.syntax import Filter
@@ -51,7 +51,7 @@ class Listing:
         self.vocabulary = Vocabulary()
         self.labels: dict[str, Mapping[str, str]] = {}
         self.trouble: WiretapeError | None = None
-        self.held: Held | None = None
+        self.tape_summary: TapeSummary | None = None
         self._host = host
         self._name = f"{id(self)}"  # another list's questions are none of this one's
         self._loaded: Query | None = None
@@ -287,7 +287,7 @@ class Listing:
     def _fail(self, error: WiretapeError) -> None:
         self.trouble = error
         if self.change is not None:
-            self.held = Held(self.change.total, self.started if self.query.filter is None else None)
+            self.tape_summary = TapeSummary(self.change.total, self.started if self.query.filter is None else None)
         # A locked tape is the same tape, and a part that a server has sent stays true: both go on showing their rows.
         if not isinstance(error, TapeBusy) and (self.change is None or self._page is None):
             self.change, self.catalog = None, Catalog()

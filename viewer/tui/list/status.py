@@ -27,8 +27,8 @@ def tape_line(name: str, streams: StreamList) -> list[Part]:
     counts = (
         (change.running if change is not None else 0, "open"),
         (len(streams.marks), "marked"),
-        (catalog.arrived, f"new{'' if catalog.ended else sorts}"),
-        (catalog.ended, f"ended{sorts}"),
+        (catalog.arrived, f"new{'' if catalog.finished_count else sorts}"),
+        (catalog.finished_count, f"ended{sorts}"),
         (streams.above, "new above: g"),
     )
     parts += [(f" · {number:,} {word}", "accent") for number, word in counts if number]
@@ -65,7 +65,7 @@ def reason_for_empty(host: Host, listing: Listing) -> notices.Lines | None:
     place = host.list_reader.place
     if listing.is_unread and listing.trouble is not None:
         if isinstance(listing.trouble, TapeGone) and place.file is not None:
-            return notices.gone(place.file, listing.held)
+            return notices.tape_gone(place.file, listing.tape_summary)
         if isinstance(listing.trouble, NotFound | SchemaMissing) and place.file is not None:
             return notices.no_tape(place.file)
         return notices.failed(listing.trouble, place.noun)

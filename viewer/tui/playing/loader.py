@@ -120,7 +120,7 @@ class Loader:
         answer = await decoding
         if answer is None:
             exchange_bytes = await self._ask(exchange.stored)
-            self._take(await in_thread(functools.partial(opening.opened, exchange_bytes, self._host.limits)))
+            self._take(await in_thread(functools.partial(opening.open_exchange, exchange_bytes, self._host.limits)))
         else:
             self._take(await answer)
         now = self._host.clock.now()

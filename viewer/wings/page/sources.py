@@ -78,7 +78,7 @@ def exchange(
     return stream.StreamPage(
         detail,
         full,
-        opened.opened(stored, limits),
+        opened.open_exchange(stored, limits),
         observed.one(connection, no),
         recording=not pages.is_dead(detail, SYSTEM.wall_ns()),
         is_masked=mask is not None,

@@ -83,7 +83,7 @@ def data(page: StreamPage, shared: Shared) -> JsonObject:
         "flags": list(facts.flags(row, report.JUDGED)),
         "facts": [
             [fact.label, list(fact.parts)]
-            for fact in facts.told(row, page.opened.verdicts)
+            for fact in facts.all_facts(row, page.opened.verdicts)
             if fact.label != facts.ATTRIBUTES or shared.text or shared.bodies
         ],
         "slow": [

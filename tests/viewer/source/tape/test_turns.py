@@ -38,9 +38,9 @@ def test_what_was_asked_over_a_websocket_is_one_conversation(tmp_path: Path) -> 
     sent = [bytes(client.send_data(ASK)), b"", b"", bytes(client.send_data(more)), b"", b""]
     tape = recorded(tmp_path / "t.db", frames.websocket("abcd000000000001", came, sent))
     turn = read(tape, "abcd000000000001")
-    assert turn.asked.prompt is not None
-    assert [one.parts for one in turn.asked.prompt.messages] == [(Text("Hi"),), (Text("Hi 1"),), (Text("Again"),)]
-    assert (turn.asked.answer, turn.repeated) == ((Text("Hi 2"),), 2)
+    assert turn.content.prompt is not None
+    assert [one.parts for one in turn.content.prompt.messages] == [(Text("Hi"),), (Text("Hi 1"),), (Text("Again"),)]
+    assert (turn.content.answer, turn.repeated) == ((Text("Hi 2"),), 2)
     assert "on this WebSocket" in turn.since
 
 
