@@ -174,8 +174,8 @@ def _message(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     path = "wiretape" if context is None else context.command_path
     hint = "" if context is None else f" (see {path} --help)"
-    said = (guesses.message(error) if isinstance(error, click.UsageError) else None) or error.format_message()
-    return _redacted(f"{path}: {' '.join(said.split())}{hint}")
+    message = (guesses.message(error) if isinstance(error, click.UsageError) else None) or error.format_message()
+    return _redacted(f"{path}: {' '.join(message.split())}{hint}")
 
 
 def _redacted(line: str) -> str:

@@ -66,12 +66,12 @@ class Config:
         document, key = self.places[name]
         return document.error(key, message)
 
-    def check_theme(self, known: Collection[str]) -> None:
+    def check_theme(self, names: Collection[str]) -> None:
         """Raise `ConfigError` if the theme is none of those known."""
-        if self.theme is not None and self.theme not in known:
-            near = difflib.get_close_matches(self.theme, list(known), 1)
-            meant = f"did you mean {near[0]}?" if near else "there are dark, light and auto"
-            raise self.error("theme", f"there is no theme {safe(self.theme)}: {meant}")
+        if self.theme is not None and self.theme not in names:
+            near = difflib.get_close_matches(self.theme, list(names), 1)
+            advice = f"did you mean {near[0]}?" if near else "there are dark, light and auto"
+            raise self.error("theme", f"there is no theme {safe(self.theme)}: {advice}")
 
 
 def user_file() -> Path | None:
@@ -90,8 +90,8 @@ def read() -> Config:
         for name in document.tables:
             if name not in _SETTINGS:
                 near = difflib.get_close_matches(name, _SETTINGS, 1)
-                meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(_SETTINGS)}"
-                raise document.error((name,), f"{safe(name)} is no setting: {meant}")
+                advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(_SETTINGS)}"
+                raise document.error((name,), f"{safe(name)} is no setting: {advice}")
             _SETTINGS[name](config, document)
     return config
 
@@ -127,13 +127,13 @@ def _entries(document: Document, table: Key) -> Iterator[tuple[Key, str]]:
 
 
 def _add_prices(config: Config, document: Document) -> None:
-    listed = document.tables["prices"]
-    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+    entries = document.tables["prices"]
+    if not isinstance(entries, list) or not all(isinstance(item, dict) for item in entries):
         raise document.error(("prices",), "prices is no list of tables: write [[prices]] above each entry")
-    if len(listed) > _MOST:
-        said = f"there are {len(listed):,} [[prices]], at most {_MOST:,} are read: * fits many models"
-        raise document.error(("prices", _MOST), said)
-    for at, entry in enumerate(listed):
+    if len(entries) > _MOST:
+        message = f"there are {len(entries):,} [[prices]], at most {_MOST:,} are read: * fits many models"
+        raise document.error(("prices", _MOST), message)
+    for at, entry in enumerate(entries):
         prefix = f"entry {at + 1} of [[prices]]: "
         for name in entry:
             document.read(("prices", at, name), functools.partial(prices.setting, name), prefix)
@@ -141,8 +141,8 @@ def _add_prices(config: Config, document: Document) -> None:
 
 
 def _add_dialects(config: Config, document: Document) -> None:
-    known = {one["name"] for one in config.dialects}
-    config.dialects += [one for one in declarations(document) if one["name"] not in known]
+    names = {declaration["name"] for declaration in config.dialects}
+    config.dialects += [declaration for declaration in declarations(document) if declaration["name"] not in names]
 
 
 def _add_redactions(config: Config, document: Document) -> None:
@@ -221,20 +221,21 @@ def redaction(patterns: Sequence[str] = (), *, is_on: bool = True) -> Rules:
     return Rules((*patterns, *more), tuple(entry["field"] for entry in entries if "field" in entry), is_on)
 
 
-def thresholds(given: Mapping[str, str | None] | None = None) -> Thresholds:
+def thresholds(options: Mapping[str, str | None] | None = None) -> Thresholds:
     """Return the limits of verdicts: those of options, else of the environment, else of the configuration.
 
     Raises `ConfigError`, and `click.UsageError` for an option or a variable.
     """
     values = read().thresholds
     for name in LIMITS:
-        variable, text = f"WIRETAPE_{name.upper()}", (given or {}).get(name)
-        for where, one in ((variable, os.environ.get(variable) or None), (f"--{name.replace('_', '-')}", text)):
-            if one is not None:
+        variable, option = f"WIRETAPE_{name.upper()}", f"--{name.replace('_', '-')}"
+        # The option comes last, as it outranks the variable; either may be wrong, and is then refused.
+        for origin, text in ((variable, os.environ.get(variable) or None), (option, (options or {}).get(name))):
+            if text is not None:
                 try:
-                    values[name] = _limit(name, one)
+                    values[name] = _limit(name, text)
                 except ValueError as error:
-                    raise click.UsageError(f"{where} {error}") from error
+                    raise click.UsageError(f"{origin} {error}") from error
     return Thresholds(**values)  # type: ignore[arg-type]
 
 
@@ -242,8 +243,8 @@ def rules(path: Path) -> "tuple[list[Rule], str | None]":
     """Read a file of rules: tables `max` and `min`, and an objective, `slo`. Raises `ConfigError`."""
     from wiretape.viewer.stats import check
 
-    document, found = load(path), list["Rule"]()
-    for bound in (one for one in document.tables if one != "slo"):
+    document, parsed_rules = load(path), list["Rule"]()
+    for bound in (table for table in document.tables if table != "slo"):
         if bound not in ("max", "min"):
             raise document.error((bound,), f"{safe(repr(bound))} is not one of the tables max and min, nor slo")
         for key, name in _entries(document, (bound,)):
@@ -251,5 +252,5 @@ def rules(path: Path) -> "tuple[list[Rule], str | None]":
             def rule(limit: Any, bound: str = bound, name: str = name) -> "Rule":
                 return check.rule(bound, f"{name}={limit}")
 
-            found.append(document.read(key, rule, f"{bound}.{safe(name)}: "))
-    return found, document.read(("slo",), _text, "slo: ") if "slo" in document.tables else None
+            parsed_rules.append(document.read(key, rule, f"{bound}.{safe(name)}: "))
+    return parsed_rules, document.read(("slo",), _text, "slo: ") if "slo" in document.tables else None

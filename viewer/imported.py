@@ -105,8 +105,8 @@ class ImportedExchange(Connected, Answered, Ended):
     @property
     def path(self) -> str:
         """The path and the query, with forbidden characters percent-encoded."""
-        rest = self.url[len(self.base) :].partition("#")[0]
-        return quote(rest.encode("utf-8", "replace"), safe=_IN_PATH)
+        path_and_query = self.url[len(self.base) :].partition("#")[0]
+        return quote(path_and_query.encode("utf-8", "replace"), safe=_IN_PATH)
 
 
 def attempt(place: str, make: Callable[[], T]) -> T | Unimportable:
@@ -121,33 +121,33 @@ def attempt(place: str, make: Callable[[], T]) -> T | Unimportable:
         return Unimportable(place, f"it cannot be read ({type(error).__name__}: {error})")
 
 
-def problem(found: ImportedExchange) -> str | None:
+def problem(exchange: ImportedExchange) -> str | None:
     """Return why an exchange cannot be on a tape."""
     try:
-        urlsplit(found.url)
+        urlsplit(exchange.url)
     except ValueError as error:
         return f"its URL cannot be read ({error})"
-    if not found.url.isprintable():
+    if not exchange.url.isprintable():
         return "its URL has control characters"
-    if (reason := _problem_of_times(found)) is not None:
+    if (reason := _problem_of_times(exchange)) is not None:
         return reason
-    if not 0 <= found.missing < _MOST_BYTES or not 0 <= (found.request_size or 0) < _MOST_BYTES:
+    if not 0 <= exchange.missing < _MOST_BYTES or not 0 <= (exchange.request_size or 0) < _MOST_BYTES:
         return "a size is too large"
-    if not _TOKEN.fullmatch(found.method):
+    if not _TOKEN.fullmatch(exchange.method):
         return "its method is not one of HTTP"
-    if found.status is not None and not 100 <= found.status <= 999:
-        return f"its status {found.status} is not one of HTTP"
+    if exchange.status is not None and not 100 <= exchange.status <= 999:
+        return f"its status {exchange.status} is not one of HTTP"
     return None
 
 
-def _problem_of_times(found: ImportedExchange) -> str | None:
-    if not is_dated(found.started):
-        return f"its date is of the year {found.started.year}: such a date stands for an unknown one"
-    times = [found.connected_ns, found.sent_ns, found.headers_ns, found.end_ns, *found.at_ns]
-    known = [at_ns for at_ns in times if at_ns is not None]
-    if known and (min(known) < 0 or max(known) > _MOST_NS):
+def _problem_of_times(exchange: ImportedExchange) -> str | None:
+    if not is_dated(exchange.started):
+        return f"its date is of the year {exchange.started.year}: such a date stands for an unknown one"
+    times = [exchange.connected_ns, exchange.sent_ns, exchange.headers_ns, exchange.end_ns, *exchange.at_ns]
+    known_times = [at_ns for at_ns in times if at_ns is not None]
+    if known_times and (min(known_times) < 0 or max(known_times) > _MOST_NS):
         return f"a time is before its beginning, or more than {_MOST_DAYS} days after it"
-    if any(after < before for before, after in zip(found.at_ns, found.at_ns[1:], strict=False)):
+    if any(later < earlier for earlier, later in zip(exchange.at_ns, exchange.at_ns[1:], strict=False)):
         return "its times go backwards"
     return None
 
@@ -186,8 +186,10 @@ def promises_body(headers: Headers, kind: str | None = None) -> bool:
 
 def header(headers: Headers, name: str) -> str | None:
     """Return the first value of a header, whose `name` is in lower case."""
-    wanted = name.encode()
-    return next((value.decode("latin-1").strip() for one, value in headers if one.lower() == wanted), None)
+    wire_name = name.encode()
+    return next(
+        (value.decode("latin-1").strip() for header_name, value in headers if header_name.lower() == wire_name), None
+    )
 
 
 def encoded(pairs: Iterable[tuple[str, str]]) -> Headers:
@@ -197,10 +199,12 @@ def encoded(pairs: Iterable[tuple[str, str]]) -> Headers:
 
 def regular(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Return headers without the pseudo-headers of HTTP/2; `:authority` becomes the `host` if there is none."""
-    given = list(headers)
-    named = [pair for pair in given if pair[0] and not pair[0].startswith(b":")]
-    hosts = [] if header(named, "host") is not None else [value for name, value in given if name == b":authority"]
-    return [*((b"host", value) for value in hosts[:1]), *named]
+    pairs = list(headers)
+    regular_pairs = [pair for pair in pairs if pair[0] and not pair[0].startswith(b":")]
+    hosts = (
+        [] if header(regular_pairs, "host") is not None else [value for name, value in pairs if name == b":authority"]
+    )
+    return [*((b"host", value) for value in hosts[:1]), *regular_pairs]
 
 
 def protocol(version: str) -> str | None:

@@ -59,8 +59,8 @@ def _is_direct(path: Path) -> bool:
 
 
 def _directly(path: Path) -> BinaryIO:
-    if own := _OWN_DESCRIPTOR.fullmatch(str(path)):
-        number = _STANDARD[own[2]] if own[2] else int(own[1] or own[3])
+    if descriptor := _OWN_DESCRIPTOR.fullmatch(str(path)):
+        number = _STANDARD[descriptor[2]] if descriptor[2] else int(descriptor[1] or descriptor[3])
         return os.fdopen(os.dup(number), "wb")
     return path.open("wb")
 
@@ -75,8 +75,8 @@ def _kind(path: Path) -> int | None:
 
 def _refuse(path: Path, tape: Path | None) -> None:
     """Raise `OutputRefused` if `path`, which is resolved, must not be replaced."""
-    own = [] if tape is None else [Path(f"{paths.real(tape)}{end}") for end in ("", *_BESIDE)]
-    if path in own or any(_is_same(path, one) for one in own):
+    tape_files = [] if tape is None else [Path(f"{paths.real(tape)}{end}") for end in ("", *_BESIDE)]
+    if path in tape_files or any(_is_same(path, tape_file) for tape_file in tape_files):
         raise OutputRefused(f"{path} belongs to the tape that is read: name another file")
     for end in _BESIDE:
         owner = Path(str(path).removesuffix(end))
@@ -98,9 +98,9 @@ def _begins(path: Path, *signatures: bytes) -> bool:
         return file.read(16).startswith(signatures)
 
 
-def _is_same(path: Path, other: Path) -> bool:
+def _is_same(path: Path, existing: Path) -> bool:
     try:
-        return path.samefile(other)
+        return path.samefile(existing)
     except OSError:
         return False
 

@@ -126,7 +126,7 @@ def name_rows() -> list[NameRow]:
         meanings = (own, field and field.meaning, pooled and f"in statistics: {pooled.meaning}")
         unit = (field and field.unit) or (pooled and pooled.unit) or ""
         meaning, statistic = "; ".join(filter(None, meanings)), quantity.name if quantity is not None else ""
-        found.append(NameRow(name, headings.get(name, ""), tuple(query.others(name)), statistic, unit, meaning))
+        found.append(NameRow(name, headings.get(name, ""), tuple(query.aliases_of(name)), statistic, unit, meaning))
     return found
 
 
@@ -257,7 +257,7 @@ def metrics() -> str:
     text = ""
     for metric in METRICS.values():
         name = fields.field_name(metric.name)
-        names = dict.fromkeys([name.removesuffix("_ms"), name, *query.others(name), metric.name])
+        names = dict.fromkeys([name.removesuffix("_ms"), name, *query.aliases_of(name), metric.name])
         unit = {"ns": " (ms)", "": " (count)"}.get(metric.unit, f" ({metric.unit})")
         withheld = f". Withheld with the flags {_names(metric.withheld)}" if metric.withheld else ""
         text += f"- {_names(names)}: {escaped(metric.meaning)}{unit}{withheld}{_elsewhere(metric.name)}\n"

@@ -32,7 +32,7 @@ def header(text: str) -> list[str]:
 def test_filters_orders_rules_and_objectives_take_every_name(row: NameRow) -> None:
     for name in names_of(row):
         if row.name in fields.FIELDS:
-            assert parser.named(name).name == row.name
+            assert parser.field_named(name).name == row.name
         if row.name in tables.COLUMNS:
             assert parser.sort_order(f"-{name}")[1]
         if not row.statistic:

@@ -32,7 +32,7 @@ def list_(out: Output) -> None:
 
     declared_dialects = dialects.read(())
     builtin = registry.declared(json.dumps(declared_dialects))
-    out.put(report.LISTED, report.listed(builtin, [dialect["name"] for dialect in declared_dialects]))
+    out.put(report.LISTED, report.dialect_rows(builtin, [dialect["name"] for dialect in declared_dialects]))
 
 
 @dialect.command()

@@ -296,7 +296,7 @@ def _rows(source: "Source", job: _ExportJob, selection: "Selection", bar: progre
             groups = source.figures(job.by, selection, Measuring())
             return itertools.islice((summary.row_of(group, job.by) for group in groups), job.limit)
         case "chunks":  # as runs, which `export` makes lines of without a row in between
-            decoded = queries.all_chunks(source.tape("bodies"), condition(selection)).found
+            decoded = queries.all_chunks(source.tape("bodies"), condition(selection)).bodies
             return Chunks(bar.over(decoded, rows=lambda pair: sum(map(len, pair[1].runs))), job.limit)
         case "conversations":
             from wiretape.recorder.clock import SYSTEM

@@ -97,7 +97,7 @@ class Output:
         are cut to `narrowest` cells.
         """
         from wiretape.viewer.export import text
-        from wiretape.viewer.record.chunks import begun
+        from wiretape.viewer.record.chunks import with_first_read
 
         if self.is_table:
             from wiretape.viewer.report import tables
@@ -110,7 +110,7 @@ class Output:
             else:
                 _write_plain(table.lines, file)
             return len(listed)
-        rows = begun(rows)  # an early failure, such as an unreachable server, prints nothing
+        rows = with_first_read(rows)  # an early failure, such as an unreachable server, prints nothing
         is_ids = self.chosen == "ids"
         format, fields = ("tsv", ("id",)) if is_ids else (cast("Format", self.chosen), fields)
         header = header and not self.no_header and not is_ids

@@ -266,7 +266,7 @@ def _show_drawings(figures_of_groups: "Sequence[Figures]", histogram_of: "Quanti
 
     for group in figures_of_groups:
         if histogram_of is not None and group.size:
-            output.show(stats.drawn(group.histogram, histogram_of, output.width() or output.PLAIN_WIDTH))
+            output.show(stats.histogram(group.histogram, histogram_of, output.width() or output.PLAIN_WIDTH))
 
 
 def _stats_as(

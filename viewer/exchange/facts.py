@@ -53,7 +53,7 @@ def _story(row: DetailRow) -> Iterator[Fact]:
     yield Fact("outcome", (f"{line(row.ending)}: {reason(row)}",))
     yield Fact("status", (f"{cell(row.status)}, finish reason {line(row.finish_reason)}",))
     yield from labels(row)
-    if attributes := row.others["attributes"]:
+    if attributes := row.derived["attributes"]:
         yield Fact(ATTRIBUTES, tuple(f"{line(name)} {_attribute(value)}" for name, value in attributes.items()))
     if row.conversation is not None:
         by = f", by {line(row.conversation_key_from)}" if row.conversation_key_from else ""

@@ -213,7 +213,11 @@ def bars(
     last_ns: int | None = None,
 ) -> Iterator[TimeBar]:
     """Yield the bars of an exchange; `last_ns` is the timestamp of its last read."""
-    connected_ns, headers_ns, first_ns = exchange.connected_ns, exchange.headers_ns, units.ns(row.others["ttf_byte_ms"])
+    connected_ns, headers_ns, first_ns = (
+        exchange.connected_ns,
+        exchange.headers_ns,
+        units.ns(row.derived["ttf_byte_ms"]),
+    )
     if connected_ns is not None:
         yield TimeBar("connect", 0, connected_ns, "wait")
     if headers_ns is not None:

@@ -367,7 +367,7 @@ def _rate(lane: Lane, position: int, row: DetailRow) -> str:
     rate = lane.chunks_per_s(position)
     if rate is None or "burst" in row.flags:
         return ""
-    per_chunk = row.others["tokens_per_chunk"]
+    per_chunk = row.derived["tokens_per_chunk"]
     return f"{rate:,.1f} chunks/s" if per_chunk is None else f"~{rate * per_chunk:,.1f} tok/s"
 
 

@@ -263,7 +263,7 @@ def _cells(values: Iterable[Any], form: _Csv) -> list[Any]:
 def _write_lines(out: BinaryIO, exchanges: Chunks, form: _Csv) -> int:
     count = 0
     cell = functools.partial(_quoted, form=form)
-    for id, decoded in exchanges.found:
+    for id, decoded in exchanges.bodies:
         lines = chunk_lines(id, decoded, cell, form.end)
         if exchanges.limit is not None:
             del lines[exchanges.limit - count :]

@@ -148,7 +148,7 @@ def of_time(spans: Sequence[Span], limits: Thresholds = DEFAULT) -> SessionBars:
     for turn in by_turn(spans, limits):
         turn_phases.setdefault(turn.span.no, []).extend(map(Phase._make, phases(turn.span, limits)))
         began = turn.span.start_ns
-        time_before.setdefault(turn.span.no, Phase(turn.before, began - turn.before_ns, began))
+        time_before.setdefault(turn.span.no, Phase(turn.pause, began - turn.pause_ns, began))
     turns = {no: Bar(own_phases, start, end, time_before[no]) for no, own_phases in turn_phases.items()}
     return SessionBars(Bar(session_phases, start, end), turns)
 

@@ -43,7 +43,7 @@ class Offer:
     """A completion: the added text, the whole filter with it, and the field that it names, if any."""
 
     text: str
-    whole: str
+    filter_text: str
     field: str = ""
 
 
@@ -65,13 +65,13 @@ def place(text: str) -> tuple[str, str, str] | None:
 
 def offers(text: str, values: Mapping[str, Sequence[str]]) -> list[Offer]:
     """Return the completions of a filter, the likeliest first. `values` are those of the fields of a tape."""
-    before, field, typed = place(text) or ("", "", None)
+    prefix, field, typed = place(text) or ("", "", None)
     if typed is None:
         return []
     if not field:
-        return [Offer(name, before + name, meant) for name, meant in _names(typed)]
+        return [Offer(name, prefix + name, field_name) for name, field_name in _names(typed)]
     return [
-        Offer(value, before + value)
+        Offer(value, prefix + value)
         for value in _values(field, values)
         if value.lower().startswith(typed.lower()) and len(value) > len(typed)
     ]
@@ -85,14 +85,17 @@ def is_unfinished(text: str, values: Mapping[str, Sequence[str]]) -> bool:
     _, field, typed = place(text.lower()) or ("", "", "")
     if not field:
         return _NAME.fullmatch(typed) is not None and any(name.startswith(typed) for name in NAMES)
-    known = [value.lower() for value in _values(field, values)]
-    return typed != "" and typed not in known and any(value.startswith(typed) for value in known)
+    lower_values = [value.lower() for value in _values(field, values)]
+    return typed != "" and typed not in lower_values and any(value.startswith(typed) for value in lower_values)
 
 
 def _names(typed: str) -> Iterator[tuple[str, str]]:
-    named = [*OFFERED, *(f"{name}{'>' if KINDS[FIELDS[NAMES[name]].kind].units else ':'}" for name in sorted(NAMES))]
+    candidates = [
+        *OFFERED,
+        *(f"{name}{'>' if KINDS[FIELDS[NAMES[name]].kind].units else ':'}" for name in sorted(NAMES)),
+    ]
     seen = set[str]()
-    for name in named:
+    for name in candidates:
         field = NAMES[name.rstrip(SIGNS)]
         if name.startswith(typed.lower()) and field not in seen:
             seen.add(field)

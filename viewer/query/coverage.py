@@ -19,9 +19,9 @@ COVERED: Final = Or(
 """The filter for exchanges that rates and latencies cover."""
 
 
-def names_operation(where: Filter | None) -> bool:
+def names_operation(filter: Filter | None) -> bool:
     """Return True if any term of a filter is about the operation: the filter then replaces `COVERED`."""
-    return where is not None and any(map(_is_of_operation, terms(where)))
+    return filter is not None and any(map(_is_of_operation, terms(filter)))
 
 
 def _is_of_operation(term: Filter) -> bool:
@@ -36,5 +36,5 @@ def _is_of_operation(term: Filter) -> bool:
 def described(left_out: Mapping[str, int]) -> str:
     """Return the message for excluded exchanges, with their count by operation."""
     count = sum(left_out.values())
-    each = ", ".join(f"{number:,} {safe(name)}" for name, number in left_out.items())
-    return f"{counted(count, 'exchange')} {'is not a generation' if count == 1 else 'are not generations'} ({each})"
+    counts = ", ".join(f"{number:,} {safe(name)}" for name, number in left_out.items())
+    return f"{counted(count, 'exchange')} {'is not a generation' if count == 1 else 'are not generations'} ({counts})"

@@ -56,13 +56,13 @@ def _time(name: str, meaning: str = "", *aliases: str) -> Field:
     return Field(name, "time", ("started_at",), "whole", aliases, is_always_known=True, meaning=meaning)
 
 
-def _derived(stored: str) -> Field:
-    entry, name = SHOWN[stored], fields.field_name(stored)
+def _derived(tape_name: str) -> Field:
+    entry, name = SHOWN[tape_name], fields.field_name(tape_name)
     metric: Metric | None = entry.metadata["metric"]
     is_share = metric is not None and metric.unit == "share of 1"
     numbers: dict[Any, Kind] = {int: "count", float: "share" if is_share else "rate"}
     kind = "duration" if name.endswith("_ms") else numbers.get(kinds(entry)[0], "text")
-    is_always_known = stored in ("reads", "bytes") or (stored in FACTS and kinds(entry)[-1] is not type(None))
+    is_always_known = tape_name in ("reads", "bytes") or (tape_name in FACTS and kinds(entry)[-1] is not type(None))
     return Field(name, kind, (name,), entry.metadata["style"], entry.metadata["aliases"], is_always_known)
 
 
@@ -133,8 +133,8 @@ MEANINGS: Final = {name: field.meaning for name, field in FIELDS.items() if fiel
 """Meanings of the fields that only filters have."""
 
 
-def others(name: str) -> list[str]:
-    return sorted((other for other, meant in NAMES.items() if meant == name and other != name), key=len)
+def aliases_of(name: str) -> list[str]:
+    return sorted((alias for alias, field_name in NAMES.items() if field_name == name and alias != name), key=len)
 
 
 def having(word: str) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def having(word: str) -> tuple[str, ...]:
     return HAS.get(word) or FIELDS[word].rows
 
 
-def closest_first(word: str, known: Iterable[str]) -> list[str]:
+def closest_first(word: str, names: Iterable[str]) -> list[str]:
     """Return the known names, those that are most like a word first."""
     typed = word.lower()
-    return sorted(known, key=lambda name: -difflib.SequenceMatcher(None, typed, name).ratio())
+    return sorted(names, key=lambda name: -difflib.SequenceMatcher(None, typed, name).ratio())

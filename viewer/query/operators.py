@@ -64,13 +64,15 @@ SIGNS: Final = "".join(sorted(set("".join(OPERATORS))))
 
 def symbol(form: Form, *, is_negated: bool = False) -> str:
     """Return the symbol that a filter prints."""
-    return next(sign for sign, one in OPERATORS.items() if (one.form, one.is_negated) == (form, is_negated))
+    return next(
+        sign for sign, operator in OPERATORS.items() if (operator.form, operator.is_negated) == (form, is_negated)
+    )
 
 
 def alternatives(*forms: Form) -> str:
     """Return the regular expression for the operators of some forms, the longest first."""
-    found = (sign for sign, one in OPERATORS.items() if one.form in forms)
-    return "|".join(map(re.escape, sorted(found, key=len, reverse=True)))
+    signs = (sign for sign, operator in OPERATORS.items() if operator.form in forms)
+    return "|".join(map(re.escape, sorted(signs, key=len, reverse=True)))
 
 
 @dataclass(frozen=True, slots=True)

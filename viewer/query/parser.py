@@ -107,7 +107,7 @@ class Cursor:
         self.at = 0
         self._values = 0
 
-    def rest(self) -> str:
+    def remainder(self) -> str:
         """Skip spaces, and return the remainder."""
         space = _SPACE.match(self.text, self.at)
         self.at = space.end() if space else self.at
@@ -115,20 +115,20 @@ class Cursor:
 
     def take(self, sign: str) -> bool:
         """Consume a sign if it comes next, and return whether it did."""
-        if not self.rest().startswith(sign):
+        if not self.remainder().startswith(sign):
             return False
         self.at += len(sign)
         return True
 
     def match(self, expression: "re.Pattern[str]") -> "re.Match[str] | None":
         """Consume an expression's match at the current position, if there is one."""
-        match = expression.match(self.rest())
+        match = expression.match(self.remainder())
         self.at += match.end() if match else 0
         return match
 
     def next_word(self) -> str:
         """Return the word that comes next, in lower case, without consuming it."""
-        word = WORD.match(self.rest())
+        word = WORD.match(self.remainder())
         return word[0].lower() if word else ""
 
     def item(self, bare: "re.Pattern[str]", expected: str) -> FilterItem:
@@ -136,7 +136,7 @@ class Cursor:
         self._values += 1
         if self._values > _MOST_VALUES:
             raise self.error(f"expected at most {_MOST_VALUES} values in all")
-        if self.rest().startswith('"'):
+        if self.remainder().startswith('"'):
             return self._phrase()
         start = self.at
         word = self.match(bare)
@@ -153,7 +153,7 @@ class Cursor:
 
     def expression(self) -> FilterItem:
         """Consume a phrase, or the text up to the next space or unopened closing parenthesis."""
-        if self.rest().startswith('"'):
+        if self.remainder().startswith('"'):
             return self._phrase()
         start, depth = self.at, 0
         while self.at < len(self.text) and not self.text[self.at].isspace():
@@ -167,15 +167,15 @@ class Cursor:
 
     def separated(self) -> None:
         """Raise `FilterError` unless a term ends here: otherwise one intended term would be parsed as two."""
-        around = self.text[max(self.at - 1, 0) : self.at + 1]
-        if self.at < len(self.text) and around[-1] != ")" and not any(sign.isspace() for sign in around):
+        neighbours = self.text[max(self.at - 1, 0) : self.at + 1]
+        if self.at < len(self.text) and neighbours[-1] != ")" and not any(sign.isspace() for sign in neighbours):
             raise self.error("expected a space; to keep a text together, put it in quotes")
 
     def error(self, message: str) -> FilterError:
         """Return the error that something else was expected at this place."""
-        rest = self.rest()
-        word = WORD.match(rest)
-        return FilterError(word[0] if word else rest[:1], self.at, message)
+        remainder = self.remainder()
+        word = WORD.match(remainder)
+        return FilterError(word[0] if word else remainder[:1], self.at, message)
 
     def _phrase(self) -> FilterItem:
         start = self.at
@@ -189,23 +189,23 @@ _STATUS_CLASS = re.compile(r"[1-5]xx", re.IGNORECASE)
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-def named(name: str, hint: str = "", known: Collection[str] = NAMES) -> Field:
+def field_named(name: str, hint: str = "", names: Collection[str] = NAMES) -> Field:
     """Return the field that a name means; raise a `ValueError` that lists the `known` ones, the closest first."""
     if name.lower() not in NAMES:
-        raise ValueError(f"there is no such field: choose from {', '.join(_offered(name, known))}{hint}")
+        raise ValueError(f"there is no such field: choose from {', '.join(_offered(name, names))}{hint}")
     return FIELDS[NAMES[name.lower()]]
 
 
-def _offered(name: str, known: Collection[str]) -> list[str]:
+def _offered(name: str, names: Collection[str]) -> list[str]:
     """Return suggestions for a name, the closest first; aliases of a field only among the three closest."""
-    ranked = closest_first(name, (one for one in known if not one.endswith("_ms")))
-    return ranked[:3] + [one for one in ranked[3:] if one in FIELDS or f"{one}_ms" in FIELDS]
+    ranked = closest_first(name, (candidate for candidate in names if not candidate.endswith("_ms")))
+    return ranked[:3] + [candidate for candidate in ranked[3:] if candidate in FIELDS or f"{candidate}_ms" in FIELDS]
 
 
 def operators(field: Field) -> tuple[str, ...]:
     if field.name in ("since", "until"):
         return (":", "=")
-    return tuple(sign for sign, one in OPERATORS.items() if one.form in KINDS[field.kind].forms)
+    return tuple(sign for sign, operator in OPERATORS.items() if operator.form in KINDS[field.kind].forms)
 
 
 def term(field: Field, name: str, operator: str, cursor: Cursor, now: datetime) -> Filter:
@@ -226,7 +226,9 @@ def term(field: Field, name: str, operator: str, cursor: Cursor, now: datetime) 
             times = either([_time(field, item, now) for item in items])
             return Not(times) if negated else times
         if field.kind in ("text", "has"):
-            return Match(field.name, tuple(one for item in items for one in _patterns(field, item)), negated)
+            return Match(
+                field.name, tuple(value_pattern for item in items for value_pattern in _patterns(field, item)), negated
+            )
         return Among(field.name, tuple(_span(field, name, item) for item in items), negated)
     if len(items) > 1:
         raise items[1].error(f"expected a single value after {operator}")
@@ -283,9 +285,9 @@ def _time(field: Field, item: FilterItem, now: datetime) -> Filter:
         raise item.error("expected a time on both sides; or write since: or until:")
     if not dots and is_relative(low):
         raise item.error("expected a day or a time of day; or write since:")
-    first = item.read(lambda text: started(">=", text, now), low)
-    last = item.read(lambda text: started("<=", text, now), high or low)
-    return And((first, last))
+    begins = item.read(lambda text: started(">=", text, now), low)
+    ends = item.read(lambda text: started("<=", text, now), high or low)
+    return And((begins, ends))
 
 
 def _patterns(field: Field, item: FilterItem) -> list[Pattern]:
@@ -308,7 +310,7 @@ def _having(word: str, item: FilterItem) -> str:
     name = word if word in HAS else NAMES.get(word, "")
     if name in HAS or name in KNOWABLE:
         return name
-    offered = dict.fromkeys((*HAS, *(one.removesuffix("_ms") for one in sorted(KNOWABLE))))
+    offered = dict.fromkeys((*HAS, *(candidate.removesuffix("_ms") for candidate in sorted(KNOWABLE))))
     raise item.error(f"no such word or field: choose from {', '.join(closest_first(word, offered))}")
 
 
@@ -336,7 +338,7 @@ def parse(text: str, clock: Clock = SYSTEM) -> Filter:
     """Parse a filter; relative times are counted from the clock's wall time. Raises `FilterError`."""
     if len(text) > LONGEST:
         raise FilterError(text[:20], 0, f"expected a filter of at most {LONGEST:,} characters")
-    return _Parser(checked(text), now(clock)).whole()
+    return _Parser(checked(text), now(clock)).tree()
 
 
 def conjuncts(text: str, clock: Clock = SYSTEM) -> list[tuple[Filter, str]]:
@@ -367,7 +369,9 @@ def sort_order(text: str) -> tuple[str, bool]:
     Raises a `ValueError` that names the expected syntax.
     """
     name = text.removeprefix("-")
-    field = named(name, known=[one for one, meant in NAMES.items() if _is_sortable(FIELDS[meant])])
+    field = field_named(
+        name, names=[candidate for candidate, field_name in NAMES.items() if _is_sortable(FIELDS[field_name])]
+    )
     if not _is_sortable(field):
         raise ValueError(f"exchanges cannot be sorted by {name}; sort by a number, a time or a name")
     return field.rows[0], text.startswith("-")
@@ -385,9 +389,9 @@ class _Parser:
         self._now = at
         self._depth = 0
 
-    def whole(self) -> Filter:
+    def tree(self) -> Filter:
         tree = self._or()
-        if self._cursor.rest():
+        if self._cursor.remainder():
             raise self._cursor.error("expected another term, or the end")
         return tree
 
@@ -395,11 +399,11 @@ class _Parser:
         """Return the parts of the outermost "and" with their texts; none if there is an "or" beside it."""
         parts = list[tuple[Filter, str]]()
         while not parts or self._keyword("and") or self._more():
-            self._cursor.rest()
+            self._cursor.remainder()
             start = self._cursor.at
             part = self._unary()
             parts.append((part, self._cursor.text[start : self._cursor.at].rstrip()))
-        return [] if self._cursor.rest() else parts
+        return [] if self._cursor.remainder() else parts
 
     def _or(self) -> Filter:
         parts = [self._and()]
@@ -414,7 +418,7 @@ class _Parser:
         return every(parts)
 
     def _more(self) -> bool:
-        return self._cursor.rest()[:1] not in ("", ")") and self._cursor.next_word() != "or"
+        return self._cursor.remainder()[:1] not in ("", ")") and self._cursor.next_word() != "or"
 
     def _unary(self) -> Filter:
         self._depth += 1
@@ -435,19 +439,19 @@ class _Parser:
         return tree
 
     def _term(self) -> Filter:
-        self._cursor.rest()
+        self._cursor.remainder()
         start = self._cursor.at
         match = self._cursor.match(_FIELD)
         if match is None:
-            rest = self._cursor.rest()
-            if rest.startswith(tuple(SIGNS)):
-                raise self._cursor.error(f"expected a field before {rest[0]}")
+            remainder = self._cursor.remainder()
+            if remainder.startswith(tuple(SIGNS)):
+                raise self._cursor.error(f"expected a field before {remainder[0]}")
             if self._cursor.next_word() in KEYWORDS:
                 raise self._cursor.error("expected a term; to search for this word, put it in quotes")
             return Word(self._cursor.item(WORD, "expected a term, such as ttft>800ms, or a word").pattern)
         name, operator = match[1], match[2]
         try:
-            field = named(name, f"; a text with {operator} in it needs quotes")
+            field = field_named(name, f"; a text with {operator} in it needs quotes")
         except ValueError as error:
             raise FilterError(name, start, str(error)) from None
         if operator not in (allowed := operators(field)):

@@ -59,7 +59,7 @@ class Word:
     pattern: Pattern
 
     def __str__(self) -> str:
-        return _shown(self.pattern)
+        return _pattern_text(self.pattern)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Match:
     negated: bool = False
 
     def __str__(self) -> str:
-        return f"{self.field}{symbol('equal', is_negated=self.negated)}{','.join(map(_shown, self.patterns))}"
+        return f"{self.field}{symbol('equal', is_negated=self.negated)}{','.join(map(_pattern_text, self.patterns))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,8 @@ def amount(field: str, number: Number) -> str:
     if FIELDS[field].kind in DURATIONS:
         unit = "s" if exact and exact % _SECOND_NS == 0 else "ms"
         exact = exact.scaleb(-9 if unit == "s" else -6)
-    shown = f"{exact:f}"
-    return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{unit}"
+    digits = f"{exact:f}"
+    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits}{unit}"
 
 
 def terms(filter: Filter) -> Iterator[Filter]:
@@ -165,7 +165,7 @@ def terms(filter: Filter) -> Iterator[Filter]:
 
 def is_starred(filter: Filter) -> bool:
     """Return True if a text in quotes holds a `*`, which is no wildcard there."""
-    return any(len(one) == 1 and "*" in one[0] for term in terms(filter) for one in _patterns(term))
+    return any(len(pattern) == 1 and "*" in pattern[0] for term in terms(filter) for pattern in _patterns(term))
 
 
 def _patterns(term: Filter) -> Iterable[Pattern]:
@@ -184,7 +184,7 @@ def _short(field: str) -> str:
     return field.removesuffix("_ms") if FIELDS[field].kind in DURATIONS else field
 
 
-def _shown(pattern: Pattern) -> str:
+def _pattern_text(pattern: Pattern) -> str:
     if len(pattern) > 1:
         return "*".join(pattern)
     (text,) = pattern
@@ -193,7 +193,7 @@ def _shown(pattern: Pattern) -> str:
 
 def _label(label: tuple[str, Pattern | None]) -> str:
     key, pattern = label
-    return key if pattern is None else f"{key}={_shown(pattern)}"
+    return key if pattern is None else f"{key}={_pattern_text(pattern)}"
 
 
 def _quoted(text: str) -> str:

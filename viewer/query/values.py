@@ -185,9 +185,9 @@ class Searches:
             text = text[: 4 * SEARCH_CHARACTERS].decode("utf-8", "replace")
         limit, began = min(self._left_ns / 1e9, SEARCH_SECONDS), self._now()
         try:
-            found = compiled_regex(expression).search(text[:SEARCH_CHARACTERS], timeout=limit, concurrent=True)
+            match = compiled_regex(expression).search(text[:SEARCH_CHARACTERS], timeout=limit, concurrent=True)
         except TimeoutError:
             raise TooSlow from None
         finally:
             self._left_ns -= self._now() - began
-        return found is not None
+        return match is not None

@@ -16,30 +16,30 @@ T = TypeVar("T")
 
 
 class Chunks(Iterator[TableRow]):
-    """The chunks of some exchanges, one row after the other; `export` takes `found` and makes lines of it instead.
+    """The chunks of some exchanges, one row after the other; `export` takes `bodies` and makes lines of it instead.
 
-    `found` has the id and the decoded body of each exchange; `limit` is how many rows there are at most.
+    `bodies` has the id and the decoded body of each exchange; `limit` is how many rows there are at most.
     """
 
-    def __init__(self, found: "Iterable[tuple[str, Decoded]]", limit: int | None = None) -> None:
-        self.found = found
+    def __init__(self, bodies: "Iterable[tuple[str, Decoded]]", limit: int | None = None) -> None:
+        self.bodies = bodies
         self.limit = limit
-        self._rows = itertools.islice((row for id, decoded in found for row in chunks(id, decoded)), limit)
+        self._rows = itertools.islice((row for id, decoded in bodies for row in chunks(id, decoded)), limit)
 
     def __next__(self) -> TableRow:
         return next(self._rows)
 
 
-def begun(rows: Iterable[TableRow]) -> Iterator[TableRow]:
+def with_first_read(rows: Iterable[TableRow]) -> Iterator[TableRow]:
     """Read the first of some rows, and return an iterator of the same kind over all of them."""
     if isinstance(rows, Exchanges):
-        return Exchanges(rows.fields, _begun(rows.batches))
+        return Exchanges(rows.fields, _with_first_read(rows.batches))
     if isinstance(rows, Chunks):
-        return Chunks(_begun(rows.found), rows.limit)
-    return _begun(rows)
+        return Chunks(_with_first_read(rows.bodies), rows.limit)
+    return _with_first_read(rows)
 
 
-def _begun(items: Iterable[T]) -> Iterator[T]:
+def _with_first_read(items: Iterable[T]) -> Iterator[T]:
     iterator = iter(items)
     return itertools.chain(list(itertools.islice(iterator, 1)), iterator)
 
@@ -56,8 +56,14 @@ def chunks(id: str, decoded: "Decoded") -> Iterator[TableRow]:
     for run in decoded.runs:
         chunk_rows, field = chunk(id, run.chunk), PART_FIELDS.get(run.part or "")
         for item, text in enumerate(run.texts, run.item):
-            at_ns, read = decoded.at_ns[item], decoded.reads[item]
-            position = {"seq": seq, "at_ms": ms(at_ns), "gap_ms": _gap(previous_ns, at_ns), "read": read, "event": item}
+            at_ns, read_number = decoded.at_ns[item], decoded.reads[item]
+            position = {
+                "seq": seq,
+                "at_ms": ms(at_ns),
+                "gap_ms": _gap(previous_ns, at_ns),
+                "read": read_number,
+                "event": item,
+            }
             for row in chunk_rows:
                 yield {**row, **position} if field is None else {**row, **position, field: text}
             previous_ns, seq = at_ns, seq + 1

@@ -10,9 +10,9 @@ from wiretape.recorder.decode.metrics import SHOWN
 from wiretape.recorder.decode.turns import TURN_FIELDS
 
 
-def field_name(stored: str) -> str:
+def field_name(tape_name: str) -> str:
     """Return the name of a field that the tape has under `stored`: milliseconds for nanoseconds."""
-    return f"{stored.removesuffix('_ns')}_ms" if stored.endswith("_ns") else stored
+    return f"{tape_name.removesuffix('_ns')}_ms" if tape_name.endswith("_ns") else tape_name
 
 
 _FIRST: Final = (

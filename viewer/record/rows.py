@@ -105,7 +105,7 @@ class ListRow:
 class DetailRow(ListRow):
     """All data of an exchange except its events, reads and bytes, made of the facts and derived values that are shown.
 
-    `others` has the derived values without an attribute, by field name. Fields of `WORKED_OUT` are known on request.
+    `derived` has the values without an attribute, by field name. Fields of `WORKED_OUT` are known on request.
     """
 
     request_model: str | None
@@ -128,7 +128,7 @@ class DetailRow(ListRow):
     usage: JsonObject | None
     conversation_key_from: str | None
     asked: str | None
-    others: Mapping[str, Any]
+    derived: Mapping[str, Any]
     upstream_name: str | None = None
     conversation: str | None = None
     continues: str | None = None
@@ -267,11 +267,11 @@ def _required(record: type[ListRow]) -> tuple[str, ...]:
 LISTED: Final = tuple(name for name in _required(ListRow) if name != "no")
 """The fields of a `ListRow` as queries name them."""
 
-_NAMED: Final = tuple(name for name in _required(DetailRow) if name not in ("no", "others"))
+_NAMED: Final = tuple(name for name in _required(DetailRow) if name not in ("no", "derived"))
 
-_OTHERS: Final = tuple(name for name in map(field_name, SHOWN) if name not in _NAMED)
+_DERIVED: Final = tuple(name for name in map(field_name, SHOWN) if name not in _NAMED)
 
-DETAILED: Final = _NAMED + _OTHERS
+DETAILED: Final = _NAMED + _DERIVED
 """The fields of a `DetailRow` as queries name them."""
 
 
@@ -300,11 +300,11 @@ def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> TableRow:
 def detail(no: int, *values: object) -> DetailRow:
     """Return the row of an exchange's stored values, which are those of `DETAILED`."""
     cells = exchange(DETAILED, values)
-    return DetailRow(no=no, others={name: cells.pop(name) for name in _OTHERS}, **cells)
+    return DetailRow(no=no, derived={name: cells.pop(name) for name in _DERIVED}, **cells)
 
 
 def value(row: ListRow, name: str) -> Any:
-    return row.others[name] if isinstance(row, DetailRow) and name in row.others else getattr(row, name)
+    return row.derived[name] if isinstance(row, DetailRow) and name in row.derived else getattr(row, name)
 
 
 def record(row: DetailRow, headers: HeadersRow) -> TableRow:
@@ -343,7 +343,7 @@ def _durations(fields: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(field for field in fields if field.endswith("_ms"))
 
 
-def read(socket_read: Read) -> TableRow:
+def read_row(socket_read: Read) -> TableRow:
     """Return a read's row."""
     return {
         "seq": socket_read.seq,

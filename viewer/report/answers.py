@@ -33,14 +33,14 @@ def table(
     clean = [[_clean(cell) for cell in row] for row in rows]
     head = {"note": NOTE, "columns": [clipped(safe(name), _LONGEST_NAME) for name in columns]}
     pieces = [_COMPACT.encode(row) for row in clean]
-    left = room - _frame(head, notes)
-    if pieces and _size(pieces[0]) > left:
-        most = max(left // (4 * len(clean[0])), _SHORTEST_CELL)
+    row_room = room - _frame(head, notes)
+    if pieces and _size(pieces[0]) > row_room:
+        most = max(row_room // (4 * len(clean[0])), _SHORTEST_CELL)
         clean[0] = [_shortened(cell, most) for cell in clean[0]]
         pieces[0] = _COMPACT.encode(clean[0])
-        if _size(pieces[0]) > left:
+        if _size(pieces[0]) > row_room:
             raise WiretapeError(f"a row of {len(clean[0])} columns is larger than {room:,} bytes: name fewer columns")
-    count = _fitting(pieces, left)
+    count = _count_that_fits(pieces, row_room)
     following = offset + count if more or count < len(rows) else None
     return _page(head, clean[:count], following, notes)
 
@@ -50,7 +50,7 @@ def text(lines: Sequence[str], offset: int, room: int, notes: Sequence[str]) -> 
     _check(offset)
     pieces = [piece for line in lines for piece in _pieces(safe(line))][offset:]
     head = {"note": NOTE}
-    count = _fitting([_COMPACT.encode(piece) for piece in pieces], room - _frame(head, notes))
+    count = _count_that_fits([_COMPACT.encode(piece) for piece in pieces], room - _frame(head, notes))
     return _page(head, "\n".join(pieces[:count]), offset + count if count < len(pieces) else None, notes)
 
 
@@ -68,7 +68,7 @@ def _frame(head: dict[str, Any], notes: Sequence[str]) -> int:
     return _size(_page(head, [], 10**9, notes))
 
 
-def _fitting(pieces: Sequence[str], room: int) -> int:
+def _count_that_fits(pieces: Sequence[str], room: int) -> int:
     """Count the pieces that fit into `room` bytes: one at least, so that a reader always proceeds."""
     used = 0
     for count, piece in enumerate(pieces):
@@ -107,5 +107,5 @@ def _clean(value: Any) -> Any:
 
 def _shortened(value: Any, most: int) -> Any:
     """Return a cell of at most `most` characters: a longer one as text, cut."""
-    written = value if isinstance(value, str) else _COMPACT.encode(value)
-    return value if len(written) <= most else f"{written[:most]}… ({len(written):,} characters)"
+    text = value if isinstance(value, str) else _COMPACT.encode(value)
+    return value if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"

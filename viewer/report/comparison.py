@@ -25,7 +25,7 @@ _WORDS: Final = {"_ms": ("slower", "faster"), "tps": ("slower", "faster"), "_pct
 
 def groups(rows: Sequence[TableRow], width: int | None = None) -> Table:
     """Lay out a comparison of two groups: a headline and seven rows."""
-    shown = [row for row in rows if row["metric"] in _GROUPS]
+    visible_rows = [row for row in rows if row["metric"] in _GROUPS]
     columns = [
         Column("metric", "", lambda row: _GROUPS[row["metric"]]),
         Column("base", "base", lambda row: number(row["base"])),
@@ -33,9 +33,9 @@ def groups(rows: Sequence[TableRow], width: int | None = None) -> Table:
         Column("change", "change", _change),
         Column("verdict", "verdict", _verdict, lambda row: _verdict(row).removesuffix(" to decide")),
     ]
-    laid_out = table(columns, shown, width, ("metric", "verdict", "change", "new", "base"))
-    of = f"medians of {_sizes(shown)}; all intervals hold together with 95 %; --all has every metric"
-    head = paragraph("", headline(shown), width, "bold")
+    laid_out = table(columns, visible_rows, width, ("metric", "verdict", "change", "new", "base"))
+    of = f"medians of {_sizes(visible_rows)}; all intervals hold together with 95 %; --all has every metric"
+    head = paragraph("", headline(visible_rows), width, "bold")
     return Table([*head, *laid_out.lines, *paragraph("", of, width, "dim")], laid_out.hidden)
 
 
@@ -53,29 +53,29 @@ def headline(rows: Sequence[TableRow]) -> str:
 
 def distinct(rows: Sequence[TableRow]) -> tuple[list[TableRow], list[str]]:
     """Return the rows of a comparison without the durations that are equal to one above, and the metrics of these."""
-    kept, repeated, seen = list[TableRow](), list[str](), set[tuple[Any, ...]]()
+    distinct_rows, repeated, seen = list[TableRow](), list[str](), set[tuple[Any, ...]]()
     for row in rows:
-        own = tuple(value for name, value in row.items() if name != "metric")
+        values = tuple(value for name, value in row.items() if name != "metric")
         is_known = row.get("difference") is not None and row["metric"].endswith("_ms")
-        if is_known and own in seen:
+        if is_known and values in seen:
             repeated.append(row["metric"])
         else:
-            kept.append(row)
+            distinct_rows.append(row)
         if is_known:
-            seen.add(own)
-    return kept, repeated
+            seen.add(values)
+    return distinct_rows, repeated
 
 
 def pair(rows: Sequence[TableRow], width: int | None = None) -> Table:
     """Lay out a comparison of two exchanges: a headline and the metrics that matter."""
     by_name = {row["metric"]: row for row in rows}
-    shown = [by_name[name] for name in _PAIR]
+    visible_rows = [by_name[name] for name in _PAIR]
     columns = [
         Column(name, title, lambda row, name=name: _side(row[name]))  # type: ignore[misc]
         for name, title in (("metric", ""), ("a", "a"), ("b", "b"), ("difference", "b − a"))
     ]
     columns.append(Column("change", "change", lambda row: _signed(row["change_pct"])))
-    laid_out = table(columns, shown, width, ("metric", "b", "a", "difference", "change"), LEAST)
+    laid_out = table(columns, visible_rows, width, ("metric", "b", "a", "difference", "change"), LEAST)
     head = paragraph("", _pair_headline(by_name), width, "bold")
     return Table([*head, *laid_out.lines, *paragraph("", "--all has every metric", width, "dim")], laid_out.hidden)
 
@@ -126,8 +126,8 @@ def _change(row: TableRow) -> str:
 def _signed(value: float | None, unit: str = " %") -> str:
     if value is None:
         return UNKNOWN
-    shown = f"{abs(value):,.{0 if abs(value) >= 10 else 1}f}"
-    return f"{'' if shown == '0.0' else '−' if value < 0 else '+'}{shown}{unit}"
+    digits = f"{abs(value):,.{0 if abs(value) >= 10 else 1}f}"
+    return f"{'' if digits == '0.0' else '−' if value < 0 else '+'}{digits}{unit}"
 
 
 def _verdict(row: TableRow) -> str:

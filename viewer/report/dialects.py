@@ -46,33 +46,39 @@ class Trial:
 def trial(exchange: Exchange, reads: Reads, body: bytes, declarations: Sequence[dict[str, Any]]) -> Trial:
     facts = replace(exchange, dialects=json.dumps(declarations))
     decoded = decode(facts, reads, body)
-    own = [one for one in registry.declared(facts.dialects) if any(one.declaration == given for given in declarations)]
-    ignored = (f"{one.api}.{'.'.join(map(str, key))}" for one in own for key in one.ignored)
+    dialects = [
+        dialect
+        for dialect in registry.declared(facts.dialects)
+        if any(dialect.declaration == declaration for declaration in declarations)
+    ]
+    ignored = (f"{dialect.api}.{'.'.join(map(str, key))}" for dialect in dialects for key in dialect.ignored)
     return Trial(decoded, derive(facts, reads, body, decoded), tuple(ignored))
 
 
-def row(found: Trial) -> TableRow:
-    values = {name: getattr(found.measures, name) for name in TRIED}
-    values = {fields.field_name(name): units.ms(one) if name.endswith("_ns") else one for name, one in values.items()}
-    return values | {"flags": list(found.measures.flags), "ignored": list(found.ignored)}
+def row(trial: Trial) -> TableRow:
+    values = {name: getattr(trial.measures, name) for name in TRIED}
+    values = {
+        fields.field_name(name): units.ms(value) if name.endswith("_ns") else value for name, value in values.items()
+    }
+    return values | {"flags": list(trial.measures.flags), "ignored": list(trial.ignored)}
 
 
-def lines(found: Trial, most: int) -> Iterator[str]:
+def lines(trial: Trial, most: int) -> Iterator[str]:
     """Yield the first events with their kinds and meanings, then the measures, each safe for a terminal."""
-    transcript = Transcript(found.decoded)
+    transcript = Transcript(trial.decoded)
     yield from events.lines(transcript, Times(), range(min(most, len(transcript))))
     if len(transcript) > most:
         yield f"… and {counted(len(transcript) - most, 'more event')}"
     yield ""
-    for name, value in row(found).items():
+    for name, value in row(trial).items():
         if value not in (None, [], {}):
-            shown = formatting.ms(value) if name.endswith("_ms") else value
-            text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+            figure = formatting.ms(value) if name.endswith("_ms") else value
+            text = figure if isinstance(figure, str) else json.dumps(figure, ensure_ascii=False)
             yield f"{name:<16} {safe(clipped(text, _LONGEST))}"
 
 
-def listed(dialects: Sequence[DeclaredDialect], own: Sequence[str]) -> Iterator[TableRow]:
+def dialect_rows(dialects: Sequence[DeclaredDialect], configured: Sequence[str]) -> Iterator[TableRow]:
     """Yield a row of `LISTED` for each dialect; `own` are the names of those of the configuration."""
-    for one in dialects:
-        source = "configuration" if one.api in own else "wiretape"
-        yield {"name": one.api, "version": one.version, "operation": one.operation, "source": source}
+    for dialect in dialects:
+        source = "configuration" if dialect.api in configured else "wiretape"
+        yield {"name": dialect.api, "version": dialect.version, "operation": dialect.operation, "source": source}

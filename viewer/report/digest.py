@@ -57,12 +57,12 @@ class Counted:
     unasked: int = 0
 
 
-def page(row: TableRow, found: Counted, objective: str | None = None, width: int | None = None) -> Table:
+def page(row: TableRow, counts: Counted, objective: str | None = None, width: int | None = None) -> Table:
     """Lay out one row of statistics; `objective` is that of its goodput, `width` the terminal's, in cells."""
-    head = f"{counted(row['n'], found.noun)} · {causes.counts(found.endings)}"
-    shown = table(_columns(row), [{"name": name} for name in _QUANTITIES], width)
-    notes = [line for label, text in _notes(row, found, objective) for line in paragraph(label, text, width)]
-    return Table([*paragraph("", head, width, "bold"), *shown.lines, *notes], shown.hidden)
+    head = f"{counted(row['n'], counts.noun)} · {causes.counts(counts.endings)}"
+    laid_out = table(_columns(row), [{"name": name} for name in _QUANTITIES], width)
+    notes = [line for label, text in _notes(row, counts, objective) for line in paragraph(label, text, width)]
+    return Table([*paragraph("", head, width, "bold"), *laid_out.lines, *notes], laid_out.hidden)
 
 
 def groups(
@@ -72,8 +72,8 @@ def groups(
     failed = Column(
         "failed", "failed", lambda row: number(Attempts.of({name: row[f"n_{name}"] for name in OUTCOMES}).failed)
     )
-    shown = [name for name in by if name != "upstream_name" or any(row[name] is not None for row in rows)]
-    columns = [*map(_key, shown), Column("n", "n", lambda row: number(row["n"])), failed]
+    key_names = [name for name in by if name != "upstream_name" or any(row[name] is not None for row in rows)]
+    columns = [*map(_key, key_names), Column("n", "n", lambda row: number(row["n"])), failed]
     if objective is not None:
         columns.append(Column("goodput", "goodput", lambda row: stats.percent(row["goodput_pct"])))
     columns += OF_TIME if "wall_ms" in rows[0] else []
@@ -89,7 +89,7 @@ def _key(name: str) -> Column:
 
 
 def _figure(name: str, statistic: str, title: str) -> Column:
-    return Column(title, title, lambda row: _shown(row, name, statistic))
+    return Column(title, title, lambda row: _statistic_text(row, name, statistic))
 
 
 def _columns(row: TableRow) -> list[Column]:
@@ -98,30 +98,30 @@ def _columns(row: TableRow) -> list[Column]:
         return f"{_QUANTITIES[quantity.name]} ({quantity.name}) {quantity.unit}"
 
     def figure(statistic: str) -> Column:
-        return Column(statistic, _STATISTICS[statistic], lambda line: _shown(row, line["name"], statistic))
+        return Column(statistic, _STATISTICS[statistic], lambda line: _statistic_text(row, line["name"], statistic))
 
     return [Column("name", "", words), *map(figure, _STATISTICS)]
 
 
-def _shown(row: TableRow, name: str, statistic: str) -> str:
+def _statistic_text(row: TableRow, name: str, statistic: str) -> str:
     """Return a statistic of a quantity, unknown if there are too few values for it."""
     value: Any = row[field_name(QUANTITIES[name], statistic)]
     return UNKNOWN if row[f"{name}_n"] < ENOUGH.get(statistic, 0) else number(value)
 
 
-def _notes(row: TableRow, found: Counted, objective: str | None) -> Iterator[tuple[str, str]]:
+def _notes(row: TableRow, counts: Counted, objective: str | None) -> Iterator[tuple[str, str]]:
     for flag, text in {
-        "stall": causes.stalls(found.endings, found.stalls),
-        "given_up": causes.given_up(found.endings),
-        "burst": causes.buffered(found.endings),
+        "stall": causes.stalls(counts.endings, counts.stalls),
+        "given_up": causes.given_up(counts.endings),
+        "burst": causes.buffered(counts.endings),
     }.items():
         if text:
-            yield f"{'slow':<{_LABEL}}", f"{text}: wiretape ls{safe(found.tape)} -f flag:{flag}"
+            yield f"{'slow':<{_LABEL}}", f"{text}: wiretape ls{safe(counts.tape)} -f flag:{flag}"
     for label, text in stats.paid(row, objective):
         yield f"{label:<{_LABEL}}", text
     if missing := row["usage_missing_n"]:
-        some = "" if found.unasked == missing else f" for {found.unasked:,} of them"
-        remedy = f": ask{some} with {_USAGE}" if found.unasked else ""
+        some = "" if counts.unasked == missing else f" for {counts.unasked:,} of them"
+        remedy = f": ask{some} with {_USAGE}" if counts.unasked else ""
         yield f"{'missing':<{_LABEL}}", f"usage of {counted(missing, 'answer')}{remedy}"
     notes = (_note(row, *warning.partition(":")[::2]) for warning in row["warnings"])
     yield from ((f"{'note':<{_LABEL}}", note) for note in notes if note)

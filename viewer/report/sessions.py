@@ -71,44 +71,48 @@ _IMPORTANT: Final = (
 
 
 def shares(account: Account) -> str:
-    known = sorted(((took_ns, name) for name, took_ns in account.parts.items() if took_ns), reverse=True)
-    return " · ".join(f"{name} {share(took_ns, account.wall_ns)}" for took_ns, name in known)
+    parts = sorted(((took_ns, name) for name, took_ns in account.parts.items() if took_ns), reverse=True)
+    return " · ".join(f"{name} {share(took_ns, account.wall_ns)}" for took_ns, name in parts)
 
 
 def times(accounts: Sequence[Account], width: int | None = None) -> Iterator[Text]:
     """Yield the parts of the time of sessions, added up; nothing where there is none."""
-    known = [account for account in accounts if account.is_known]
-    total = sum(known, Account())
+    known_accounts = [account for account in accounts if account.is_known]
+    total = sum(known_accounts, Account())
     if total.wall_ns:
-        of = f"{counted(len(known), 'session')} in {span(ms(total.wall_ns))}"
-        unknown = f"; unknown of {counted(len(accounts) - len(known), 'session')}" if len(known) < len(accounts) else ""
+        of = f"{counted(len(known_accounts), 'session')} in {span(ms(total.wall_ns))}"
+        unknown = (
+            f"; unknown of {counted(len(accounts) - len(known_accounts), 'session')}"
+            if len(known_accounts) < len(accounts)
+            else ""
+        )
         yield from _label("time", f"{of}: {shares(total)}{unknown}", width)
 
 
 def lines(
-    key: str, account: Account, models: Sequence[str], asked: str | None, tokens: Mapping[str, int | None],
+    key: str, account: Account, models: Sequence[str], question: str | None, tokens: Mapping[str, int | None],
     width: int | None = None,
 ) -> Iterator[Text]:  # fmt: skip
     """Yield a session on one screen: what took its time, its parts as bars, and its counts."""
     room = width or _PLAIN_WIDTH
     yield from paragraph("", sentence(account), room, "bold")
     yield from _label(
-        "session", " · ".join(filter(None, [safe(key), ", ".join(map(safe, models)), safe(asked or "")])), room
+        "session", " · ".join(filter(None, [safe(key), ", ".join(map(safe, models)), safe(question or "")])), room
     )
     longest = max(account.parts.values(), default=0)
     for name, took_ns in account.parts.items():
-        drawn = stats.bar(took_ns, longest, min(_BAR, max(room - 40, 5))) if took_ns else ""
+        bar_text = stats.bar(took_ns, longest, min(_BAR, max(room - 40, 5))) if took_ns else ""
         percent = share(took_ns, account.wall_ns) if took_ns else ""
-        yield Text(f"{name:<{_LABEL}}{beside(took_ns / 1e6, longest / 1e6):>9} {percent:>5}  {drawn}".rstrip())
-    found = [counted(account.exchanges, "exchange"), counted(account.turns, "turn")]
-    found += [f"{number} {word}" for word, number in (("failed", account.failed), ("open", account.open)) if number]
+        yield Text(f"{name:<{_LABEL}}{beside(took_ns / 1e6, longest / 1e6):>9} {percent:>5}  {bar_text}".rstrip())
+    counts = [counted(account.exchanges, "exchange"), counted(account.turns, "turn")]
+    counts += [f"{number} {word}" for word, number in (("failed", account.failed), ("open", account.open)) if number]
     if account.exchanges_max > 1:
-        found.append(f"at most {account.exchanges_max} at once, {span(ms(account.parallel_ns))} in parallel")
-    yield from _label("counts", " · ".join(found), room)
+        counts.append(f"at most {account.exchanges_max} at once, {span(ms(account.parallel_ns))} in parallel")
+    yield from _label("counts", " · ".join(counts), room)
     if account.ttft_p50_ns is not None:
         yield from _label("ttft", f"median {span(ms(account.ttft_p50_ns))}", room)
-    known = (f"{words} {count(tokens[name])}" for name, words in _TOKENS.items() if tokens.get(name) is not None)
-    yield from _label("tokens", " · ".join(known), room)
+    token_counts = (f"{words} {count(tokens[name])}" for name, words in _TOKENS.items() if tokens.get(name) is not None)
+    yield from _label("tokens", " · ".join(token_counts), room)
     if account.clock_step:
         yield from _label("note", "the wall clock was set back: a gap of unknown length counts as 0", room)
     yield from _label("more", "--part time: a row for each turn", room)
@@ -129,10 +133,10 @@ def sentence(account: Account) -> str:
         return f"{wall}: unknown, its source has no times within the bodies"
     if not account.wall_ns:
         return wall
-    first, second, *_ = sorted(account.parts, key=account.parts.__getitem__, reverse=True)
-    largest = (part for part in (first, second) if account.parts[part])
-    said = (f"{share(account.parts[part], account.wall_ns)} {_WORDS[part]}" for part in largest)
-    return f"{wall}: {', '.join(said)}"
+    largest_part, next_part, *_ = sorted(account.parts, key=account.parts.__getitem__, reverse=True)
+    named_parts = (part for part in (largest_part, next_part) if account.parts[part])
+    phrases = (f"{share(account.parts[part], account.wall_ns)} {_WORDS[part]}" for part in named_parts)
+    return f"{wall}: {', '.join(phrases)}"
 
 
 COMPARED: Final = {
@@ -146,40 +150,44 @@ COMPARED: Final = {
 
 def compared(a: Account, b: Account) -> list[TableRow]:
     """Return the `COMPARED` fields of each figure of two sessions."""
-    first, second = a.row(), b.row()
-    return [{"metric": name, "a": first[name], "b": second[name], "difference": _less(second[name], first[name])}
-            for name in first if name != "clock_step"]  # fmt: skip
+    a_row, b_row = a.row(), b.row()
+    return [{"metric": name, "a": a_row[name], "b": b_row[name], "difference": _less(b_row[name], a_row[name])}
+            for name in a_row if name != "clock_step"]  # fmt: skip
 
 
-def _less(value: float | None, other: float | None) -> float | None:
-    return None if value is None or other is None else value - other
+def _less(value: float | None, subtrahend: float | None) -> float | None:
+    return None if value is None or subtrahend is None else value - subtrahend
 
 
 def comparison(rows: Sequence[TableRow], width: int | None = None) -> Table:
     return table([plain(name) for name in COMPARED], rows, width)
 
 
-def turn_rows(found: Sequence[TurnTime], facts: Mapping[int, TableRow]) -> Iterator[TableRow]:
+def turn_rows(turn_times: Sequence[TurnTime], facts: Mapping[int, TableRow]) -> Iterator[TableRow]:
     """Yield the `TURN_FIELDS` of each turn; `facts` are the `FACTS` of the exchanges by number.
 
     Tokens of a WebSocket are those of all of its turns, and stand at its first.
     """
     seen = set[int]()
-    for number, one in enumerate(found, 1):
-        own = facts.get(one.span.no, {})
-        first_ns = one.span.first_ns
-        parts = {f"{name}_ms": ms(took_ns) for name, took_ns in one.parts.items() if name not in _BEFORE}
-        parts = parts if one.span.is_timed else dict.fromkeys(parts)
-        before = {f"{name}_ms": ms(one.before_ns if name == one.before else 0) for name in _BEFORE}
+    for number, turn in enumerate(turn_times, 1):
+        exchange_facts = facts.get(turn.span.no, {})
+        first_ns = turn.span.first_ns
+        parts = {f"{name}_ms": ms(took_ns) for name, took_ns in turn.parts.items() if name not in _BEFORE}
+        parts = parts if turn.span.is_timed else dict.fromkeys(parts)
+        pauses = {f"{name}_ms": ms(turn.pause_ns if name == turn.pause else 0) for name in _BEFORE}
         row = {
             "turn": number,
-            "start_ms": ms(one.span.start_ns - found[0].span.start_ns),
-            "ttft_ms": None if first_ns is None else ms(first_ns - one.span.start_ns),
+            "start_ms": ms(turn.span.start_ns - turn_times[0].span.start_ns),
+            "ttft_ms": None if first_ns is None else ms(first_ns - turn.span.start_ns),
             **parts,
-            **before,
-            **{name: own.get(name) for name in FACTS if one.span.no not in seen or not name.endswith("_tokens")},
+            **pauses,
+            **{
+                name: exchange_facts.get(name)
+                for name in FACTS
+                if turn.span.no not in seen or not name.endswith("_tokens")
+            },
         }
-        seen.add(one.span.no)
+        seen.add(turn.span.no)
         yield {name: row.get(name) for name in TURN_FIELDS}
 
 

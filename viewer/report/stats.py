@@ -13,7 +13,7 @@ from wiretape.recorder.local_time import period
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.record.rows import TableRow
-from wiretape.viewer.report.tables import Table, fitting, grid, number, paragraph, width_of
+from wiretape.viewer.report.tables import Table, cut_to_width, grid, number, paragraph, width_of
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.histogram import Bucket
 from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, Quantity, group_title
@@ -41,7 +41,7 @@ def block(
     if width is None or width_of(f"{title} · {of}") <= width:
         head = [Text.assemble((title, "bold"), f" · {of}")]
     else:
-        head = [Text(fitting(title, width), "bold"), *paragraph("", of, width)]
+        head = [Text(cut_to_width(title, width), "bold"), *paragraph("", of, width)]
     for label, text in _head(row, objective):
         head += paragraph(f"{label:<11}", text, width)
     important = statistics if statistics != STATISTICS else _IMPORTANT
@@ -51,7 +51,7 @@ def block(
     return Table([*head, *table.lines, *notes], table.hidden)
 
 
-def drawn(filled: Sequence[Bucket], quantity: Quantity, width: int) -> Iterator[Text]:
+def histogram(filled: Sequence[Bucket], quantity: Quantity, width: int) -> Iterator[Text]:
     yield Text(f"{quantity.name} ({quantity.meaning})", "bold")
     for line in bars(filled, quantity.unit, width):
         yield Text(line)

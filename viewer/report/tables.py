@@ -218,8 +218,8 @@ def paragraph(label: str, text: str, width: int | None = None, style: str = "dim
     """Lay out a label and its text, wrapped between words to a terminal of `width` cells."""
     room = None if width is None else max(width - len(label), LEAST)
     lines = [text] if room is None else textwrap.wrap(text, room, break_on_hyphens=False) or [""]
-    first, *rest = (line.replace(NO_BREAK, " ") for line in lines)
-    return [Text.assemble((label, style), first), *(Text(" " * len(label) + line) for line in rest)]
+    first_line, *further_lines = (line.replace(NO_BREAK, " ") for line in lines)
+    return [Text.assemble((label, style), first_line), *(Text(" " * len(label) + line) for line in further_lines)]
 
 
 def _fitted(widths: list[int], width: int, order: Sequence[int], numeric: Collection[int], narrowest: int) -> list[int]:
@@ -253,14 +253,14 @@ def _widths(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[in
 def _lines(
     columns: Sequence[Column], body: Sequence[Sequence[str]], widths: Sequence[int], numeric: Collection[int]
 ) -> list[Text]:
-    shown = [at for at, size in enumerate(widths) if size]
+    visible = [at for at, size in enumerate(widths) if size]
     lines = []
     for number, row in enumerate([[column.title for column in columns], *body]):
-        padded = [_padded(row[at], widths[at], at in numeric) for at in shown]
+        padded = [_padded(row[at], widths[at], at in numeric) for at in visible]
         text = Text((" " * _BETWEEN).join(padded).rstrip(" "), "" if number else "bold")
         if number:
             start = 0
-            for name, cell in zip([columns[at].name for at in shown], padded, strict=True):
+            for name, cell in zip([columns[at].name for at in visible], padded, strict=True):
                 if name in _COLOURED:
                     word = cell.partition(" ")[0]
                     text.stylize(_STYLES.get(word, "red"), start, start + (len(word) if name == "mark" else len(cell)))
@@ -276,12 +276,12 @@ def _is_numeric(body: Sequence[Sequence[str]], at: int) -> bool:
 
 
 def _padded(text: str, width: int, right: bool) -> str:
-    text = fitting(text, width)
+    text = cut_to_width(text, width)
     space = " " * (width - width_of(text))
     return space + text if right else text + space
 
 
-def fitting(text: str, width: int) -> str:
+def cut_to_width(text: str, width: int) -> str:
     """Return a text cut to `width` terminal cells; `…` marks a cut."""
     text = text if text.isascii() else text.translate(_JOINERS)
     if width_of(text) <= width:
@@ -364,22 +364,22 @@ def sparked(rows: Sequence[TableRow], gaps: Iterable[bytes | None], width: int) 
     longest = max(width // 5, _SHORT_ID)
     columns = [
         _column("id", SPARKED, rows),
-        Column("model", "model", lambda row: fitting(formatting.line(row["model"]), longest)),
+        Column("model", "model", lambda row: cut_to_width(formatting.line(row["model"]), longest)),
         plain("outcome"),
         _column("duration_ms", SPARKED, rows),
     ]
-    beside = table(columns, rows, width - _LEAST_DRAWN - 2, ("id", "duration_ms", "model", "outcome"))
-    indent = 2 + max(width_of(text.plain) for text in beside.lines)
+    laid_out = table(columns, rows, width - _LEAST_DRAWN - 2, ("id", "duration_ms", "model", "outcome"))
+    indent = 2 + max(width_of(text.plain) for text in laid_out.lines)
     room = max(width - indent, _LEAST_DRAWN)
     axis_ns = max((ns(row["duration_ms"]) or 0 for row in rows), default=0)
-    drawn = chain(
+    drawings = chain(
         [Text(sparkline.axis(axis_ns, room), "bold")],
         (_drawing(row, packed, axis_ns, room) for row, packed in zip(rows, gaps, strict=True)),
     )
-    for text, drawing in zip(beside.lines, drawn, strict=True):
+    for text, drawing in zip(laid_out.lines, drawings, strict=True):
         text.pad_right(indent - width_of(text.plain))
         text.append_text(drawing)
-    return Table([*beside.lines, *_legend(width)], beside.hidden)
+    return Table([*laid_out.lines, *_legend(width)], laid_out.hidden)
 
 
 def _legend(width: int) -> Iterator[Text]:
@@ -397,10 +397,10 @@ def in_ascii(line: Text) -> Text:
 
 def _drawing(row: TableRow, packed: bytes | None, axis_ns: int, width: int) -> Text:
     at = sparkline.timestamps(ns(row["ttft_ms"]), packed)
-    drawn = Text(sparkline.line(at, ns(row["duration_ms"]), axis_ns, width))
-    drawn.highlight_regex(f"[{sparkline.SLOW}]+", "yellow")
-    drawn.highlight_regex(f"[{sparkline.LONG}]+", "red")
-    return drawn
+    drawing = Text(sparkline.line(at, ns(row["duration_ms"]), axis_ns, width))
+    drawing.highlight_regex(f"[{sparkline.SLOW}]+", "yellow")
+    drawing.highlight_regex(f"[{sparkline.LONG}]+", "red")
+    return drawing
 
 
 def _column(name: str, names: Sequence[str], rows: Sequence[TableRow], today: date | None = None) -> Column:
@@ -408,7 +408,7 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow], today: da
     if name == "mark":
         return Column(name, title, lambda row: f"{_sign(row['outcome'])} {_cell('id', row['id'])}")
     if name == "happened":
-        return Column(name, title, happened, lambda row: fitting(happened(row, is_brief=True), _HAPPENED))
+        return Column(name, title, happened, lambda row: cut_to_width(happened(row, is_brief=True), _HAPPENED))
     if name == "outcome" and "outcome_detail" not in names:
         return Column(
             name,
@@ -427,9 +427,9 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow], today: da
             lambda row: formatting.cell(row[name]),
             lambda row: formatting.cell(row[name] and row[name][:_SHORT_NAME]),
         )
-    for one in OF_TIME:
-        if name == one.name:
-            return one
+    for column in OF_TIME:
+        if name == column.name:
+            return column
     return Column(name, title, lambda row: _cell(name, row[name]))
 
 
@@ -450,8 +450,8 @@ def _largest(row: TableRow, room: int = _BAR) -> str:
         return "unknown"
     part = max(PARTS, key=lambda name: row[f"{name}_ms"])
     share = row[f"{part}_ms"] / row["wall_ms"]
-    drawn = f"{'█' * max(round(room * share), 1):<{room}} " if room else ""
-    return f"{drawn}{part} {100 * share:.0f} %"
+    bar = f"{'█' * max(round(room * share), 1):<{room}} " if room else ""
+    return f"{bar}{part} {100 * share:.0f} %"
 
 
 OF_TIME: Final = [

@@ -97,26 +97,26 @@ def rows(measured: ToolReport) -> list[TableRow]:
     return [{name: (head | asdict(summary) | population)[name] for name in FIELDS} for summary in measured.rows]
 
 
-def grouped(given: Sequence[TableRow], names: Sequence[str], width: int | None = None) -> Table:
+def grouped(report_rows: Sequence[TableRow], names: Sequence[str], width: int | None = None) -> Table:
     important = [name for name in names if name not in _IMPORTANT]
-    return tables.grid(names, list(map(_rounded, given)), width, (*important[:1], *_IMPORTANT, *important[1:]))
+    return tables.grid(names, list(map(_rounded, report_rows)), width, (*important[:1], *_IMPORTANT, *important[1:]))
 
 
 def compared(base: ToolReport, new: ToolReport) -> Iterator[TableRow]:
     """Yield the comparison of each statistic that both reports have."""
-    after = {row["metric"]: row for row in rows(new)}
+    new_rows = {row["metric"]: row for row in rows(new)}
     for row in rows(base):
         for statistic in _COMPARED_STATISTICS:
-            sides = row[statistic], after.get(row["metric"], {}).get(statistic)
+            sides = row[statistic], new_rows.get(row["metric"], {}).get(statistic)
             if None not in sides:
-                sizes = {"base_n": row["n"], "new_n": after[row["metric"]]["n"]}
+                sizes = {"base_n": row["n"], "new_n": new_rows[row["metric"]]["n"]}
                 head = {"metric": row["metric"], "statistic": statistic, "unit": row["unit"], **sizes}
                 yield head | dict(zip(("base", "new"), sides, strict=True)) | change(*sides)
 
 
 def schema(tool: str) -> dict[str, str]:
-    read = ", ".join(authority(tool).releases)
-    return {**MEANINGS, "releases": f"{MEANINGS['releases']}: {read}"}
+    releases = ", ".join(authority(tool).releases)
+    return {**MEANINGS, "releases": f"{MEANINGS['releases']}: {releases}"}
 
 
 def render(measured: ToolReport, width: int | None = None, names: Sequence[str] | None = None) -> Table:
@@ -156,8 +156,8 @@ def remarks(measured: ToolReport, width: int | None = None) -> Iterator[Text]:
 
 def about(measured: ToolReport, width: int | None = None) -> Iterator[Text]:
     yield from tables.paragraph("counts differently: ", measured.rule.note, width) if measured.rule.note else ()
-    read = ", ".join(measured.rule.releases)
-    yield from tables.paragraph("definitions of: ", f"{measured.rule.source}, read from {read}", width)
+    releases = ", ".join(measured.rule.releases)
+    yield from tables.paragraph("definitions of: ", f"{measured.rule.source}, read from {releases}", width)
 
 
 def _omitted(measured: ToolReport) -> str:
@@ -173,8 +173,8 @@ def _omitted(measured: ToolReport) -> str:
 def _older(measured: ToolReport) -> str:
     if not measured.older:
         return ""
-    other = f"; see --as {measured.rule.older_rule}" if measured.rule.older_rule else ""
-    return f"the servers of {counted(measured.older, 'request')}, as their names of reasoning show{other}"
+    hint = f"; see --as {measured.rule.older_rule}" if measured.rule.older_rule else ""
+    return f"the servers of {counted(measured.older, 'request')}, as their names of reasoning show{hint}"
 
 
 def _counted(counts: Iterable[tuple[str, int]]) -> str:

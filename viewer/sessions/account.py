@@ -92,7 +92,7 @@ class Account:
         return {name: getattr(self, f"{name}_ns") for name in PARTS} if self.is_known else {}
 
     def row(self) -> rows.TableRow:
-        row = {name: _shown(name, getattr(self, stored_name(name))) for name in ACCOUNT_FIELDS}
+        row = {name: _in_ms(name, getattr(self, stored_name(name))) for name in ACCOUNT_FIELDS}
         return row if self.is_known else row | dict.fromkeys(f"{name}_ms" for name in PARTS)
 
     def __add__(self, other: "Account") -> "Account":
@@ -103,7 +103,7 @@ class Account:
         return Account(**summed, exchanges_max=most, clock_step=self.clock_step or other.clock_step, is_known=is_known)
 
 
-def _shown(name: str, value: Any) -> Any:
+def _in_ms(name: str, value: Any) -> Any:
     return units.ms(value) if name.endswith("_ms") else value
 
 
@@ -130,12 +130,12 @@ def account(spans: Iterable[Span], limits: Thresholds = DEFAULT, *, clock_step: 
     totals, links = dict.fromkeys(PARTS, 0), _Links()
     parallel_ns, most_open, last_ns = 0, 0, ordered[0].start_ns if ordered else 0
     for cluster, end_ns in _clusters(ordered):
-        first = cluster[0]
-        totals[links.reason(first)] += first.start_ns - last_ns
+        first_span = cluster[0]
+        totals[links.reason(first_span)] += first_span.start_ns - last_ns
         for part, took_ns in _spent(cluster, limits):
             totals[part] += took_ns
         if len(cluster) > 1:
-            parallel_ns += sum(_end(span) - span.start_ns for span in cluster) - (end_ns - first.start_ns)
+            parallel_ns += sum(_end(span) - span.start_ns for span in cluster) - (end_ns - first_span.start_ns)
         most_open = max(most_open, _most_open(cluster))
         last_ns = end_ns
         links.add(cluster)
@@ -221,12 +221,12 @@ def _spent(cluster: Sequence[Span], limits: Thresholds) -> Iterator[tuple[str, i
         return
     times = [phase for span in cluster for phase in phases(span, limits)]
     changes = [(start_ns, part, 1) for part, start_ns, _ in times] + [(end_ns, part, -1) for part, _, end_ns in times]
-    running, last_ns = dict.fromkeys(PARTS, 0), 0
+    open_counts, last_ns = dict.fromkeys(PARTS, 0), 0
     for at_ns, part, change in sorted(changes):
-        if at_ns > last_ns and (open_part := next((name for name, count in running.items() if count), None)):
+        if at_ns > last_ns and (open_part := next((name for name, count in open_counts.items() if count), None)):
             yield open_part, at_ns - last_ns
         last_ns = at_ns
-        running[part] += change
+        open_counts[part] += change
 
 
 def phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
@@ -245,13 +245,13 @@ def phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
         last_ns = end_ns
     for stall in stalls:
         from_ns, to_ns = (min(max(at_ns, place), end_ns) for place in stall)
-        yield from _around(last_ns, later_part, at_ns, from_ns)
+        yield from _pauses_around(last_ns, later_part, at_ns, from_ns)
         yield "stalled", from_ns, to_ns
         at_ns = to_ns
-    yield from _around(last_ns, later_part, at_ns, end_ns)
+    yield from _pauses_around(last_ns, later_part, at_ns, end_ns)
 
 
-def _around(last_ns: int, later_part: str, from_ns: int, to_ns: int) -> Iterator[tuple[str, int, int]]:
+def _pauses_around(last_ns: int, later_part: str, from_ns: int, to_ns: int) -> Iterator[tuple[str, int, int]]:
     """Yield the parts of a time without a stall: up to the last output, and behind it."""
     border_ns = min(max(last_ns, from_ns), to_ns)
     yield "streaming", from_ns, border_ns
@@ -282,24 +282,24 @@ def stretches(spans: Iterable[Span], limits: Thresholds = DEFAULT) -> Iterator[t
 
 
 class TurnTime(NamedTuple):
-    """A span's own time by part, and the part and length of the time before it in which none was open."""
+    """A span's own time by part, and the part and length of the `pause` before it, in which none was open."""
 
     span: Span
     parts: dict[str, int]
-    before: str
-    before_ns: int
+    pause: str
+    pause_ns: int
 
 
 def by_turn(spans: Iterable[Span], limits: Thresholds = DEFAULT) -> Iterator[TurnTime]:
     """Yield the time of each exchange or turn, in the order of their starts."""
     links, last_ns = _Links(), None
     for cluster, end_ns in _clusters(sorted(spans, key=attrgetter("start_ns"))):
-        before, before_ns = links.reason(cluster[0]), 0 if last_ns is None else cluster[0].start_ns - last_ns
+        pause_part, pause_ns = links.reason(cluster[0]), 0 if last_ns is None else cluster[0].start_ns - last_ns
         for span in cluster:
             parts = dict.fromkeys(PARTS, 0)
             for part, from_ns, to_ns in phases(span, limits):
                 parts[part] += to_ns - from_ns
-            yield TurnTime(span, parts, before, before_ns)
-            before_ns = 0
+            yield TurnTime(span, parts, pause_part, pause_ns)
+            pause_ns = 0
         last_ns = end_ns
         links.add(cluster)

@@ -150,7 +150,7 @@ def _figures(prompt: Prompted, tie: Tie, previous: Prompted | None, idle_ns: int
     is_reported = prompt.cached is not None or prompt.provider not in _REPORTING
     if previous is None or previous.prefix is None:
         return CacheFigures("first" if is_reported else "unreported", idle_ns=idle_ns)
-    is_named = prompt.generation.named is not None
+    is_named = prompt.generation.named_response is not None
     broken = first_difference(
         previous.prefix, prompt.prefix, is_named=is_named, drops_attribution=prompt.drops_attribution
     )
@@ -160,7 +160,7 @@ def _figures(prompt: Prompted, tie: Tie, previous: Prompted | None, idle_ns: int
         broken.place if broken else None,
         previous.input,
         idle_ns,
-        _common_tokens(previous, broken, is_named=is_named or previous.generation.named is not None),
+        _common_tokens(previous, broken, is_named=is_named or previous.generation.named_response is not None),
         UNATTRIBUTED if broken and broken.is_attribution and verdict != "hit" else None,
     )
 

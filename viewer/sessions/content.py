@@ -33,13 +33,13 @@ class SentContext:
 
 def table(sent: SentContext) -> list[TableRow]:
     """Return the largest parts as rows of `FIELDS`, the others as one."""
-    rest = sent.context.parts[_MOST:]
+    smaller_parts = sent.context.parts[_MOST:]
     rows = [
         _row(part.source, part.name, part.size, sent.context, is_new=part.is_new) for part in sent.context.parts[:_MOST]
     ]
-    if rest:
-        size, is_new = sum(part.size for part in rest), any(part.is_new for part in rest)
-        rows.append(_row("all others", f"{len(rest)} parts", size, sent.context, is_new=is_new))
+    if smaller_parts:
+        size, is_new = sum(part.size for part in smaller_parts), any(part.is_new for part in smaller_parts)
+        rows.append(_row("all others", f"{len(smaller_parts)} parts", size, sent.context, is_new=is_new))
     return rows
 
 
@@ -51,11 +51,11 @@ def _row(source: str, name: str | None, size: int, context: Context, *, is_new: 
 
 def head(sent: SentContext) -> Iterator[Line]:
     """Yield the length of the request, and how to read the shares."""
-    context, tokens = sent.context, sent.row.others.get("input_tokens")
+    context, tokens = sent.context, sent.row.derived.get("input_tokens")
     new = "unknown how many are new" if context.new_size is None else f"{context.new_size:,} new"
     yield [(f"{context.size:,} bytes, {new} since its predecessor", "strong")]
-    known = "" if tokens is None else f" {tokens:,}"
-    yield [(f"shares are of the bytes: estimates of shares of the{known} input tokens", "muted")]
+    token_count = "" if tokens is None else f" {tokens:,}"
+    yield [(f"shares are of the bytes: estimates of shares of the{token_count} input tokens", "muted")]
 
 
 def largest_results(sent: SentContext) -> Iterator[Line]:

@@ -52,7 +52,7 @@ def context(sent: Elements, previous: Elements | None, *, is_known: bool = True)
     Without `is_known` the predecessor is unknown, and so are the new bytes. Bytes of `other` are never new.
     """
     earlier_digests = Counter(element.digest for element in previous.elements) if previous else Counter[bytes]()
-    new_elements = {id(element) for element in sent.elements if not _taken(earlier_digests, element.digest)}
+    new_elements = {id(element) for element in sent.elements if not _take(earlier_digests, element.digest)}
     sizes, new_sizes = Counter[tuple[str, str | None]](), Counter[tuple[str, str | None]]()
     for element, share in sent.parts():
         key = share.source, share.name
@@ -72,7 +72,7 @@ def part(item: ContextPart) -> JsonObject:
     return dict(zip(FIELDS, (item.source, item.name, item.size, item.is_new), strict=True))
 
 
-def _taken(earlier_digests: Counter[bytes], digest: bytes) -> bool:
+def _take(earlier_digests: Counter[bytes], digest: bytes) -> bool:
     earlier_digests[digest] -= 1
     return earlier_digests[digest] >= 0
 

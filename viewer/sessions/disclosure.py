@@ -76,8 +76,8 @@ class Disclosure:
 
     def text(self, text: str, most: int) -> str:
         """Return the beginning of a text that its user wants to show, without keys and private words."""
-        shown = self._private.sub("…", Redactor(None).text(text[: 2 * most]))
-        return clipped(safe(shown, multiline=True), most)
+        masked = self._private.sub("…", Redactor(None).text(text[: 2 * most]))
+        return clipped(safe(masked, multiline=True), most)
 
     def client(self, user_agent: object) -> list[str]:
         """Return the products and versions that a User-Agent names, at most four: not its comments, nor other words."""
@@ -111,9 +111,11 @@ class Disclosure:
         api = apis.at_host(host)
         if api is None or len(host) > LONGEST or not host.isascii() or self._private.search(host):
             return OTHER
-        patterns = [one for one in api.hosts if fnmatchcase(host, one) and one.count(".") == host.count(".")]
+        patterns = [
+            pattern for pattern in api.hosts if fnmatchcase(host, pattern) and pattern.count(".") == host.count(".")
+        ]
         account, _, domain = host.partition(".")
-        names_account = all(one.startswith("*.") for one in patterns) and _REGION.fullmatch(account) is None
+        names_account = all(pattern.startswith("*.") for pattern in patterns) and _REGION.fullmatch(account) is None
         return f"*.{domain}" if names_account else host
 
 

@@ -107,7 +107,7 @@ def before_each(exchanges: Sequence[SessionExchange]) -> dict[int, tuple[str, in
     """Return the part and length of the time before exchanges in which none of their session was open, if any."""
     pauses: dict[int, tuple[str, int]] = {}
     for turn in by_turn(spans(exchanges).spans):
-        pauses.setdefault(turn.span.no, (turn.before, turn.before_ns))
+        pauses.setdefault(turn.span.no, (turn.pause, turn.pause_ns))
     return {no: pause for no, pause in pauses.items() if pause[1]}
 
 

@@ -68,7 +68,7 @@ def _facts(exchange: ReportedExchange, report: IssueReport) -> Iterator[tuple[st
     yield "clock", f"{exchange.clock or UNKNOWN}{late}"
     yield "wiretape", f"{report.wiretape}, recorded by {exchange.recorded_by or UNKNOWN}"
     if exchange.flags:
-        yield "flags", _listed(exchange.flags, _MOST_FLAGS)
+        yield "flags", _enumeration(exchange.flags, _MOST_FLAGS)
 
 
 def _several(report: IssueReport) -> Iterator[Line]:
@@ -82,7 +82,9 @@ def _several(report: IssueReport) -> Iterator[Line]:
         "request ids",
     )  # fmt: skip
     yield from _table(titles, map(_row, report.exchanges))
-    yield from _fenced(f"{_since(exchange, report)}  {exchange.id}  {_told(exchange)}" for exchange in report.exchanges)
+    yield from _fenced(
+        f"{_since(exchange, report)}  {exchange.id}  {_ending_with_retries(exchange)}" for exchange in report.exchanges
+    )
     yield "Not known:"
     yield ""
     yield from _bullets(report.unknown, _MOST_UNKNOWN)
@@ -133,7 +135,7 @@ def _since(exchange: ReportedExchange, report: IssueReport) -> str:
     return f"{began.total_seconds():>10,.3f} s"
 
 
-def _told(exchange: ReportedExchange) -> str:
+def _ending_with_retries(exchange: ReportedExchange) -> str:
     if not (exchange.retries_before or exchange.retries_after):
         return exchange.ending
     places = ((exchange.retries_before, "before"), (exchange.retries_after, "after"))
@@ -207,8 +209,8 @@ def _retry(retry: Retry) -> str:
 
 
 def _protocol(exchange: ReportedExchange) -> str:
-    kept = {True: "kept connection", False: "new connection", None: None}[exchange.connection_reused]
-    return ", ".join(filter(None, (exchange.protocol or UNKNOWN, exchange.framing, exchange.stream, kept)))
+    connection = {True: "kept connection", False: "new connection", None: None}[exchange.connection_reused]
+    return ", ".join(filter(None, (exchange.protocol or UNKNOWN, exchange.framing, exchange.stream, connection)))
 
 
 def _some(moments: Sequence[Moment]) -> list[Moment]:
@@ -217,8 +219,8 @@ def _some(moments: Sequence[Moment]) -> list[Moment]:
 
 
 def _attachment(ids: Sequence[str]) -> str:
-    named = " ".join(id for id in ids if id != "unknown") or "ID"
-    cut = f"`wiretape db cut {named} -o report.jsonl`"
+    id_arguments = " ".join(id for id in ids if id != "unknown") or "ID"
+    cut = f"`wiretape db cut {id_arguments} -o report.jsonl`"
     return (
         f"To attach: {cut}, which replays exactly. It holds prompts and answers; `--redact REGEX` replaces words in it."
     )
@@ -228,7 +230,7 @@ def _distinct(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))[:_MOST_RETRIES]
 
 
-def _listed(names: Sequence[str], most: int) -> str:
+def _enumeration(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 

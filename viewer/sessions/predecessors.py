@@ -24,10 +24,10 @@ class Generation(NamedTuple):
     """A generation of a session, in the order of the requests.
 
     `messages` are the digests of its messages, 8 bytes each, without those of the system; None if the request is not on
-    the tape, or not readable. `by_model`: one of the messages is a model's. `named` is the response that the request
-    says it continues. `retries` counts earlier attempts, if the client says so. `head` are the digests of
-    the model, the tools, the system prompt and the parameters. `answer` identifies the messages with the answer to
-    them, `last_answer` the last answer in the request with the messages before it.
+    the tape, or not readable. `by_model`: one of the messages is a model's. `named_response` is the response that the
+    request says it continues. `retries` counts earlier attempts, if the client says so. `head` are the digests of the
+    model, the tools, the system prompt and the parameters. `answer` identifies the messages with the answer to them,
+    `last_answer` the last answer in the request with the messages before it.
     """
 
     no: int
@@ -35,7 +35,7 @@ class Generation(NamedTuple):
     by_model: bool = False
     failed: bool = False
     response_id: str | None = None
-    named: str | None = None
+    named_response: str | None = None
     retries: int | None = None
     head: bytes = b""
     model: str | None = None
@@ -93,12 +93,12 @@ class _Session:
     def tie(self, generation: Generation, ties: dict[int, Tie]) -> Tie:
         if generation.messages is None:
             return Tie(is_known=False)
-        repeated, failed = self.attempts.get((generation.named, generation.messages), (None, False))
+        repeated, failed = self.attempts.get((generation.named_response, generation.messages), (None, False))
         if repeated is not None and (failed or generation.retries):
             attempt_tie = ties[repeated]
             return Tie(attempt_tie.predecessor, repeated if failed else attempt_tie.predecessor, attempt_tie.is_known)
-        if generation.named is not None:
-            named = self.by_response.get(generation.named)
+        if generation.named_response is not None:
+            named = self.by_response.get(generation.named_response)
             return Tie(named, named, named is not None)
         nearest = self._nearest(generation)
         return Tie(nearest, nearest)
@@ -108,7 +108,7 @@ class _Session:
             self.by_response[generation.response_id] = generation.no
         if generation.messages is None:
             return
-        self.attempts[generation.named, generation.messages] = generation.no, generation.failed
+        self.attempts[generation.named_response, generation.messages] = generation.no, generation.failed
         if not generation.failed:
             self._enter(generation.messages, (generation.model, generation.head), (order, generation.no))
             if generation.answer is not None:
@@ -171,8 +171,8 @@ class _Session:
         for node in self.nodes.values():
             above = equal[id(node.above)] if node.above else 0
             count = equal[id(node)] = above + len(tokens.intersection(node.added))
-            first = common(node.messages, messages) if count >= most else 0
-            if count >= most and (closest := [*_ranks(generation, count, first, node.latest)]):
+            equal_prefix = common(node.messages, messages) if count >= most else 0
+            if count >= most and (closest := [*_ranks(generation, count, equal_prefix, node.latest)]):
                 most, ranks = count, [*closest, *(ranks if count == most else ())]
         return ranks
 
@@ -190,14 +190,14 @@ _Rank = tuple[int, int, int, int | None]
 _NONE: _Rank = (0, 0, 0, None)
 
 
-def _ranks(generation: Generation, equal: int, first: int, latest: _Latest) -> Iterator[_Rank]:
+def _ranks(generation: Generation, equal: int, equal_prefix: int, latest: _Latest) -> Iterator[_Rank]:
     """Yield the candidates with the model of a request; each has the same number of equal `first` messages.
 
     These belong to the common prefix only behind an equal head.
     """
     for (model, head), newest in latest.items():
         if model is None or generation.model is None or model == generation.model:
-            yield equal, common(head, generation.head) + (first if head == generation.head else 0), *newest
+            yield equal, common(head, generation.head) + (equal_prefix if head == generation.head else 0), *newest
 
 
 def _tokens(messages: bytes, start: int) -> list[_Token]:

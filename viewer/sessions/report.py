@@ -296,8 +296,8 @@ def reported(examined: Examined, rule: Disclosure, limits: Thresholds, *, with_t
         longest_gap_ms=row.max_gap_ms,
         timeline=tuple(_timeline(row, examined)),
         attempt=None if examined.retry_count is None else examined.retry_count + 1,
-        retries_before=None if attempts is None else _retries(attempts.before, attempts.pauses_before),
-        retries_after=None if attempts is None else _retries(attempts.after, attempts.pauses_after),
+        retries_before=None if attempts is None else _retries(attempts.earlier, attempts.pauses_before),
+        retries_after=None if attempts is None else _retries(attempts.later, attempts.pauses_after),
         recorded_by=examined.recorded_by if examined.recorded_by and _VERSION.fullmatch(examined.recorded_by) else None,
         client=tuple(client),
         protocol=_protocol(row, examined.timed),
@@ -415,11 +415,14 @@ def _unknown(
 ) -> Iterator[str]:
     yield _NETWORK
     yield from (f"{flag}: {FLAGS[flag]}" for flag in _DOUBTFUL if flag in row.flags)
-    stored = examined.row
+    stored_row = examined.row
     recorded = {
-        "model": stored.request_model, "response_model": stored.response_model, "error_code": stored.error_code,
-        "response_id": stored.response_id, "finish_reason": stored.finish_reason,
-    }  # fmt: skip
+        "model": stored_row.request_model,
+        "response_model": stored_row.response_model,
+        "error_code": stored_row.error_code,
+        "response_id": stored_row.response_id,
+        "finish_reason": stored_row.finish_reason,
+    }
     hidden = [name.replace("_", " ") for name, text in recorded.items() if text and names[name] is None]
     if hidden:
         yield f"{', '.join(hidden)}: left out, as no plain name (a path, a key, a name of this machine or a sentence)"

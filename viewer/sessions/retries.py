@@ -41,19 +41,19 @@ class Attempt:
 class Attempts:
     """The attempts before and after an exchange at its request, in their order."""
 
-    before: tuple[Attempt, ...]
-    own: Attempt
-    after: tuple[Attempt, ...]
+    earlier: tuple[Attempt, ...]
+    exchange: Attempt
+    later: tuple[Attempt, ...]
 
     @property
     def pauses_before(self) -> list[int]:
         """The time between each attempt before it and the next one, in ns."""
-        return _pauses((*self.before, self.own))
+        return _pauses((*self.earlier, self.exchange))
 
     @property
     def pauses_after(self) -> list[int]:
         """The time between each attempt after it and the one before that, in ns."""
-        return _pauses((self.own, *self.after))
+        return _pauses((self.exchange, *self.later))
 
 
 def _pauses(ordered: Sequence[Attempt]) -> list[int]:
@@ -61,15 +61,15 @@ def _pauses(ordered: Sequence[Attempt]) -> list[int]:
     return [max(following.started_ns - end_ns, 0) for end_ns, following in zip(ends, ordered[1:], strict=False)]
 
 
-def around(no: int, attempts: Sequence[Attempt]) -> Attempts:
+def attempts_around(no: int, attempts: Sequence[Attempt]) -> Attempts:
     """Return the attempts around an exchange, from all exchanges with its request, itself among them."""
     ordered = sorted(attempts, key=lambda attempt: (attempt.started_ns, attempt.no))
-    first = last = place = [attempt.no for attempt in ordered].index(no)
-    while first and _repeats(ordered[first - 1], ordered[first]):
-        first -= 1
-    while last + 1 < len(ordered) and _repeats(ordered[last], ordered[last + 1]):
-        last += 1
-    return Attempts(tuple(ordered[first:place]), ordered[place], tuple(ordered[place + 1 : last + 1]))
+    first_index = last_index = index = [attempt.no for attempt in ordered].index(no)
+    while first_index and _repeats(ordered[first_index - 1], ordered[first_index]):
+        first_index -= 1
+    while last_index + 1 < len(ordered) and _repeats(ordered[last_index], ordered[last_index + 1]):
+        last_index += 1
+    return Attempts(tuple(ordered[first_index:index]), ordered[index], tuple(ordered[index + 1 : last_index + 1]))
 
 
 def _repeats(attempt: Attempt, following: Attempt) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from wiretape.recorder.clock import zone
 from wiretape.recorder.decode.metrics import METRICS, Measures, Metric
-from wiretape.viewer.query.fields import closest_first, others
+from wiretape.viewer.query.fields import aliases_of, closest_first
 from wiretape.viewer.record import fields
 
 
@@ -47,7 +47,7 @@ def _of(metric: Metric) -> Quantity:
     prefix = "each exchange's own " if name.startswith("icl_") else ""
     unit = "ms" if metric.unit == "ns" else metric.unit
     is_whole = metric.unit == "ns" and metric.name in _WHOLE
-    aliases = tuple(alias for alias in others(field) if alias != name)
+    aliases = tuple(alias for alias in aliases_of(field) if alias != name)
     names = (field, *aliases)
     return Quantity(name, metric.name, unit, prefix + metric.meaning, is_whole, names, metric.of_every_outcome)
 
@@ -58,7 +58,7 @@ _WHOLE: Final = {one.name for one in dataclasses.fields(Measures) if one.type in
 _POOLED: Final = (
     Quantity("icl", None, "ms", "gaps between output chunks, pooled over all exchanges; 0 where a read is shared"),
     Quantity(
-        "gap", None, "ms", "gaps between reads with output, pooled: those of icl above 0", aliases=(*others("gap"),)
+        "gap", None, "ms", "gaps between reads with output, pooled: those of icl above 0", aliases=(*aliases_of("gap"),)
     ),
 )
 _ALL: Final = {

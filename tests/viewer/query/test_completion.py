@@ -19,7 +19,7 @@ VALUES = {"model": [HOSTILE, "gpt x", "gpt-x-mini", "qwen3"], "upstream": ["api.
     ],
 )  # fmt: skip
 def test_names_and_values_are_completed(typed: str, whole: str) -> None:
-    assert completion.offers(typed, VALUES)[0].whole == whole
+    assert completion.offers(typed, VALUES)[0].filter_text == whole
 
 
 @each_case("typed", ["model:=", 'text:"mo', "model:gpt-x-mini", "zzz", "model:zzz", HOSTILE])

@@ -8,7 +8,7 @@ from wiretape.viewer.query.parser import WORD, Cursor, FilterError, FilterItem, 
 def test_items_have_commas_between_them_and_know_their_places() -> None:
     cursor = Cursor('a*,"b, *" , c d')
     assert cursor.items() == [FilterItem("a*", False, 0), FilterItem("b, *", True, 3), FilterItem("c", False, 12)]
-    assert cursor.rest() == "d"
+    assert cursor.remainder() == "d"
 
 
 def test_a_phrase_has_no_wildcards() -> None:

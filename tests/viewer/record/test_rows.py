@@ -63,13 +63,13 @@ def test_rows_whose_first_is_read_keep_their_kind_and_are_all_there() -> None:
             read.append(no)
             yield [(no, f"{no}")]
 
-    begun = chunks.begun(rows.Exchanges(("id",), batches()))
+    begun = chunks.with_first_read(rows.Exchanges(("id",), batches()))
     assert (read, type(begun)) == ([1], rows.Exchanges)
     assert list(begun) == [{"id": "1"}, {"id": "2"}]
     facts = Exchange(status=200, content_type="text/event-stream")
     decoded = decode(facts, [Read(0, 1, None, 0, 14)], b"data: [DONE]\n\n")
-    assert type(chunks.begun(chunks.Chunks(iter([("a", decoded)])))) is chunks.Chunks
-    assert list(chunks.begun(iter([{"id": "a"}, {"id": "b"}]))) == [{"id": "a"}, {"id": "b"}]
+    assert type(chunks.with_first_read(chunks.Chunks(iter([("a", decoded)])))) is chunks.Chunks
+    assert list(chunks.with_first_read(iter([{"id": "a"}, {"id": "b"}]))) == [{"id": "a"}, {"id": "b"}]
 
 
 def test_a_duration_that_is_no_number_is_damage() -> None:

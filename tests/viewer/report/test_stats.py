@@ -52,7 +52,7 @@ def test_the_table_fits_a_terminal(connection: Connection) -> None:
 
 
 def test_a_drawing_names_what_it_draws() -> None:
-    lines = [line.plain for line in sheets.drawn(buckets(np.array([15.0, 16.0])), QUANTITIES["ttft"], 40)]
+    lines = [line.plain for line in sheets.histogram(buckets(np.array([15.0, 16.0])), QUANTITIES["ttft"], 40)]
     assert lines == [f"ttft ({QUANTITIES['ttft'].meaning})", "10 – 20 ms 2 " + "█" * 27]
 
 

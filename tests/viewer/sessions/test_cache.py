@@ -253,11 +253,11 @@ def test_the_prompt_of_the_named_response_stands_before_the_input() -> None:
         return Prompted(Generation(no, found.messages, **more), found, no * S, True, "openai", "m", 2_000, 1_900)
 
     first = responses(1, "a", response_id="r1")
-    assert figures([first, responses(2, "b", named="r1")])[2] == CacheFigures("hit", None, 2_000, S, 2_000)
-    changed = figures([first, responses(2, "b", named="r1", body={"instructions": "i"})])[2]
+    assert figures([first, responses(2, "b", named_response="r1")])[2] == CacheFigures("hit", None, 2_000, S, 2_000)
+    changed = figures([first, responses(2, "b", named_response="r1", body={"instructions": "i"})])[2]
     assert changed[:3] == ("hit", "instructions", 2_000), "the place stays beside what the provider reports"
     assert changed.common_tokens is None, "the bytes of the whole prompt are not in the request"
-    assert figures([first, responses(2, "b", named="gone")])[2].verdict == "unknown"
+    assert figures([first, responses(2, "b", named_response="gone")])[2].verdict == "unknown"
 
 
 @each_case(

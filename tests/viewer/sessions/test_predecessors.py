@@ -90,12 +90,12 @@ def test_a_repetition_by_the_client_has_the_predecessor_of_what_it_repeats() -> 
 
 
 def test_the_response_that_a_request_names_is_its_predecessor() -> None:
-    found = ties([turn(1, "a", response_id="r1"), turn(2, "a", response_id="r2"), turn(3, "b", named="r1")])
+    found = ties([turn(1, "a", response_id="r1"), turn(2, "a", response_id="r2"), turn(3, "b", named_response="r1")])
     assert found[3] == Tie(1, 1)
 
 
 def test_the_predecessor_is_unknown_without_the_request_or_the_named_response() -> None:
-    found = ties([turn(1, "a"), turn(2, None), turn(3, "b", named="gone")])
+    found = ties([turn(1, "a"), turn(2, None), turn(3, "b", named_response="gone")])
     assert (found[2], found[3]) == (Tie(is_known=False), Tie(is_known=False))
 
 

@@ -1,7 +1,7 @@
 """Attempts at one request."""
 
 from tests.support.cases import each_case
-from wiretape.viewer.sessions.retries import Attempt, around
+from wiretape.viewer.sessions.retries import Attempt, attempts_around
 
 S = 1_000_000_000
 
@@ -12,8 +12,8 @@ def attempt(no: int, start: float, end: float | None, outcome: str = "http_error
 
 def test_attempts_before_and_after_have_their_pauses() -> None:
     ordered = [attempt(1, 0, 1), attempt(2, 2, 3), attempt(3, 7, 8), attempt(4, 16, 20, "complete")]
-    found = around(3, ordered[::-1])
-    assert ([one.no for one in found.before], [one.no for one in found.after]) == ([1, 2], [4])
+    found = attempts_around(3, ordered[::-1])
+    assert ([one.no for one in found.earlier], [one.no for one in found.later]) == ([1, 2], [4])
     assert (found.pauses_before, found.pauses_after) == ([1 * S, 4 * S], [8 * S])
 
 
@@ -23,13 +23,13 @@ def test_attempts_before_and_after_have_their_pauses() -> None:
     ids=["complete", "running", "at once", "long ago"],
 )
 def test_an_equal_request_is_no_retry_unless_one_before_it_failed_a_short_while_ago(first: Attempt) -> None:
-    assert around(2, [first, attempt(2, 5, 6)]).before == ()
+    assert attempts_around(2, [first, attempt(2, 5, 6)]).earlier == ()
 
 
 def test_a_request_that_the_client_gave_up_is_sent_again() -> None:
-    assert len(around(2, [attempt(1, 0, 1, "client_closed"), attempt(2, 1, 6)]).before) == 1
+    assert len(attempts_around(2, [attempt(1, 0, 1, "client_closed"), attempt(2, 1, 6)]).earlier) == 1
 
 
 def test_a_start_a_moment_before_the_end_of_another_is_of_an_imprecise_clock() -> None:
-    found = around(2, [attempt(1, 0, 1), attempt(2, 0.9995, 6)])
+    found = attempts_around(2, [attempt(1, 0, 1), attempt(2, 0.9995, 6)])
     assert found.pauses_before == [0]

@@ -45,7 +45,7 @@ def recording(connection: Connection, no: int) -> RequestAttempts:
             exchanges.c.no, exchanges.c.id, exchanges.c.started_at, exchanges.c.end_ns, outcome, exchanges.c.status
         ).select_from(JOINED)
         found = connection.execute(statement.where(near, or_(is_alike, is_own)).order_by(exchanges.c.no)).all()
-    return RequestAttempts(version, retries.around(no, [_attempt(*row) for row in found]), count)
+    return RequestAttempts(version, retries.attempts_around(no, [_attempt(*row) for row in found]), count)
 
 
 def _attempt(no: int, id: str, started_at: str, end_ns: int | None, outcome: Outcome, status: int | None) -> Attempt:

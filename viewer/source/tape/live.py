@@ -347,7 +347,7 @@ def filled(row: R, figures: Measures) -> R:
     values["flags"] = [flag for flag in figures.flags if flag in _FLAGS]
     changed = {name: value for name, value in values.items() if hasattr(row, name)}
     if isinstance(row, DetailRow):
-        changed["others"] = {name: values.get(name, value) for name, value in row.others.items()}
+        changed["derived"] = {name: values.get(name, value) for name, value in row.derived.items()}
     return replace(row, **changed)
 
 

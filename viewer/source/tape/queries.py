@@ -316,7 +316,7 @@ def reads(connection: Connection, no: int) -> list[TableRow]:
     """Return an exchange's reads; over a WebSocket, those of both directions as they came."""
     with connection.begin():
         directions = {sender: reading.reads_of(connection, no, stream) for sender, stream in _SENDERS.items()}
-    found = [rows.read(one) | {"sender": sender} for sender, its_reads in directions.items() for one in its_reads]
+    found = [rows.read_row(one) | {"sender": sender} for sender, its_reads in directions.items() for one in its_reads]
     return sorted(found, key=lambda row: row["at_ms"])
 
 
@@ -329,7 +329,7 @@ def sent(connection: Connection, no: int) -> bytes:
 def all_reads(connection: Connection, where: Condition | None = None) -> Iterator[TableRow]:
     """Yield every read of the exchanges that fit, oldest exchange first, each with the id of its exchange."""
     for id, its_reads in all_reads_packed(connection, where):
-        yield from ({"id": id, **rows.read(one)} for one in its_reads)
+        yield from ({"id": id, **rows.read_row(one)} for one in its_reads)
 
 
 def all_turns(connection: Connection, where: Condition | None = None) -> Iterator[TableRow]:

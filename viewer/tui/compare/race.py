@@ -79,7 +79,7 @@ class Side:
         if is_same and self._lane_row == facts.row:
             return False
         self._lane_row = facts.row
-        first_ns = units.ns(facts.row.others["ttf_byte_ms"])
+        first_ns = units.ns(facts.row.derived["ttf_byte_ms"])
         self.lane = Lane(exchange.transcript, self.pulse.end_ns, first_ns, is_live=runs)
         return True
 

@@ -348,7 +348,7 @@ class FilterInput(Input):
     def take(self, at: int) -> None:
         """Complete the filter by the offer at a position of the list, if there is one."""
         if at < len(self.offers):
-            self._put(safe(self.offers[at].whole))
+            self._put(safe(self.offers[at].filter_text))
 
     def action_choose(self, by: int) -> None:
         """Choose a completion; above the first, and where a filter from before stands, go through those filters."""

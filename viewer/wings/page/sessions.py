@@ -123,8 +123,8 @@ def _detail(session: PageSession, columns: Columns, places: Mapping[int, int]) -
         "start_us": deltas(_us(span.start_ns - spans[0].start_ns) for span in spans),
         "ttft_us": [None if span.first_ns is None else _us(span.first_ns - span.start_ns) for span in spans],
         "is_turn": [int(span.is_generation and not (span.is_open or span.failed)) for span in spans],
-        "before": [_NAMES.index(turn.before) for turn in turns],
-        "before_us": [_us(turn.before_ns) for turn in turns],
+        "before": [_NAMES.index(turn.pause) for turn in turns],
+        "before_us": [_us(turn.pause_ns) for turn in turns],
         **{f"{name}_us": [_us(turn.parts[name]) if turn.span.is_timed else None for turn in turns] for name in _OWN},
         "context": [[None if row is None else columns.values[name][row] for row in rows] for name in CONTEXT],
     }

@@ -75,7 +75,7 @@ def entry(full: FullExchange) -> JsonObject:
         "headers": full.exchange.headers_ns,
     }
     own_fields |= {f"{name}_ms": units.ms(at_ns) for name, at_ns in (marks | {"end": full.exchange.end_ns}).items()}
-    return fields | {"_wiretape": own_fields | {"reads": [rows.read(read) for read in full.reads]}}
+    return fields | {"_wiretape": own_fields | {"reads": [rows.read_row(read) for read in full.reads]}}
 
 
 def timings(full: FullExchange) -> dict[str, float]:
