@@ -174,6 +174,9 @@ class Carrier(ABC):
         self._flow = Flow.OPEN
         self.state, self.sending = Receiving.IDLE, Sending.OPEN
         self.reused = self.is_remembered = False
+        # As `begin` sets them: an exchange ends by these also where `begin` has failed.
+        self.merged_at = self.paused = 0
+        self.trailers: Headers | None = None
 
     def begin(self, taker: Taker, facts: ConnectionFacts, *, bodiless: bool, switches: bool = False) -> None:
         """Serve one exchange; `bodiless`: its response has no body, even if its head announces one.
@@ -185,7 +188,7 @@ class Carrier(ABC):
         facts.protocol = self.protocol
         self._limit_ns = self.ended_at = self.merged_at = self.paused = 0
         self.head = ResponseHead()
-        self.trailers: Headers | None = None
+        self.trailers = None
         self.failure: UpstreamError | None = None
 
     @abstractmethod
