@@ -617,3 +617,34 @@ class Relay:
         target = self.plays(scene)
         got = await self.get(target, **request)
         return got, await self.kept(target)
+
+    async def shows_apart(self, *pieces: tuple[bytes, bytes], end: str = "close") -> tuple[Answer, Kept]:
+        """Play pieces that no read can hold together, and return the client's answer and the exchange on the tape.
+
+        Each follows when the client has got the one before it, up to the bytes that are given with that: b"" for none.
+        Upstream then ends by "close" or "reset", or waits for the relay to end: "stall".
+        """
+        target, received = self.plays(Scene([])), asyncio.StreamReader()
+        asked: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
+        over = asyncio.Event()
+
+        async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"{}")
+            asked.set_result(writer)
+            await over.wait()
+
+        async with serving_raw(self, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(SECONDS):
+            writer.write(post(target))
+            sending = await asked
+            for data, last in pieces:
+                sending.write(data)
+                if last:
+                    received.feed_data(await reader.readuntil(last))
+            if end == "reset":
+                reset(sending)
+            elif end == "close":
+                over.set()
+            with contextlib.suppress(ConnectionError):
+                received.feed_data(await reader.read())
+        received.feed_eof()
+        return await take(received), await self.kept(target)
