@@ -27,6 +27,7 @@ _MOST_DAYS: Final = 100
 """Limit of an exchange's duration: a later time is a mistake, and a tape cannot store it."""
 _MOST_NS: Final = _MOST_DAYS * 86_400 * 10**9
 _MOST_BYTES: Final = 1 << 50
+"""Limit of a size, in bytes: a larger one is a mistake."""
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _IN_PATH: Final = "/?:@!$&'()*+,;=%~[]|^`{}<>\"\\"
 _NO_BODY: Final = (204, 304)
@@ -122,7 +123,7 @@ def attempt(place: str, make: Callable[[], T]) -> T | Unimportable:
 
 
 def problem(exchange: ImportedExchange) -> str | None:
-    """Return why an exchange cannot be on a tape."""
+    """Return the reason that a tape cannot hold an exchange, or None if it can."""
     try:
         urlsplit(exchange.url)
     except ValueError as error:

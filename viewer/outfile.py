@@ -108,6 +108,7 @@ def _is_same(path: Path, existing: Path) -> bool:
 @contextlib.contextmanager
 def _created(part: Path) -> Iterator[tuple[Path, BinaryIO]]:
     """Create a file that is removed after any failure, and when a signal ends the process."""
+    # O_EXCL: another export may be writing the file. O_NOFOLLOW: no link may lead this one elsewhere.
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with private.ending(), os.fdopen(descriptor, "wb") as file:
@@ -125,7 +126,7 @@ def replace_private(path: Path, data: bytes) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(file.fileno())  # or a power failure leaves the new name with an empty file
         os.replace(name, path)
     except BaseException:
         with contextlib.suppress(OSError):  # keep the first error

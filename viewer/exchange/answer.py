@@ -24,8 +24,6 @@ TAB: Final = 4
 MOST_PARTS: Final = 200
 """Maximum number of texts; an answer has a handful."""
 
-_AT_ONCE: Final = 200
-_A_TAB: Final = re.compile("\t")
 _MOST_TABS: Final = 100_000
 _TURNS: Final = 4
 """A choice that has not grown while the others each grew this many times is done, or waits."""
@@ -90,7 +88,7 @@ class AnswerPart:
         text = events.without_nul(self.track.text)
         inserted = list(silences)
         if "\t" in text and text.count("\t") <= _MOST_TABS:
-            inserted += [(tab.start(), " " * (TAB - 1)) for tab in _A_TAB.finditer(text)]
+            inserted += [(tab.start(), " " * (TAB - 1)) for tab in re.finditer("\t", text)]
             text = text.replace("\t", " ")
             inserted.sort(key=lambda insertion: insertion[0])  # stable: a silence stands before a tab
         self._silences = {at: len(words) for at, words in silences}
@@ -101,7 +99,7 @@ class AnswerPart:
             self._inserted_sizes.append(self._inserted_sizes[-1] + len(words))
             done = at
         self.lines = WrappedText("".join([*pieces, text[done:]]), width)
-        self.lines.more(_AT_ONCE)
+        self.lines.more(200)  # more than a screen has; `AnswerLayout.more` wraps the rest
 
     @property
     def rows(self) -> int:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from wiretape.recorder.decode.prompt import Message, Prompt, Tool
 from wiretape.recorder.decode.request import SYSTEM_KEYS
@@ -176,9 +176,15 @@ def _definition(tool: Tool) -> str:
         return tool.definition
 
 
+class _ComparedMessage(NamedTuple):
+    role: str
+    text: str
+
+
 def _messages(a: Prompt, b: Prompt) -> Iterator[RequestDifference]:
     sides = [
-        [(message.role, _message_text(message, tool_names(prompt))) for message in prompt.messages] for prompt in (a, b)
+        [_ComparedMessage(message.role, _message_text(message, tool_names(prompt))) for message in prompt.messages]
+        for prompt in (a, b)
     ]
     for kind, a_start, a_end, b_start, b_end in diff.opcodes(*sides):
         if kind == "equal":
@@ -189,17 +195,14 @@ def _messages(a: Prompt, b: Prompt) -> Iterator[RequestDifference]:
         pairs = zip_longest(range(a_start, a_end), range(b_start, b_end))
         for at, to in pairs:
             earlier, later = None if at is None else sides[0][at], None if to is None else sides[1][to]
-            if earlier and later and earlier[0] == later[0]:
-                yield RequestDifference("message", f"{_place(at, to)} {earlier[0]}", "changed", earlier[1], later[1])
+            if earlier and later and earlier.role == later.role:
+                number = str(at + 1) if at == to else f"{at + 1} → {to + 1}"
+                yield RequestDifference("message", f"{number} {earlier.role}", "changed", earlier.text, later.text)
                 continue
             if earlier:
-                yield RequestDifference("message", f"{at + 1} {earlier[0]}", "removed", earlier[1])
+                yield RequestDifference("message", f"{at + 1} {earlier.role}", "removed", earlier.text)
             if later:
-                yield RequestDifference("message", f"{to + 1} {later[0]}", "added", None, later[1])
-
-
-def _place(at: int, to: int) -> str:
-    return str(at + 1) if at == to else f"{at + 1} → {to + 1}"
+                yield RequestDifference("message", f"{to + 1} {later.role}", "added", None, later.text)
 
 
 def _message_text(message: Message, names: Mapping[str, str] | None = None) -> str:

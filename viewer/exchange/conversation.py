@@ -134,7 +134,7 @@ def pretty(text: str) -> str:
         value = json.loads(text)
         short = json.dumps(value, ensure_ascii=False)
         return short if len(short) <= _SHORT else json.dumps(value, ensure_ascii=False, indent=2)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # recorded text is nested as deep as its sender likes
         return text
 
 

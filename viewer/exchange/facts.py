@@ -5,7 +5,7 @@ Recorded text has passed `safe`; unknown is `–`. Verdicts and their words are 
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.decode import causes, rpc
 from wiretape.recorder.decode.attribution import Slowness, Spread
@@ -26,8 +26,13 @@ from wiretape.viewer.timing.verdicts import Verdict
 Line = list[Part]
 """The pieces of a line, each with its tone."""
 
-Side = tuple[str, Spread | None, str]
-"""The name of a side of the relay, the distribution of its delays (None: unknown), and its meaning."""
+
+class Side(NamedTuple):
+    """A side of the relay: its name, the distribution of its delays (None: unknown), and its meaning."""
+
+    name: str
+    delays: Spread | None
+    meaning: str
 
 
 ATTRIBUTES: Final = "attributes"
@@ -152,12 +157,11 @@ def flags(row: ListRow, replaced: Collection[str] = ()) -> Iterator[tuple[str, s
 
 
 def who_was_slow(slowness: Slowness) -> Iterator[Side]:
-    """Yield each side's name, the distribution of its delays, and its meaning."""
-    yield "upstream gap", slowness.upstream, "the provider, or the network before the relay"
-    yield "relay delay", slowness.relay, "wiretape itself"
-    yield "client wait", slowness.client, "your program reading slowly"
+    yield Side("upstream gap", slowness.upstream, "the provider, or the network before the relay")
+    yield Side("relay delay", slowness.relay, "wiretape itself")
+    yield Side("client wait", slowness.client, "your program reading slowly")
     if slowness.unclear is not None:
-        yield "unclear", slowness.unclear, "upstream, relay or client: the tape cannot tell"
+        yield Side("unclear", slowness.unclear, "upstream, relay or client: the tape cannot tell")
 
 
 def fault(row: ListRow) -> str:

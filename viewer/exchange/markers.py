@@ -180,6 +180,8 @@ def position_of_words(transcript: Transcript, position: int, words: str, *, back
 
 def _match_after(track: Track, pattern: re.Pattern[str], length: int) -> re.Match[str] | None:
     """Return the first match that is complete only after `length` characters, or else the first one."""
+    # A match that ends behind `length` may begin before it: by its own length at most, which is that of the escaped
+    # words or less.
     matches = pattern.finditer(track.text, max(length - len(pattern.pattern), 0))
     return next((match for match in matches if match.end() > length), None) or pattern.search(track.text)
 

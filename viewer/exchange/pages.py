@@ -275,12 +275,12 @@ def who_was_slow(sides: Iterable[Side], width: int) -> Iterator[Line]:
     names = _NAMES if width >= _NAMES + _COUNT + 3 * _FIGURE else _SHORT_NAMES
     count = _COUNT if width >= names + _COUNT + 3 * _FIGURE else 0
     room = width - names - count - 3 * _FIGURE - 4
-    beside = all(len(meaning) <= room for _, _, meaning in sides)
+    beside = all(len(side.meaning) <= room for side in sides)
     titles = f"{'p50 ms':>{_FIGURE}}{'p99 ms':>{_FIGURE}}{'max ms':>{_FIGURE}}"
     yield [(f"{'who was slow?':<{names}}{'n' if count else '':>{count}}{titles}", "strong")]
-    for name, spread, meaning in sides:
-        figures: Line = [(f"{name:<{names}}{_spread(spread, count)}", "plain")]
-        explained: Line = [("  ", "plain"), (f"← {meaning}", "muted")]
+    for side in sides:
+        figures: Line = [(f"{side.name:<{names}}{_spread(side.delays, count)}", "plain")]
+        explained: Line = [("  ", "plain"), (f"← {side.meaning}", "muted")]
         yield from ([figures + explained] if beside else [figures, explained])
 
 

@@ -26,6 +26,8 @@ LEAST_NS: Final = 300_000_000
 """Shorter waits are not shaded."""
 
 _TELLING: Final = "e!tcrxfudsz:pqob?"
+"""The signs by importance: of several in a cell, the first is shown."""
+
 _OUTPUT: Final = frozenset(LETTERS[kind] for kind in OUTPUT)
 _SHADES: Final = {"first": SIGNS["wait"], "slow": "·", "stalled": SIGNS["stall"]}
 _CUT: Final = "┆"

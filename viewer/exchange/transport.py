@@ -43,7 +43,7 @@ class Transport:
         left, right, silence = self._position_parts(), parts, self._silence()
         needed = sum(len(text.rstrip()) for text, _ in silence) + _LEAST_SETTINGS
         if sum(len(text) for text, _ in left) > width - needed:
-            left = self._position_parts(short=True)
+            left = self._position_parts(is_short=True)
         room = width - sum(len(text) for text, _ in (*left, *right, *silence)) - 3
         if room < _LEAST_BAR and len(left) > 1:
             room += len(left.pop()[0])  # the bar shows the share, too
@@ -54,14 +54,14 @@ class Transport:
         bar = self._bar(room)
         return [*left, *bar, *right, *silence], (sum(len(text) for text, _ in left) + 1, room if bar else 0)
 
-    def _position_parts(self, *, short: bool = False) -> list[Part]:
-        """Return the position; if it is `short`, without the share, and the end only once if the playhead is there."""
+    def _position_parts(self, *, is_short: bool = False) -> list[Part]:
+        """Return the position; if it `is_short`, without the share, and the end only once if the playhead is there."""
         playback = self.playback
         if self.events is None:
             return [(" decoding …  ", "muted")]
         media_ns, end_ns = playback.media_ns, playback.end_ns
         start, media, end = (self.times.instant(at_ns, end_ns) for at_ns in (0, media_ns, end_ns))
-        position = end if short and media_ns == end_ns else f"{media:>{max(len(start), len(end))}} / {end}"
+        position = end if is_short and media_ns == end_ns else f"{media:>{max(len(start), len(end))}} / {end}"
         unit = formatting.unit(end)
         last_label = markers.label(self.events)
         state: Part = (" ▶ playing", "success") if playback.playing else (" ‖ paused ", "muted")
@@ -69,7 +69,7 @@ class Transport:
             (" ● following", "success") if playback.following else state,
             (f"  {markers.label(playback.position)}/{last_label}".ljust(len(last_label) * 2 + 3), "strong"),
             (f"  {position}{'+' if self.pulse.runs else ''}{unit}  ", "plain"),
-            ("" if short else f"{100 * media_ns / end_ns if end_ns else 0:3.0f} %  ", "muted"),
+            ("" if is_short else f"{100 * media_ns / end_ns if end_ns else 0:3.0f} %  ", "muted"),
         ]
 
     def _silence(self) -> list[Part]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.assembly import assemble
@@ -76,8 +76,15 @@ def request_content(row: DetailRow, request: RequestRow) -> TurnContent:
     return TurnContent(row, replace(prompt, model=row.model or ""), answer(row))
 
 
-def over_websocket(decoded: Decoded) -> list[tuple[bytes, tuple[Part, ...]]]:
-    """Return each message that requested a response over a WebSocket, and its answer until now.
+class WebsocketRequest(NamedTuple):
+    """A message that requested a response over a WebSocket, and the answer to it until now."""
+
+    body: bytes
+    answer: tuple[Part, ...]
+
+
+def over_websocket(decoded: Decoded) -> list[WebsocketRequest]:
+    """Return the requests of a WebSocket with their answers.
 
     The measures do not have them: a WebSocket may be open for hours, and is measured when it has ended.
     """
@@ -85,25 +92,25 @@ def over_websocket(decoded: Decoded) -> list[tuple[bytes, tuple[Part, ...]]]:
     values = assemble(decoded.runs, Cleaner()).values
     choices = map(_answer, (values, *(values["choices"] or ())))
     answers = dict(zip(answered, choices, strict=False))  # a response that failed has no choice
-    requests, number = list[tuple[bytes, tuple[Part, ...]]](), 0
+    requests, number = list[WebsocketRequest](), 0
     for turn in decoded.turns:
         if turn.request is not None:
             body = decoded.data[decoded.starts[turn.request] : decoded.ends[turn.request]]
-            requests.append((body, answers.get(number, ()) if turn.generates else ()))
+            requests.append(WebsocketRequest(body, answers.get(number, ()) if turn.generates else ()))
         number += turn.generates
     return requests
 
 
-def websocket_content(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Part, ...]]]) -> TurnContent:
+def websocket_content(row: DetailRow, requests: Sequence[WebsocketRequest]) -> TurnContent:
     """Return a client's prompt over a WebSocket, from its requests, the first one first.
 
-    With each comes its answer. Where one has the new messages alone, they stand behind those before and their answer.
+    Where one has the new messages alone, they stand behind those before and their answer.
     """
     if row.api in _VOICE:
         return TurnContent(row, None, answer(row), "a session of voice has turns: 'export --table turns' has them all")
     content = TurnContent(row, None, (), "no message on its WebSocket requested a response")
-    for body, answered in bodies:
-        if (prompt := parse(body)) is None:
+    for request in requests:
+        if (prompt := parse(request.body)) is None:
             return replace(content, problem="a message that requested a response is no JSON object")
         earlier = 0
         if content.prompt is not None and not _KEPT.isdisjoint(prompt.parameters):
@@ -111,7 +118,7 @@ def websocket_content(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Part, 
             if content.answer:
                 messages = *messages, Message("assistant", content.answer)
             prompt, earlier = _with_inherited(content.prompt, messages, prompt), len(messages)
-        content = TurnContent(row, replace(prompt, model=row.model or ""), answered, earlier=earlier)
+        content = TurnContent(row, replace(prompt, model=row.model or ""), request.answer, earlier=earlier)
     return content
 
 

@@ -61,6 +61,7 @@ CONTEXT: Final = {
 """The sources of a request's bytes: what fills the context of a model."""
 
 
+# Compared by identity: bars are keys of a cache, and a list of phases has no hash.
 @dataclass(frozen=True, slots=True, eq=False)
 class Bar:
     """The phases of a session, or of a turn, on an axis; `pause` is the time before a turn in which none was open."""

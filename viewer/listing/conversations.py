@@ -43,6 +43,18 @@ class ConversationNode(NamedTuple):
     depth: int
 
 
+class TreeParent(NamedTuple):
+    """The exchange above another one, None without any; `is_continued`: the other goes on with its conversation."""
+
+    no: int | None
+    is_continued: bool
+
+
+class _KeySpelling(NamedTuple):
+    no: int
+    key: str
+
+
 _OF_ANSWER: Final = ("response_id", "answer", "failed")
 """The fields of a link that are known only when the exchange has ended."""
 
@@ -55,7 +67,7 @@ class Conversations:
 
     def __init__(self, links: Iterable[ConversationLink] = (), marked: Callable[[str], str] = str) -> None:
         self._marked = marked
-        self._keys: dict[str, tuple[int, str]] = {}
+        self._spellings: dict[str, _KeySpelling] = {}
         """The oldest exchange with each marked key, and that key as it has it."""
         self._links: dict[int, ConversationLink] = {}
         self._parent_keys: dict[str, str] = {}
@@ -106,8 +118,9 @@ class Conversations:
         if key is None:
             return None
         marked = self._marked(key)
-        if no <= self._keys.get(marked, (no, key))[0]:
-            self._keys[marked] = no, key
+        spelling = self._spellings.get(marked)
+        if spelling is None or no <= spelling.no:
+            self._spellings[marked] = _KeySpelling(no, key)
         return marked
 
     def _enter(self, link: ConversationLink) -> None:
@@ -158,7 +171,8 @@ class Conversations:
     def name(self, no: int) -> str | None:
         self._settle()
         name = self._names.get(no)
-        return self._keys[name][1] if name is not None and name in self._keys else name
+        spelling = self._spellings.get(name) if name is not None else None
+        return name if spelling is None else spelling.key
 
     def continued(self, no: int) -> int | None:
         """Return the number of the exchange that this one continues; None: it begins something, or is not known."""
@@ -178,17 +192,16 @@ class Conversations:
         return None if no is None or no not in self._links else self._links[no].id
 
 
-def tree(exchanges: Mapping[int, tuple[int | None, bool]]) -> Iterator[ConversationNode]:
+def tree(parents: Mapping[int, TreeParent]) -> Iterator[ConversationNode]:
     """Yield exchanges of one conversation, each below its parent, if that is among them.
 
-    `exchanges` maps each number to its parent's, and to True if it continues the parent. Of several that continue one,
-    the longest line goes on at its depth, behind the others, which are deeper.
+    `parents` has the number of every exchange. Of several that continue one, the longest line goes on at its depth,
+    behind the others, which are deeper.
     """
     below: dict[int | None, list[int]] = {}
-    size = dict.fromkeys(exchanges, 1)
-    for no in sorted(exchanges, reverse=True):  # what hangs on an exchange is newer than it
-        above = exchanges[no][0]
-        above = above if above in size else None
+    size = dict.fromkeys(parents, 1)
+    for no in sorted(parents, reverse=True):  # what hangs on an exchange is newer than it
+        above = parents[no].no if parents[no].no in size else None
         below.setdefault(above, []).append(no)
         if above is not None:
             size[above] += size[no]
@@ -197,7 +210,7 @@ def tree(exchanges: Mapping[int, tuple[int | None, bool]]) -> Iterator[Conversat
         node = stack.pop()
         yield node
         children = below.get(node.no, [])
-        main = max((no for no in children if exchanges[no][1]), key=lambda no: (size[no], no), default=None)
+        main = max((no for no in children if parents[no].is_continued), key=lambda no: (size[no], no), default=None)
         if main is not None:
             stack.append(ConversationNode(main, node.depth))
         stack += [ConversationNode(no, node.depth + 1) for no in children if no != main]

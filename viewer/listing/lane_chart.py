@@ -53,7 +53,7 @@ class LaneChart:
 
     @property
     def room(self) -> int:
-        return max(self._rows // self._rows_each, 1)
+        return max(self._lane_rows // self._rows_per_lane, 1)
 
     @property
     def _top(self) -> int:
@@ -73,18 +73,18 @@ class LaneChart:
         return _AT_ONCE[self.height >= _TALL]
 
     @property
-    def _free(self) -> int:
+    def _available_rows(self) -> int:
         """The rows that lanes may take."""
         return self.height - 1 - self._rows_at_once - _LISTED
 
     @property
-    def _rows_each(self) -> int:
+    def _rows_per_lane(self) -> int:
         """The rows of a lane: the line above its bars is left out where there is no room for all."""
-        return 2 if 2 * len(self.clock_lanes.lanes) <= self._free else 1
+        return 2 if 2 * len(self.clock_lanes.lanes) <= self._available_rows else 1
 
     @cached_property
-    def _rows(self) -> int:
-        return max(min(len(self.clock_lanes.lanes) * self._rows_each, self._free), 1)
+    def _lane_rows(self) -> int:
+        return max(min(len(self.clock_lanes.lanes) * self._rows_per_lane, self._available_rows), 1)
 
     @cached_property
     def _counts(self) -> list[int]:
@@ -96,15 +96,15 @@ class LaneChart:
         return end_cell <= 0 or first_cell >= self.view.cells
 
     def bar_at(self, x: int, y: int) -> ClockBar | None:
-        place, cell = self._top + (y - 1) // self._rows_each, x - _MARGIN - self._names - 1
-        if not 1 <= y <= self._rows or place >= len(self.clock_lanes.lanes):
+        place, cell = self._top + (y - 1) // self._rows_per_lane, x - _MARGIN - self._names - 1
+        if not 1 <= y <= self._lane_rows or place >= len(self.clock_lanes.lanes):
             return None
         spans = ((bar, self.clock_lanes.span(bar, self.view)) for bar in self.clock_lanes.lanes[place].bars)
         return next((bar for bar, (first_cell, end_cell) in spans if first_cell <= cell < end_cell), None)
 
     def line(self, y: int) -> tuple[list[Part], Ground]:
         """Return the parts of a line, and its background."""
-        below = y - 1 - self._rows
+        below = y - 1 - self._lane_rows
         if y == 0:
             return [*self._name_cells(clock_axis.idle(self.clock_lanes.axis)), *self._axis()], "titles"
         if y >= self.height - _LISTED:
@@ -115,8 +115,8 @@ class LaneChart:
                 return [margin, *layout.titles(slots, self.look, between, None)], "titles"
             return [margin, *layout.line(self.selected.row, slots, self.look, between)], "plain"
         if below < 0:
-            lane, row = divmod(y - 1, self._rows_each)
-            return self._lane(self._top + lane, is_above=row < self._rows_each - 1)
+            lane, row = divmod(y - 1, self._rows_per_lane)
+            return self._lane(self._top + lane, is_above=row < self._rows_per_lane - 1)
         return (self._at_once(below), "titles") if below < self._rows_at_once else ([], "plain")
 
     def _name_cells(self, name: str, *, is_here: bool = False) -> Iterator[Part]:

@@ -104,14 +104,14 @@ def none_match(total: int, terms: Sequence[Term], running_count: int = 0) -> Lin
     return [
         [(f"0 of {total:,} match.", "strong")],
         [],
-        *map(_alone, terms),
+        *map(_term_line, terms),
         *more,
         [],
         [("/ edits the filter, \\ switches it off", "muted")],
     ]
 
 
-def _alone(term: Term) -> list[Part]:
+def _term_line(term: Term) -> list[Part]:
     question = "" if term.suggestion is None else f": did you mean {safe(term.suggestion)}?"
     return [
         (f"{term.count:>10,}  ", "plain" if term.count else "warning"),

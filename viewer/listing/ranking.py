@@ -257,6 +257,7 @@ def head(layout: Layout, by: str | None, axis: int, *, reverse: bool = False) ->
         falls = (name in HIGH_IS_GOOD) != reverse
         title = f"{_title(name, layout.with_units)}{('▼' if falls else '▲') if name == by else ''}"
         tone: Tone = "accent" if name == by else "muted"
+        # Cut at the beginning: the sign of the order stands at the end.
         yield from cells.laid_out([(title[1 - width :], tone)], width - 1, right=name not in _WORDS)
         yield " ", "plain"
     yield f" {sparkline.axis(axis, layout.gap_cells)}", "muted"

@@ -70,7 +70,8 @@ def symbol(form: Form, *, is_negated: bool = False) -> str:
 
 
 def alternatives(*forms: Form) -> str:
-    """Return the regular expression for the operators of some forms, the longest first."""
+    """Return the regular expression for the operators of some forms."""
+    # The longest first: an expression takes the first alternative that matches, and `>` would hide `>=`.
     signs = (sign for sign, operator in OPERATORS.items() if operator.form in forms)
     return "|".join(map(re.escape, sorted(signs, key=len, reverse=True)))
 

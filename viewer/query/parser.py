@@ -52,6 +52,8 @@ TIME: Final = re.compile(rf"{_SHOWN}(?:\.\.{_SHOWN})?(?![^\s(),])|{VALUE.pattern
 """A time, or two with dots between them; it may have blanks, as screens show it."""
 
 _MOST_VALUES = 100
+"""Maximum number of values in a filter: each may deepen the SQL expression by one."""
+
 _PHRASE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPE = re.compile(r'\\(["\\])')
 _UNSAFE = re.compile("[\0\ud800-\udfff]")

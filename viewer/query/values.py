@@ -25,6 +25,7 @@ Period = tuple[str, str | None]
 
 _AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?|\.\d{1,20})([A-Za-zµ%]*)")
 _LARGEST = 2**63
+"""SQLite's integers are smaller."""
 
 _AGO = re.compile(r"-?(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d)")
 _AGO_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -182,7 +183,7 @@ class Searches:
         if self._left_ns <= 0:
             raise TooSlow
         if isinstance(text, bytes):
-            text = text[: 4 * SEARCH_CHARACTERS].decode("utf-8", "replace")
+            text = text[: 4 * SEARCH_CHARACTERS].decode("utf-8", "replace")  # four bytes a character at most
         limit, began = min(self._left_ns / 1e9, SEARCH_SECONDS), self._now()
         try:
             match = compiled_regex(expression).search(text[:SEARCH_CHARACTERS], timeout=limit, concurrent=True)

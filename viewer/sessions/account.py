@@ -224,7 +224,7 @@ def _spent(cluster: Sequence[Span], limits: Thresholds) -> Iterator[tuple[str, i
     open_counts, last_ns = dict.fromkeys(PARTS, 0), 0
     for at_ns, part, change in sorted(changes):
         if at_ns > last_ns and (open_part := next((name for name, count in open_counts.items() if count), None)):
-            yield open_part, at_ns - last_ns
+            yield open_part, at_ns - last_ns  # of several parts at once the first of `PARTS`: the sum is the wall time
         last_ns = at_ns
         open_counts[part] += change
 
@@ -300,6 +300,6 @@ def by_turn(spans: Iterable[Span], limits: Thresholds = DEFAULT) -> Iterator[Tur
             for part, from_ns, to_ns in phases(span, limits):
                 parts[part] += to_ns - from_ns
             yield TurnTime(span, parts, pause_part, pause_ns)
-            pause_ns = 0
+            pause_ns = 0  # the others of a cluster began while one was open
         last_ns = end_ns
         links.add(cluster)

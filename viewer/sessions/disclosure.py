@@ -76,6 +76,7 @@ class Disclosure:
 
     def text(self, text: str, most: int) -> str:
         """Return the beginning of a text that its user wants to show, without keys and private words."""
+        # Masked before it is cut: the half of a key is not recognised as one.
         masked = self._private.sub("…", Redactor(None).text(text[: 2 * most]))
         return clipped(safe(masked, multiline=True), most)
 
@@ -85,6 +86,7 @@ class Disclosure:
 
     def _products(self, user_agent: str) -> Iterator[str]:
         text = user_agent[:_READ]
+        # From the inside out, as comments nest (RFC 9110, 5.6.5); `_READ` limits the passes.
         while text != (text := _COMMENT.sub(" ", text)):
             pass
         language_name = ""

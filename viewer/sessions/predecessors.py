@@ -160,8 +160,8 @@ class _Session:
         if answered.model != generation.model and answered.messages is not None:
             equal = len({*_tokens(messages, 0)}.intersection(_tokens(answered.messages, 0)))
             prefix = common(answered.head + answered.messages, generation.head + messages)
-            candidates += [(equal, prefix, order, answered.no)] * (equal > 0 or generation.by_model)
-        return max(candidates, default=_NONE)[-1]
+            candidates += [_Rank(equal, prefix, order, answered.no)] * (equal > 0 or generation.by_model)
+        return max(candidates, default=_NONE).no
 
     def _most_equal(self, generation: Generation, messages: bytes) -> "list[_Rank]":
         """Return the requests with most equal messages, from all; without an equal one, none."""
@@ -185,9 +185,16 @@ def ties(generations: Iterable[Generation]) -> dict[int, Tie]:
     return ties_by_no
 
 
-_Rank = tuple[int, int, int, int | None]
-"""The number of equal messages, the length of the common prefix, the position, and the number of a candidate."""
-_NONE: _Rank = (0, 0, 0, None)
+class _Rank(NamedTuple):
+    """A candidate, `no`; the fields before it decide, in this order."""
+
+    equal_messages: int
+    prefix_length: int
+    order: int
+    no: int | None
+
+
+_NONE = _Rank(0, 0, 0, None)
 
 
 def _ranks(generation: Generation, equal: int, equal_prefix: int, latest: _Latest) -> Iterator[_Rank]:
@@ -197,7 +204,8 @@ def _ranks(generation: Generation, equal: int, equal_prefix: int, latest: _Lates
     """
     for (model, head), newest in latest.items():
         if model is None or generation.model is None or model == generation.model:
-            yield equal, common(head, generation.head) + (equal_prefix if head == generation.head else 0), *newest
+            prefix_length = common(head, generation.head) + (equal_prefix if head == generation.head else 0)
+            yield _Rank(equal, prefix_length, *newest)
 
 
 def _tokens(messages: bytes, start: int) -> list[_Token]:
@@ -219,6 +227,7 @@ def _digests(messages: bytes, start: int) -> Iterator[bytes]:
 
 def common(a: bytes, b: bytes) -> int:
     """Return the length of the common beginning of two series of digests, in digests."""
+    # Bisected, as `startswith` compares in C: a loop over thousands of digests would not.
     low, high = 0, min(len(a), len(b)) // _WIDTH
     while low < high:
         middle = (low + high + 1) // 2

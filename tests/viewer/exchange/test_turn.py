@@ -11,7 +11,15 @@ from tests.support.websockets import ASK, response, side, websocket
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Headers
 from wiretape.recorder.decode.prompt import Message, Text
-from wiretape.viewer.exchange.turn import Turn, answer, over_websocket, request_content, turn, websocket_content
+from wiretape.viewer.exchange.turn import (
+    Turn,
+    WebsocketRequest,
+    answer,
+    over_websocket,
+    request_content,
+    turn,
+    websocket_content,
+)
 from wiretape.viewer.record.rows import RequestRow
 
 CALLS = [{"id": "call_1", "name": "get_weather", "arguments": '{"city":"Oslo"}'}]
@@ -65,7 +73,7 @@ def test_each_message_over_a_websocket_goes_on_where_the_one_before_ended() -> N
             {"input": "2", "previous_response_id": "r1"}, {"input": "3", "previous_response_id": "r2"}]  # fmt: skip
     bodies = [json.dumps({"type": "response.create", **ask}).encode() for ask in asks]
     said = [(), (Text("One."),), (Text("Two."),), (Text("Three."),)]
-    found = websocket_content(row, list(zip(bodies, said, strict=True)))
+    found = websocket_content(row, list(map(WebsocketRequest, bodies, said)))
     assert found.prompt is not None
     assert [(one.role, *one.parts) for one in found.prompt.messages] == [
         ("user", Text("1")), ("assistant", Text("One.")), ("user", Text("2")), ("assistant", Text("Two.")),
@@ -79,13 +87,19 @@ def test_each_message_over_a_websocket_goes_on_where_the_one_before_ended() -> N
 def test_a_message_over_a_websocket_that_repeats_all_stands_alone() -> None:
     row = detailed(framing="websocket")
     follow_up = b'{"input": "2", "previous_response_id": "r1"}'
-    bodies = [(b'{"input": "1"}', (Text("One."),)), (follow_up, ()), (b'{"input": "3"}', (Text("Three."),))]
-    found = websocket_content(row, bodies)
+    requests = [
+        WebsocketRequest(b'{"input": "1"}', (Text("One."),)),
+        WebsocketRequest(follow_up, ()),
+        WebsocketRequest(b'{"input": "3"}', (Text("Three."),)),
+    ]
+    found = websocket_content(row, requests)
     assert found.prompt is not None
     assert found.prompt.messages == (Message("user", (Text("3"),)),)
     assert (found.answer, found.earlier) == ((Text("Three."),), 0)
     assert "requested a response" in websocket_content(row, []).problem
-    voice = websocket_content(detailed(framing="websocket", api="openai.realtime"), [(b'{"type":"x"}', ())])
+    voice = websocket_content(
+        detailed(framing="websocket", api="openai.realtime"), [WebsocketRequest(b'{"type":"x"}', ())]
+    )
     assert (voice.prompt, "--table turns" in voice.problem) == (None, True)
 
 

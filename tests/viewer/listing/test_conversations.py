@@ -2,7 +2,7 @@
 
 from itertools import permutations
 
-from wiretape.viewer.listing.conversations import ConversationLink, Conversations, tree
+from wiretape.viewer.listing.conversations import ConversationLink, Conversations, TreeParent, tree
 
 
 def turn(no: int, messages: str, continues: str | None = None, **more: object) -> ConversationLink:
@@ -10,8 +10,8 @@ def turn(no: int, messages: str, continues: str | None = None, **more: object) -
 
 
 def drawn(known: Conversations, *numbers: int) -> str:
-    above = {no: (known.above(no), known.continued(no) is not None) for no in numbers}
-    return " ".join(f"{'.' * depth}{no}" for no, depth in tree(above))
+    parents = {no: TreeParent(known.above(no), known.continued(no) is not None) for no in numbers}
+    return " ".join(f"{'.' * depth}{no}" for no, depth in tree(parents))
 
 
 def test_a_line_of_turns_is_named_by_its_first_and_does_not_grow_deeper() -> None:

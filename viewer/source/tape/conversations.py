@@ -13,7 +13,7 @@ from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import Expression, Select, and_, case, func, not_, null, or_, select
 from wiretape.recorder.tape.tables import exchanges, measures
-from wiretape.viewer.listing.conversations import tree
+from wiretape.viewer.listing.conversations import TreeParent, tree
 from wiretape.viewer.record.rows import ConversationRow, TurnRow
 from wiretape.viewer.record.units import ms
 from wiretape.viewer.source.tape import queries
@@ -186,7 +186,7 @@ def _turns(judged: bool) -> Select:
 def _tree(exchanges: Mapping[int, Sequence[Any]]) -> list[TurnRow]:
     found, first = [], min(exchanges)
     numbers = {no: number for number, no in enumerate(sorted(exchanges), 1)}
-    for no, depth in tree({no: (above, continues) for no, (above, continues, *_) in exchanges.items()}):
+    for no, depth in tree({no: TreeParent(above, continues) for no, (above, continues, *_) in exchanges.items()}):
         above, _, duration_ns, asked, _, *named = exchanges[no]
         named[-len(SOURCES) :] = [_known(named[-len(SOURCES) :])]
         is_known = no == first or (above in exchanges and asked == exchanges[above][_ASKED])
