@@ -32,7 +32,7 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _IN_PATH: Final = "/?:@!$&'()*+,;=%~[]|^`{}<>\"\\"
 _NO_BODY: Final = (204, 304)
 _EARLIEST, _LATEST = datetime(YEARS.start, 1, 1, tzinfo=UTC), datetime(YEARS.stop, 1, 1, tzinfo=UTC)
-_PROTOCOLS: Final = {name.lower(): known for known, other in PROTOCOLS.items() for name in (known, other)}
+_PROTOCOLS: Final = {name.lower(): protocol for protocol, title in PROTOCOLS.items() for name in (protocol, title)}
 
 
 class NotImportable(WiretapeError):

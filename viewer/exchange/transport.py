@@ -40,19 +40,19 @@ class Transport:
             parts.append((f"  idle ≤ {playback.cap_ns / 1e9:g} s", "warning"))
         if lag_ms is not None and lag_ms > _SLOW_TERMINAL_MS:
             parts.append(("  terminal is slow", "warning"))
-        left, right, silence = self._position_parts(), parts, self._silence()
+        position, settings, silence = self._position_parts(), parts, self._silence()
         needed = sum(len(text.rstrip()) for text, _ in silence) + _LEAST_SETTINGS
-        if sum(len(text) for text, _ in left) > width - needed:
-            left = self._position_parts(is_short=True)
-        room = width - sum(len(text) for text, _ in (*left, *right, *silence)) - 3
-        if room < _LEAST_BAR and len(left) > 1:
-            room += len(left.pop()[0])  # the bar shows the share, too
-        while room < _LEAST_BAR and len(right) > 1:
-            room += len(right.pop()[0])
+        if sum(len(text) for text, _ in position) > width - needed:
+            position = self._position_parts(is_short=True)
+        room = width - sum(len(text) for text, _ in (*position, *settings, *silence)) - 3
+        if room < _LEAST_BAR and len(position) > 1:
+            room += len(position.pop()[0])  # the bar shows the share, too
+        while room < _LEAST_BAR and len(settings) > 1:
+            room += len(settings.pop()[0])
         if room < _LEAST_BAR:  # there is no bar to be kept in its place
             silence = [(text.rstrip(), tone) for text, tone in silence]
         bar = self._bar(room)
-        return [*left, *bar, *right, *silence], (sum(len(text) for text, _ in left) + 1, room if bar else 0)
+        return [*position, *bar, *settings, *silence], (sum(len(text) for text, _ in position) + 1, room if bar else 0)
 
     def _position_parts(self, *, is_short: bool = False) -> list[Part]:
         """Return the position; if it `is_short`, without the share, and the end only once if the playhead is there."""

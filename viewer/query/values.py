@@ -34,7 +34,7 @@ _MICROSECONDS = 6
 _DATE = r"(?:(?P<year>\d{4})-)?(?P<day>\d\d-\d\d)"
 _CLOCK = r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,6}))?)?)?"
 _ZONE = r"(?: ?(?P<zone>Z|UTC|[+-]\d\d:?\d\d(?::\d\d)?))?"
-_TIMES = [re.compile(one) for one in (_DATE, rf"(?=\d+:){_CLOCK}{_ZONE}", rf"{_DATE}[T ]{_CLOCK}{_ZONE}")]
+_TIMES = [re.compile(expression) for expression in (_DATE, rf"(?=\d+:){_CLOCK}{_ZONE}", rf"{_DATE}[T ]{_CLOCK}{_ZONE}")]
 
 
 def number(text: str, kind: Kind, *, in_ms: bool = False) -> Number:

@@ -131,7 +131,7 @@ SPARKED: Final = ("id", "model", "outcome", "ttft_ms", "duration_ms")
 """The fields that `sparked` wants."""
 
 _LEAST_DRAWN = 20
-_ASCII: Final = sparkline.ASCII | {ord(one.sign): one.ascii for one in STATES.values()}
+_ASCII: Final = sparkline.ASCII | {ord(state.sign): state.ascii for state in STATES.values()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,8 @@ class _Session:
             attempt_tie = ties[repeated]
             return Tie(attempt_tie.predecessor, repeated if failed else attempt_tie.predecessor, attempt_tie.is_known)
         if generation.named_response is not None:
-            named = self.by_response.get(generation.named_response)
-            return Tie(named, named, named is not None)
+            answered_no = self.by_response.get(generation.named_response)
+            return Tie(answered_no, answered_no, answered_no is not None)
         nearest = self._nearest(generation)
         return Tie(nearest, nearest)
 
@@ -160,8 +160,9 @@ class _Session:
         if answered.model != generation.model and answered.messages is not None:
             equal = len({*_tokens(messages, 0)}.intersection(_tokens(answered.messages, 0)))
             prefix = common(answered.head + answered.messages, generation.head + messages)
-            candidates += [_Rank(equal, prefix, order, answered.no)] * (equal > 0 or generation.by_model)
-        return max(candidates, default=_NONE).no
+            candidates += [(equal, prefix, order, answered.no)] * (equal > 0 or generation.by_model)
+        *_, nearest = max(candidates, default=_NONE)
+        return nearest
 
     def _most_equal(self, generation: Generation, messages: bytes) -> "list[_Rank]":
         """Return the requests with most equal messages, from all; without an equal one, none."""
@@ -185,16 +186,12 @@ def ties(generations: Iterable[Generation]) -> dict[int, Tie]:
     return ties_by_no
 
 
-class _Rank(NamedTuple):
-    """A candidate, `no`; the fields before it decide, in this order."""
+_Rank = tuple[int, int, int, int | None]
+"""The number of equal messages, the length of the common prefix, the position, and the number of a candidate.
 
-    equal_messages: int
-    prefix_length: int
-    order: int
-    no: int | None
-
-
-_NONE = _Rank(0, 0, 0, None)
+A plain tuple, as there are thousands of them where the requests of a session are mixed.
+"""
+_NONE: _Rank = (0, 0, 0, None)
 
 
 def _ranks(generation: Generation, equal: int, equal_prefix: int, latest: _Latest) -> Iterator[_Rank]:
@@ -205,7 +202,7 @@ def _ranks(generation: Generation, equal: int, equal_prefix: int, latest: _Lates
     for (model, head), newest in latest.items():
         if model is None or generation.model is None or model == generation.model:
             prefix_length = common(head, generation.head) + (equal_prefix if head == generation.head else 0)
-            yield _Rank(equal, prefix_length, *newest)
+            yield equal, prefix_length, *newest
 
 
 def _tokens(messages: bytes, start: int) -> list[_Token]:

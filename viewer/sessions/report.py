@@ -242,14 +242,14 @@ def report(
     parties = {exchange.verdict for exchange in exchanges if exchange.verdict != "none"}
     unknown = exchanges[0].unknown if exchanges else ()
     common = [text for text in unknown if all(text in exchange.unknown for exchange in exchanges)]
-    first, last = map(_moment, started)
+    first_start, last_start = map(_moment, started)
     return IssueReport(
         kind=kind,
         wiretape=version,
         total=sum(endings.values()),
         endings=described,
-        first_started_at=first,
-        last_started_at=last,
+        first_started_at=first_start,
+        last_started_at=last_start,
         time=None if time is None else time.row(),
         verdict=(parties.pop() if len(parties) == 1 else "unclear") if parties else "none",
         verdicts=counts,
