@@ -663,6 +663,7 @@ class RelayedExchange(Responder):
         assert self._failure is not None
         error, at = self._failure
         is_unanswered, on_unreached = self._is_unanswered, self._options.on_unreached
+        code = self._cut_code(error)
         self._end(error.ended_by, str(error), at)
         is_mirrored = error.code is not None or (self._recording.connection_reused and error.ended_by in _CLOSED)
         cut = self._client.reset if error.ended_by == "reset" else self._client.cut
@@ -672,7 +673,7 @@ class RelayedExchange(Responder):
             on_unreached(error)
             return
         if not is_unanswered or is_mirrored:
-            cut(self._cut_code(error))
+            cut(code)
             return
         if on_unreached is not None and error.ended_by not in _OWN:
             cut()
@@ -706,7 +707,7 @@ class RelayedExchange(Responder):
         for came_at, body, _ in self._waiting:
             self._recording.read(came_at, None, body)
         self._waiting.clear()
-        connection = self._connection
+        connection, self._connection = self._connection, None  # else both would wait for a garbage collection
         reset_code = None if ended_by == "end" else self._reset_code(ended_by)
         if connection is None:
             self._recording.end(ended_by, detail, at, reset_code=reset_code)

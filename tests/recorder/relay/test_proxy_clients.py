@@ -1,6 +1,7 @@
 """Clients that leave or are slow, and the limits of a recorder."""
 
 import asyncio
+import gc
 import os
 import socket
 import time
@@ -8,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.relay import CHUNKED, Relay, dial, on_loop, post, reset, take, until
+from tests.support.relay import CHUNKED, STREAM, Relay, dial, on_loop, plain, post, reset, take, until
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
 from wiretape.recorder.relay import providers, server
-from wiretape.recorder.relay.proxy import Proxy
+from wiretape.recorder.relay.proxy import Proxy, RelayedExchange
 from wiretape.recorder.relay.upstream import Timeouts, Transport
 
 
@@ -164,3 +165,23 @@ async def test_clients_that_come_and_go_leave_nothing_behind(relay: Relay) -> No
     before = await until(in_use)
     await asyncio.gather(*(visit(number) for number in range(60)))
     await until(lambda: all(now <= then for now, then in zip(in_use(), before, strict=True)))
+
+
+@on_loop
+async def test_an_ended_exchange_is_freed_without_a_garbage_collection(relay: Relay) -> None:
+    def exchanges() -> list[RelayedExchange]:
+        return [item for item in gc.get_objects() if type(item) is RelayedExchange]
+
+    begun = [(0.0, CHUNKED + b"1\r\na\r\n")]
+    scenes = [plain(b"{}"), answer(STREAM, framing="close"), Scene(begun, "fin"), Scene(begun, "stall")]
+    gc.collect()
+    of_other_tests = exchanges()
+    gc.disable()
+    try:
+        for scene in scenes:
+            async with dial(relay.base) as (reader, writer):
+                writer.write(post(relay.plays(scene)))
+                assert await reader.read(1)
+        await until(lambda: len(exchanges()) == len(of_other_tests))
+    finally:
+        gc.enable()
