@@ -22,8 +22,7 @@ from numpy.random import Generator
 
 from tests.support import forked
 from tests.support.frames import read
-from wiretape.recorder.tape import file, journal
-from wiretape.recorder.tape.schema import exchanges
+from wiretape.recorder.tape import file, journal, tables
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.cli import group
 from wiretape.viewer.source.tape import overview, queries
@@ -285,7 +284,7 @@ def test_nothing_is_found_where_nothing_is(recorded: Path) -> None:
 def test_of_many_halves_of_the_same_few_seem_to_differ(recorded: Path) -> None:
     """All intervals of a comparison hold together with 95 %: of 20 comparisons of equals, 1 may find a difference."""
     with queries.opened(recorded) as connection:
-        alike = exchanges.c.labels["run"].as_string().in_(("base", "same"))
+        alike = tables.exchanges.c.labels["run"].in_(("base", "same"))
         (whole,) = overview.samples(connection, where=alike, gaps=False)
     alarms = 0
     for seed in range(20):
