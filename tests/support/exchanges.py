@@ -8,13 +8,12 @@ from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import opened as opening
-from wiretape.viewer.exchange.opened import OpenedExchange
+from wiretape.viewer.exchange.opened import FullExchange, OpenedExchange
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.record import rows
 from wiretape.viewer.record.fields import field_name
 from wiretape.viewer.record.rows import DetailRow, ListRow, RequestRow
 from wiretape.viewer.source.tape import exchange, queries
-from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.stats.dashboard import Ended
 from wiretape.viewer.stats.tools.request import Judged
 

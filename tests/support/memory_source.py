@@ -49,7 +49,7 @@ class Remembered(Recorded):
 
     row: TableRow
     packed: bytes | None
-    full: DetailRow
+    details: DetailRow
     both_headers: HeadersRow
     asked: RequestRow
     its_reads: list[TableRow]
@@ -69,10 +69,10 @@ class Remembered(Recorded):
         )  # fmt: skip
 
     def detail(self) -> DetailRow:
-        return self.full
+        return self.details
 
     def worked_out(self) -> DetailRow:
-        return self.full
+        return self.details
 
     def headers(self) -> HeadersRow:
         return self.both_headers
@@ -144,12 +144,12 @@ class Memory(Place, Source):
         return rows.only([one.row for one in found[:limit]], fields)
 
     def gaps(self, ids: Sequence[str]) -> dict[str, bytes]:
-        return {one.full.id: one.packed for one in self.kept if one.full.id in ids and one.packed is not None}
+        return {one.details.id: one.packed for one in self.kept if one.details.id in ids and one.packed is not None}
 
     def find(self, reference: str) -> int:
         if reference == "@":
             return len(self.kept) - 1
-        found = [number for number, one in enumerate(self.kept) if one.full.id.startswith(reference)]
+        found = [number for number, one in enumerate(self.kept) if one.details.id.startswith(reference)]
         if len(found) != 1:
             raise NotFound(f"no exchange {reference}")
         return found[0]

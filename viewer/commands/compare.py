@@ -191,12 +191,12 @@ def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool,
     from wiretape.viewer.exchange import changes, report
     from wiretape.viewer.exchange.conversation import Folding
     from wiretape.viewer.record.rows import only
-    from wiretape.viewer.source.tape import exchange as tape
 
     fields = out.fields(changes.FIELDS) or tuple(changes.FIELDS)
-    with output.opened(options.place(db)) as source:
-        connection = source.tape("bodies", "--part request")
-        a, b = [tape.prompt(connection, source.find(id)) for id in ids]
+    place = options.place(db)
+    place.require("bodies", "--part request")
+    with output.opened(place) as source:
+        a, b = [source.exchange(source.find(id)).prompt() for id in ids]
     differences = changes.changes(a, b)
     if out.is_table and out.columns is None:
         folding = Folding(output.width(), "a pipe gets all of it") if output.on_terminal() else Folding()

@@ -91,7 +91,7 @@ def cut(
         numbers = source.numbers(options.selection(source, ids, filter))[::-1]
         if not numbers:
             options.report_nothing(source, filter, ids)
-        lines: Iterator[bytes] = cutting.lines(source.tape("bodies"), bar.over(numbers), mask)
+        lines: Iterator[bytes] = source.lines(bar.over(numbers), mask)
         if is_stdout:
             with output.stdout() as out:
                 out.writelines(lines)

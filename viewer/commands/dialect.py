@@ -60,14 +60,11 @@ def try_(file: Path, id: str | None, db: "Place | None", most: int, out: Output)
     show'. The exit code is 4 if no declared dialect recognises the stream.
     """
     from wiretape.recorder.documents import load
-    from wiretape.recorder.tape import reading
     from wiretape.viewer.report import dialects as report
 
     declared = dialects.declarations(load(file))
     with options.place(db).opened() as source:
-        connection, number = source.tape("bodies"), source.find(id or "@")
-        with connection.begin():
-            facts, reads, body = reading.answer(connection, number)
+        facts, reads, body = source.exchange(source.find(id or "@")).answer()
     decoded = report.trial(facts, reads, body, declared)
     if out.format is None:
         click.echo("\n".join(report.lines(decoded, most)))

@@ -285,8 +285,6 @@ def _rows(source: "Source", job: _ExportJob, selection: "Selection", bar: progre
     from wiretape.viewer.export import text
     from wiretape.viewer.record.chunks import Chunks
     from wiretape.viewer.record.rows import Exchanges
-    from wiretape.viewer.source.tape import queries
-    from wiretape.viewer.source.tape.source import condition
 
     match job.table:
         case "summary":  # all of its work is done before its first row
@@ -295,22 +293,17 @@ def _rows(source: "Source", job: _ExportJob, selection: "Selection", bar: progre
 
             groups = source.figures(job.by, selection, Measuring())
             return itertools.islice((summary.row_of(group, job.by) for group in groups), job.limit)
-        case "chunks":  # as runs, which `export` makes lines of without a row in between
-            decoded = queries.all_chunks(source.tape("bodies"), condition(selection)).bodies
-            return Chunks(bar.over(decoded, rows=lambda pair: sum(map(len, pair[1].runs))), job.limit)
         case "conversations":
             from wiretape.recorder.clock import SYSTEM
             from wiretape.viewer import config
-            from wiretape.viewer.source.tape import sessions
 
-            connection, limits = source.tape("conversations"), config.thresholds()
-            return iter(sessions.listed(connection, limits, SYSTEM, condition(selection))[::-1][: job.limit])
-        case "reads":
-            reads = itertools.islice(queries.all_reads(source.tape("bodies"), condition(selection)), job.limit)
-            return bar.over(reads, key=lambda row: row["id"])
-        case "turns":
-            turns = itertools.islice(queries.all_turns(source.tape("bodies"), condition(selection)), job.limit)
-            return bar.over(turns, key=lambda row: row["exchange_id"])
+            return iter(source.sessions(selection, config.thresholds(), SYSTEM)[::-1][: job.limit])
+        case "chunks" | "reads" | "turns":
+            rows = source.table(job.table, selection)
+            if isinstance(rows, Chunks):  # as runs, which `export` makes lines of without a row in between
+                return Chunks(bar.over(rows.bodies, rows=lambda pair: sum(map(len, pair[1].runs))), job.limit)
+            key = "id" if job.table == "reads" else "exchange_id"
+            return bar.over(itertools.islice(rows, job.limit), key=lambda row: row[key])
     names = job.columns or tuple(text.TABLES[job.table][0])
     rows = source.rows(names, selection, limit=job.limit)
     return Exchanges(names, bar.over(rows.batches, rows=len, steps=len)) if isinstance(rows, Exchanges) else rows

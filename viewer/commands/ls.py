@@ -97,20 +97,17 @@ def _conversations(place: "Place", filter: "Filter | None", limit: int | None, o
     from wiretape.viewer.record.rows import only
     from wiretape.viewer.report import tables
     from wiretape.viewer.source.base import Selection
-    from wiretape.viewer.source.tape import conversations, sessions
-    from wiretape.viewer.source.tape.source import condition
 
     place.require("conversations", "--by conversation")
-    names, selected = None, condition(Selection(filter))
+    names, selection = None, Selection(filter)
     if out.columns is not None:
         choosable = fields.conversations() | (tables.OF_SESSIONS if out.is_table else {})
         names = out.with_headings(tables.NAMED).fields(choosable)
     with output.opened(place) as source:
-        connection = source.tape("conversations")
-        sessions_found = sessions.listed(connection, config.thresholds(), SYSTEM, selected, limit)
+        sessions_found = source.sessions(selection, config.thresholds(), SYSTEM, limit)
         if not sessions_found and limit != 0:
             options.report_nothing(source, filter)
-        left_out = conversations.left_out(connection, selected)
+        left_out = source.without_session(selection)
     if not out.is_table:
         names = names or CONVERSATION_FIELDS
         out.put(names, only(sessions_found, names))

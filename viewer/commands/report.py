@@ -53,7 +53,9 @@ def report(
     if id is not None and filter is not None:
         raise click.UsageError("name an exchange or give a filter, not both")
     mask = masking.mask(no_redact)
-    with output.opened(options.place(db)) as source:
+    place = options.place(db)
+    place.require("bodies")
+    with output.opened(place) as source:
         writer = _Writer(source, thresholds, with_text, mask)
         issue_report = writer.of_reference(id or "@") if filter is None else writer.several("filter", filter=filter)
     if masked := masking.counts(mask):
@@ -101,20 +103,17 @@ class _Writer:
         from wiretape.viewer.query.syntax import Match
         from wiretape.viewer.sessions import report
         from wiretape.viewer.source.base import Selection
-        from wiretape.viewer.source.tape import live
-        from wiretape.viewer.source.tape.source import condition
 
         selection = Selection(filter, numbers)
         if not self._source.count(selection):
             raise NotFound(options.nothing(self._source, filter))
         failed = selection.narrowed(Match("outcome", tuple((name,) for name in FAILURES)))
         stalled = selection.narrowed(parse("flag:stall"))
-        tape, most = self._source.tape("bodies"), report.MOST_EXCHANGES
         chosen = report.chosen(
             {
-                "failed": self._source.numbers(failed, most),
-                "stalled": live.numbers(tape, condition(stalled), "max_output_silence_ms", descending=True)[:most],
-                "slowest": live.numbers(tape, condition(selection), "first_output_silence_ms", descending=True)[:most],
+                "failed": self._source.numbers(failed, report.MOST_EXCHANGES),
+                "stalled": self._largest("max_output_silence_ms", stalled),
+                "slowest": self._largest("first_output_silence_ms", selection),
             }
         )
         accounts = [
@@ -122,6 +121,12 @@ class _Writer:
         ]
         time = sum(accounts[1:], accounts[0]) if accounts else None
         return self._report(kind, selection, [self._reported(no, *chosen[no]) for no in sorted(chosen)], time)
+
+    def _largest(self, field: str, selection: "Selection") -> list[int]:
+        from wiretape.viewer.sessions import report
+
+        rows = self._source.rows(("no",), selection, order=(field, True), limit=report.MOST_EXCHANGES)
+        return [row["no"] for row in rows]
 
     def _report(
         self, kind: str, selection: "Selection", reported: "list[ReportedExchange]", time: "Account | None" = None
@@ -142,7 +147,6 @@ class _Writer:
     def _reported(self, no: int, *reasons: str) -> "ReportedExchange":
         from wiretape.recorder.decode.attribution import Attribution
         from wiretape.viewer.sessions import report
-        from wiretape.viewer.source.tape import attempts
         from wiretape.viewer.timing.verdicts import verdicts
 
         exchange = self._source.exchange(no)
@@ -151,7 +155,7 @@ class _Writer:
         if self._mask is not None and self._with_text:
             texts = self._mask.value([row.content, row.error_message])
             row = replace(row, content=texts[0], error_message=texts[1])
-        recorded = attempts.recording(self._source.tape("bodies"), no)
+        recorded = exchange.attempts()
         examined = report.Examined(
             row=row,
             timed=timed,

@@ -264,23 +264,21 @@ def _session(source: "Source", reference: str, part: str, out: Output, limits: T
     from wiretape.viewer.sessions.account import by_turn
     from wiretape.viewer.sessions.exchanges import account_of, spans
     from wiretape.viewer.source.base import Selection
-    from wiretape.viewer.source.tape import sessions
-    from wiretape.viewer.source.tape.columns import among
 
-    connection, key = source.tape("conversations", reference), source.session(reference)
-    ((_, members),) = sessions.members(connection, limits, SYSTEM, names=[key])
-    numbers = [member.no for member in members]
+    key = source.session(reference)
+    members = source.members(key, limits, SYSTEM)
+    selection = Selection(numbers=tuple(member.no for member in members))
     if part == "time":
-        facts = source.rows(report.FACTS, Selection(numbers=tuple(numbers)))
+        facts = source.rows(report.FACTS, selection)
         turns = [*by_turn(spans(members, limits).spans, limits)]
-        rows = [*report.turn_rows(turns, dict(zip(numbers, facts, strict=True)))]
+        rows = [*report.turn_rows(turns, {member.no: row for member, row in zip(members, facts, strict=True)})]
         names = out.fields(report.TURN_FIELDS)
         if out.is_table and names is None:
             output.show_table(report.turns(rows, output.width()))
         else:
             out.put(names or tuple(report.TURN_FIELDS), rows)
         return
-    (row,) = sessions.listed(connection, limits, SYSTEM, among(numbers))
+    (row,) = source.sessions(selection, limits, SYSTEM)
     if out.format not in (None, "table"):
         out.put_one(row)
     else:

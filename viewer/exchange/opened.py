@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.attribution import Attribution, Slowness
@@ -16,6 +17,7 @@ from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.exchange import markers
 from wiretape.viewer.exchange.markers import Marker
 from wiretape.viewer.exchange.transcript import UNKNOWN, Transcript
+from wiretape.viewer.record import units
 from wiretape.viewer.record.rows import DetailRow, RequestRow
 from wiretape.viewer.timing import verdicts
 from wiretape.viewer.timing.verdicts import Verdict
@@ -47,6 +49,34 @@ class StoredAnswer:
     recording: RecordedExchange = field(repr=False)
     outcome: Standing
     decoded: Decoded | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FullExchange:
+    """All of one exchange on the tape, with its decoded body."""
+
+    row: DetailRow
+    request: RequestRow
+    exchange: Exchange
+    reads: Reads
+    body: bytes
+    decoded: Decoded
+
+    @property
+    def started(self) -> datetime:
+        """The wall time at T0. Raises `TapeDamaged`."""
+        return units.timestamp(self.row.started_at)
+
+    @property
+    def last_ns(self) -> int | None:
+        """The time of its end; while it is open, of its last read."""
+        return self.exchange.end_ns if self.exchange.end_ns is not None else max(self.reads.at_ns, default=None)
+
+    @property
+    def ending(self) -> str:
+        """The ending: the outcome, and the message of the error or the transport, if there is one."""
+        message = self.row.error_message or self.row.ended_detail
+        return f"{self.row.ending}{f': {message}' if message else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ and it began after the other's end, at most `WITHIN_NS` later.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from wiretape.recorder.decode.exchange import FAILURES, Outcome
 
@@ -54,6 +54,14 @@ class Attempts:
     def pauses_after(self) -> list[int]:
         """The time between each attempt after it and the one before that, in ns."""
         return _pauses((self.exchange, *self.later))
+
+
+class RequestAttempts(NamedTuple):
+    """The recording version of wiretape, the attempts (None: unknown), and the count of them by the client."""
+
+    version: str | None
+    attempts: Attempts | None
+    retry_count: int | None
 
 
 def _pauses(ordered: Sequence[Attempt]) -> list[int]:

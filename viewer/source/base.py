@@ -21,17 +21,21 @@ if TYPE_CHECKING:
     from wiretape.recorder.clock import Clock
     from wiretape.recorder.decode.causes import Ending
     from wiretape.recorder.decode.decoder import Decoded
-    from wiretape.recorder.decode.exchange import Exchange, Reads
+    from wiretape.recorder.decode.exchange import Exchange, Reads, RecordedExchange
+    from wiretape.recorder.decode.prompt import Prompt
     from wiretape.recorder.decode.stalls import Thresholds
     from wiretape.recorder.process import RecorderRun
+    from wiretape.recorder.tape.masking import Masker
     from wiretape.recorder.tape.reader import Connection
     from wiretape.viewer.exchange.changes import RequestDifference
-    from wiretape.viewer.exchange.opened import Known
+    from wiretape.viewer.exchange.opened import FullExchange, Known
     from wiretape.viewer.exchange.turn import Turn
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.record.rows import DetailRow, HeadersRow, ListRow, PreviewRow, RequestRow, TableRow
     from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.sessions.content import SentContext
+    from wiretape.viewer.sessions.exchanges import SessionExchange
+    from wiretape.viewer.sessions.retries import RequestAttempts
     from wiretape.viewer.stats.metrics import Bound, Quantity
     from wiretape.viewer.stats.summary import Figures, Method, Sample
     from wiretape.viewer.stats.tools.summary import Addend
@@ -48,6 +52,11 @@ _LACKING: Final[dict[Capability, str]] = {
     "following": "is not followed on a screen, but by 'wiretape ls --follow'",
     "stages": "works out all figures at once",
 }
+
+_NO_SESSIONS: Final = "only a tape has sessions: copy to one with 'wiretape pull'"
+
+BodyTable = Literal["chunks", "reads", "turns"]
+"""A table whose rows are made of bodies."""
 
 JUDGED: Final = 50
 """Most exchanges with a stall whose bodies a list or statistics decode to tell whose it was."""
@@ -265,6 +274,18 @@ class Recorded(Protocol):
     def observed(self) -> "tuple[Exchange, Reads, Decoded]":
         """Return the facts of the answer, its reads, and its body decoded."""
 
+    def answer(self) -> "RecordedExchange":
+        """Return the facts of the answer, its reads, and its body as it came."""
+
+    def full(self, mask: "Masker | None" = None) -> "FullExchange":
+        """Return all of it decoded; `body` is as it came, all else is masked."""
+
+    def prompt(self) -> "Prompt":
+        """Return its prompt. Raises `NotFound` if that is unknown."""
+
+    def attempts(self) -> "RequestAttempts":
+        """Return the attempts at its request."""
+
     def turn(self) -> "Turn":
         """Return the exchange as a turn of a conversation."""
 
@@ -339,8 +360,12 @@ class PartialSource(ABC):
         """Return the tape's connection for a question that only tapes answer. Raises `Unsupported`."""
         raise Unsupported("only a tape can do this: copy to one with 'wiretape pull'")
 
+    def lines(self, numbers: Iterable[int], mask: "Masker | None") -> Iterator[bytes]:
+        """Yield the lines of a tape in text form with these exchanges. Raises `Unsupported`."""
+        raise Unsupported("only a tape can do this: copy to one with 'wiretape pull'")
+
     def release(self) -> None:
-        """Close the source until the next question, if only one process at a time may have it open."""
+        """Let others at the source until the next question: end the transaction, or close what only one may open."""
         return
 
     def advice(self) -> str | None:
@@ -379,12 +404,33 @@ class PartialSource(ABC):
         """Return the key of a session by its beginning behind `s:`, or by `@s`. Raises `NotFound`, `Unsupported`."""
         raise Unsupported(f"{reference} is a session, and only a tape has those: copy to one with 'wiretape pull'")
 
+    def sessions(
+        self, selection: Selection, limits: "Thresholds", clock: "Clock", limit: int | None = None
+    ) -> "list[TableRow]":
+        """Return the `CONVERSATION_FIELDS` of the sessions of exchanges: the one with the newest first.
+
+        Raises `Unsupported`, and `ConfigError`.
+        """
+        raise Unsupported(_NO_SESSIONS)
+
+    def members(self, key: str, limits: "Thresholds", clock: "Clock") -> "list[SessionExchange]":
+        """Return the exchanges of a session, the oldest first. Raises `Unsupported`."""
+        raise Unsupported(_NO_SESSIONS)
+
+    def without_session(self, selection: Selection) -> int:
+        """Count the exchanges that are part of no session. Raises `Unsupported`."""
+        raise Unsupported(_NO_SESSIONS)
+
     def accounts(self, selection: Selection, limits: "Thresholds", clock: "Clock") -> "Iterator[tuple[str, Account]]":
         """Yield the key of each session with exchanges of a selection, and the account of these.
 
         Raises `Unsupported`.
         """
-        raise Unsupported("only a tape has sessions: copy to one with 'wiretape pull'")
+        raise Unsupported(_NO_SESSIONS)
+
+    def table(self, name: BodyTable, selection: Selection) -> "Iterator[TableRow]":
+        """Yield every chunk, read or turn of exchanges, the oldest exchange first. Raises `Unsupported`."""
+        raise Unsupported(f"only a tape has {name}: copy to one with 'wiretape pull'")
 
     def stalls(self, numbers: Sequence[int]) -> "dict[int, Verdict]":
         """Return the longest stall of each of some exchanges whose bodies are at hand and not large."""

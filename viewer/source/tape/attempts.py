@@ -1,6 +1,6 @@
 """The exchanges of a tape with the same request, for reports, and who recorded them."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.decode.exchange import Outcome
@@ -8,7 +8,7 @@ from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import Select, and_, func, or_, select
 from wiretape.recorder.tape.tables import exchanges, measures, sessions
 from wiretape.viewer.sessions import retries
-from wiretape.viewer.sessions.retries import Attempt, Attempts
+from wiretape.viewer.sessions.retries import Attempt, RequestAttempts
 from wiretape.viewer.source.tape.columns import JOINED
 
 _NEARBY: Final = 200
@@ -21,14 +21,6 @@ _SAME: Final = tuple(exchanges.c[name] for name in ("method", "path", "upstream"
 _OWN: Final[Select] = select(sessions.c.version, measures.c.retries, *_SAME, exchanges.c.request_size).select_from(
     JOINED.outerjoin(sessions, sessions.c.no == exchanges.c.session_no)
 )
-
-
-class RequestAttempts(NamedTuple):
-    """The recording version of wiretape, the attempts (None: unknown), and the count of them by the client."""
-
-    version: str | None
-    attempts: Attempts | None
-    retry_count: int | None
 
 
 def recording(connection: Connection, no: int) -> RequestAttempts:

@@ -10,18 +10,17 @@ import pickle
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from dataclasses import fields, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.conversation import RecordedRequest
-from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import with_message
 from wiretape.recorder.decode.elements import Elements, elements, unpack
-from wiretape.recorder.decode.exchange import Exchange, Read, Reads
+from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.decode.prompt import Prompt
 from wiretape.recorder.decode.uncoding import Body
 from wiretape.recorder.errors import NotFound, WiretapeError
@@ -35,10 +34,9 @@ from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.exchange import changes, opened
 from wiretape.viewer.exchange import turn as turns
 from wiretape.viewer.exchange.changes import RequestDifference
-from wiretape.viewer.exchange.opened import Known, StoredAnswer
+from wiretape.viewer.exchange.opened import FullExchange, Known, StoredAnswer
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.exchange.turn import Turn, TurnContent
-from wiretape.viewer.record import units
 from wiretape.viewer.record.fields import PAID
 from wiretape.viewer.record.rows import DetailRow, RequestRow
 from wiretape.viewer.sessions import context as content
@@ -50,34 +48,6 @@ from wiretape.viewer.source.tape.functions import ONLY
 RESULTS: Final = 5
 """Number of the largest results of tools whose turns are looked for."""
 _MOST_TURNS: Final = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class FullExchange:
-    """All of one exchange on the tape, with its decoded body."""
-
-    row: DetailRow
-    request: RequestRow
-    exchange: Exchange
-    reads: Reads
-    body: bytes
-    decoded: Decoded
-
-    @property
-    def started(self) -> datetime:
-        """The wall time at T0. Raises `TapeDamaged`."""
-        return units.timestamp(self.row.started_at)
-
-    @property
-    def last_ns(self) -> int | None:
-        """The time of its end; while it is open, of its last read."""
-        return self.exchange.end_ns if self.exchange.end_ns is not None else max(self.reads.at_ns, default=None)
-
-    @property
-    def ending(self) -> str:
-        """The ending: the outcome, and the message of the error or the transport, if there is one."""
-        message = self.row.error_message or self.row.ended_detail
-        return f"{self.row.ending}{f': {message}' if message else ''}"
 
 
 def full(connection: Connection, no: int, mask: Masker | None = None) -> FullExchange:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from wiretape.recorder import paths
 from wiretape.recorder.commands import options
-from wiretape.viewer.source.base import Browsed, Copied, Place, Progress
+from wiretape.viewer.source.base import Copied, Place, Progress
 
 if TYPE_CHECKING:
     from wiretape.recorder.tape.reader import Connection
+    from wiretape.viewer.source.tape.source import TapeSource
 
 
 class TapePlace(Place):
@@ -23,13 +24,13 @@ class TapePlace(Place):
         self.name = path.name
 
     @contextmanager
-    def opened(self) -> Iterator[Browsed]:
+    def opened(self) -> Iterator["TapeSource"]:
         from wiretape.viewer.source.tape import queries
 
         with queries.opened(self.file) as connection:
             yield self.over(connection)
 
-    def over(self, connection: "Connection") -> Browsed:
+    def over(self, connection: "Connection") -> "TapeSource":
         from wiretape.viewer.source.tape.source import TapeSource
 
         return TapeSource(self, self.file, connection)

@@ -1,7 +1,7 @@
 """An open tape as a source; and the questions that any engine answers by the statements for tapes."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import and_
@@ -12,7 +12,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.commands import options
 from wiretape.recorder.decode.exchange import Standing
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
-from wiretape.recorder.tape import reading
+from wiretape.recorder.tape import cut, reading
 from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import not_
 from wiretape.recorder.tape.tables import COVERED
@@ -29,12 +29,16 @@ from wiretape.viewer.source.tape.decoder import LARGE
 if TYPE_CHECKING:
     from wiretape.recorder.decode.causes import Ending
     from wiretape.recorder.decode.decoder import Decoded
-    from wiretape.recorder.decode.exchange import Exchange, Reads
+    from wiretape.recorder.decode.exchange import Exchange, Reads, RecordedExchange
+    from wiretape.recorder.decode.prompt import Prompt
+    from wiretape.recorder.tape.masking import Masker
     from wiretape.viewer.exchange.changes import RequestDifference
-    from wiretape.viewer.exchange.opened import Known
+    from wiretape.viewer.exchange.opened import FullExchange, Known
     from wiretape.viewer.exchange.turn import Turn
     from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.sessions.content import SentContext
+    from wiretape.viewer.sessions.exchanges import SessionExchange
+    from wiretape.viewer.sessions.retries import RequestAttempts
     from wiretape.viewer.stats.metrics import Bound
     from wiretape.viewer.stats.summary import Figures, Sample
     from wiretape.viewer.stats.tools.summary import Addend
@@ -114,6 +118,28 @@ class Queried(base.Browsed):
 
         return sessions.accounts(self.tape("conversations"), limits, clock, condition(selection))
 
+    def sessions(
+        self, selection: Selection, limits: Thresholds, clock: Clock, limit: int | None = None
+    ) -> list[TableRow]:
+        from wiretape.viewer.source.tape import sessions
+
+        return sessions.listed(self.tape("conversations"), limits, clock, condition(selection), limit)
+
+    def members(self, key: str, limits: Thresholds, clock: Clock) -> "list[SessionExchange]":
+        from wiretape.viewer.source.tape import sessions
+
+        ((_, members),) = sessions.members(self.tape("conversations"), limits, clock, names=[key])
+        return members
+
+    def without_session(self, selection: Selection) -> int:
+        from wiretape.viewer.source.tape import conversations
+
+        return conversations.left_out(self.tape("conversations"), condition(selection))
+
+    def table(self, name: base.BodyTable, selection: Selection) -> Iterator[TableRow]:
+        tables = {"chunks": queries.all_chunks, "reads": queries.all_reads, "turns": queries.all_turns}
+        return tables[name](self.tape("bodies"), condition(selection))
+
     def exchange(self, number: int) -> base.Recorded:
         return StoredExchange(self, number)
 
@@ -154,6 +180,22 @@ class TapeSource(Queried):
     def __init__(self, place: base.Place, path: Path, connection: Connection) -> None:
         super().__init__(place, connection)
         self._path = path
+
+    @property
+    def is_sound(self) -> bool:
+        """True if no damage was found yet."""
+        return not self.connection.damage
+
+    def interrupted_by(self, is_stale: Callable[[], bool], steps: int) -> None:
+        """Break a question off when `is_stale`, which is called every so many steps of SQLite, returns True."""
+        self.connection.driver.set_progress_handler(is_stale, steps)
+
+    def release(self) -> None:
+        """End the transaction: an open one would keep the writer's log from being reset."""
+        self.connection.rollback()
+
+    def lines(self, numbers: Iterable[int], mask: "Masker | None") -> Iterator[bytes]:
+        return cut.lines(self.connection, numbers, mask)
 
     def advice(self) -> str | None:
         return queries.advice(self.connection)
@@ -286,6 +328,25 @@ class StoredExchange(base.Recorded):
 
     def observed(self) -> "tuple[Exchange, Reads, Decoded]":
         return queries.observed(self._tape, self._number)
+
+    def answer(self) -> "RecordedExchange":
+        with self._tape.begin():
+            return reading.answer(self._tape, self._number)
+
+    def full(self, mask: "Masker | None" = None) -> "FullExchange":
+        from wiretape.viewer.source.tape import exchange
+
+        return exchange.full(self._tape, self._number, mask)
+
+    def prompt(self) -> "Prompt":
+        from wiretape.viewer.source.tape import exchange
+
+        return exchange.prompt(self._tape, self._number)
+
+    def attempts(self) -> "RequestAttempts":
+        from wiretape.viewer.source.tape import attempts
+
+        return attempts.recording(self._tape, self._number)
 
     def turn(self) -> "Turn":
         from wiretape.viewer.source.tape import exchange

@@ -159,10 +159,8 @@ class Reader:
             raise
         finally:
             self._current = None
-            self._release_locks()
-
-    def _release_locks(self) -> None:
-        """Release the locks of the last question."""
+            if self._source is not None:
+                self._source.release()
 
     def _is_stale(self) -> bool:
         """Return True if the running question was superseded; SQLite calls it repeatedly."""
@@ -201,12 +199,9 @@ class TapeReader(Reader):
         with queries.explained(self.path):
             return function(self._connected())
 
-    def _release_locks(self) -> None:
-        if self._source is not None:
-            self._source.tape("bodies").rollback()  # an open one would keep the writer's log from being reset
-
     def _connected(self) -> "Browsed":
         from wiretape.recorder.tape.lock import identity
+        from wiretape.viewer.source.tape.place import TapePlace
 
         file = identity(self.path)
         if file is None and self._file is not None:
@@ -214,19 +209,14 @@ class TapeReader(Reader):
         if self._source is not None and file != self._file:
             self._disconnect()
         if self._source is None:
-            self._source = self._cleanup.enter_context(self.place.opened())
-            driver = self._source.tape("bodies").driver
-            driver.set_progress_handler(self._is_stale, _STEPS)
-            self._file = file
+            source = self._cleanup.enter_context(TapePlace(self.path).opened())
+            source.interrupted_by(self._is_stale, _STEPS)
+            self._source, self._file = source, file
         return self._source
 
 
 class SourceReader(Reader):
     """The reader of a source whose exchanges are opened elsewhere; a question that was begun is answered."""
-
-    def _release_locks(self) -> None:
-        if self._source is not None:
-            self._source.release()
 
     def _evaluate(self, function: "Callable[[Browsed], Any]") -> Any:
         if self._source is None:

@@ -17,7 +17,7 @@ from wiretape.recorder.decode.silences import awaited
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.exchange.colours import coloured
-from wiretape.viewer.source.tape.exchange import FullExchange
+from wiretape.viewer.exchange.opened import FullExchange
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part, Tone, joined
 from wiretape.viewer.timing.playback import RECORDED, Pace

@@ -13,7 +13,7 @@ from wiretape.viewer.export.task import ExportTask
 from wiretape.viewer.timing.playback import RECORDED, Pace
 
 if TYPE_CHECKING:
-    from wiretape.viewer.source.tape.exchange import FullExchange
+    from wiretape.viewer.exchange.opened import FullExchange
 
 _LEAST_SIZE, _LARGEST_SIZE = (40, 12), (240, 80)
 _USUAL_SIZE: Final = (80, 24)
@@ -75,7 +75,4 @@ def write_gif(task: ExportTask, file: BinaryIO) -> int:
 
 
 def _exchanges(task: ExportTask) -> "list[FullExchange]":
-    from wiretape.viewer.source.tape import exchange
-
-    numbers, connection = task.few(2), task.source.tape("bodies")
-    return [exchange.full(connection, number) for number in numbers]
+    return [task.source.exchange(number).full() for number in task.few(2)]

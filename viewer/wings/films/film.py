@@ -12,10 +12,10 @@ from typing import Final
 
 from wiretape.recorder.decode.silences import awaited
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
+from wiretape.viewer.exchange.opened import FullExchange
 from wiretape.viewer.exchange.race import Lane, Race, instead, status
 from wiretape.viewer.exchange.states import silence, state
 from wiretape.viewer.exchange.transcript import Transcript
-from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.text import formatting, waterfall, wrap
 from wiretape.viewer.text.cells import Part, Tone, laid_out
 from wiretape.viewer.timing.playback import RECORDED, Pace, Playback

@@ -31,7 +31,7 @@ from wiretape.viewer.query.fields import FIELDS, NAMES
 from wiretape.viewer.query.syntax import And, Labelled, Not, Or, Word
 from wiretape.viewer.record.fields import HEADER_FIELDS
 from wiretape.viewer.report import answers, tables
-from wiretape.viewer.source.base import Browsed, Selection, Unsupported, names_session
+from wiretape.viewer.source.base import Selection, Unsupported, names_session
 from wiretape.viewer.source.tape import sql
 from wiretape.viewer.source.tape.place import TapePlace
 from wiretape.viewer.source.tape.querying import QueryProcess
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.record.rows import TableRow
     from wiretape.viewer.source.base import Place
+    from wiretape.viewer.source.tape.source import TapeSource
 
 NEWEST: Final = 10_000
 """Number of exchanges that statistics cover unless a call asks for more: their time grows with it."""
@@ -72,11 +73,11 @@ class KeptTape(TapePlace):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._cleanup = contextlib.ExitStack()
-        self._source: Browsed | None = None
+        self._source: TapeSource | None = None
         self._file: tuple[int, bool] | None = None
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Browsed]:
+    def opened(self) -> "Iterator[TapeSource]":
         """Open the tape, or continue with it; open it again if it was replaced, is damaged or failed."""
         file = _file(self.file)
         if self._source is None or file != self._file:
@@ -86,7 +87,7 @@ class KeptTape(TapePlace):
         try:
             with explained(self.file):
                 yield self._source
-            is_sound = not self._source.tape("bodies").damage
+            is_sound = self._source.is_sound
         except (NotFound, Unsupported, click.UsageError):
             is_sound = True
             raise

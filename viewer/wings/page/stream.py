@@ -17,12 +17,11 @@ from wiretape.recorder.decode.metrics import percentile
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.exchange import events, facts, markers, pages, report, states
-from wiretape.viewer.exchange.opened import Known, OpenedExchange
+from wiretape.viewer.exchange.opened import FullExchange, Known, OpenedExchange
 from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
 from wiretape.viewer.record import rows
 from wiretape.viewer.record.fields import GAP_PERCENTILES
 from wiretape.viewer.report import tools as tool_tables
-from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.stats.tools.summary import Observed, measure_observed, report_of
 from wiretape.viewer.stats.tools.tools import TOOLS
 from wiretape.viewer.text import curl, formatting

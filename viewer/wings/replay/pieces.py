@@ -16,9 +16,9 @@ from wiretape.recorder.decode.uncoding import Body
 from wiretape.viewer.exchange import events, markers
 from wiretape.viewer.exchange.clocks import SINCE_REQUEST, Times
 from wiretape.viewer.exchange.colours import coloured
+from wiretape.viewer.exchange.opened import FullExchange
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.export import text
-from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.timing.playback import Playback
 from wiretape.viewer.wings.replay import wav
 

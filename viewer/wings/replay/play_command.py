@@ -21,8 +21,8 @@ from wiretape.viewer.commands import options, output
 from wiretape.viewer.timing.playback import Pace
 
 if TYPE_CHECKING:
+    from wiretape.viewer.exchange.opened import FullExchange
     from wiretape.viewer.source.base import Place
-    from wiretape.viewer.source.tape.exchange import FullExchange
     from wiretape.viewer.wings.replay.pieces import Form, Section, TimedPiece
 
 _LOOK_NS = 100_000_000
@@ -113,8 +113,6 @@ def play(
     is written at its recorded time, by a clock that does not drift: a reader that was late gets the rest on time. A
     broken stream plays up to its end, whose cause is printed on stderr. After ctrl-z, it continues where it stopped.
     """
-    from wiretape.viewer.source.tape import exchange
-
     clock = _Clock()
     job = _PlayJob(form or ("text" if output.on_terminal() else "sse"), pace, begin, end, clock, turn)
     if job.form != "audio" and (file is not None or job.turn is not None):
@@ -125,16 +123,18 @@ def play(
         raise click.UsageError("raw bytes may upset a terminal: send them to a pipe, or use --as text")
     if job.form == "audio" and file is None and output.on_terminal():
         raise click.UsageError("raw samples may upset a terminal: write a WAV file by -o FILE, or use a pipe")
-    with output.opened(options.place(db)) as source:
-        connection, numbers = source.tape("bodies"), list(options.numbers(source, ids or ["@"]))
+    place = options.place(db)
+    place.require("bodies")
+    with output.opened(place) as source:
+        numbers = list(options.numbers(source, ids or ["@"]))
         if file is not None:
-            _save(exchange.full(connection, numbers[0]), turn, file, options.place(db).file)
+            _save(source.exchange(numbers[0]).full(), turn, file, place.file)
             return
         with output.stdout() as out, clock.stopping():
             for index, no in enumerate(itertools.cycle(numbers) if loop else numbers):
                 output.raise_if_unread()
-                recorded = exchange.full(connection, no)
-                connection.rollback()
+                recorded = source.exchange(no).full()
+                source.release()
                 ending = _play(recorded, job, out)
                 if ending and index < len(numbers):
                     click.echo(redact.message(f"{recorded.row.id}: {ending}"), err=True)

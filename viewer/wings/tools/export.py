@@ -1,6 +1,5 @@
 """The export of HTTP archives, and of traces with their option."""
 
-import itertools
 from collections import Counter
 from typing import BinaryIO
 
@@ -22,25 +21,21 @@ trace = gathered(
 
 def write_har(task: ExportTask, file: BinaryIO) -> int:
     """Write an archive and return the number of its exchanges."""
-    from wiretape.viewer.source.tape import exchange, queries
-    from wiretape.viewer.source.tape.source import condition
     from wiretape.viewer.wings.tools import har
 
-    connection = task.source.tape("bodies")
-    numbers = itertools.islice(queries.numbers(connection, condition(task.selection)), task.limit)
-    return har.write(file, (exchange.full(connection, no, task.mask) for no in task.over(numbers)), __version__)
+    rows = task.over(task.source.rows(("no",), task.selection, limit=task.limit))
+    return har.write(file, (task.source.exchange(row["no"]).full(task.mask) for row in rows), __version__)
 
 
 def write_trace(task: ExportTask, file: BinaryIO) -> int:
     """Write a row for each exchange in the order of arrival, and return their number; note those left out."""
     from wiretape.viewer.export import text
-    from wiretape.viewer.source.tape import queries
     from wiretape.viewer.wings.tools import trace as traces
 
-    connection, left_out = task.source.tape("bodies"), Counter[str]()
+    left_out = Counter[str]()
     selection = options.covered(task.source, task.selection, task.every_operation)
     rows = task.source.rows(traces.EXCHANGE_FIELDS, selection, order=("started_at", False), limit=task.limit)
-    requests = ((row, queries.request(connection, row["no"])) for row in task.over(rows))
+    requests = ((row, task.source.exchange(row["no"]).request()) for row in task.over(rows))
     entries = traces.entries(requests, left_out, with_messages=bool(task.options))
     count = text.write(file, "jsonl", (), entries, terminal=task.is_shown)
     if left_out:

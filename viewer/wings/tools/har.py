@@ -20,9 +20,9 @@ from urllib.parse import parse_qsl, urlsplit
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.facts import PROTOCOLS
 from wiretape.recorder.plurals import counted
+from wiretape.viewer.exchange.opened import FullExchange
 from wiretape.viewer.record import rows, units
 from wiretape.viewer.record.rows import Headers, RequestRow
-from wiretape.viewer.source.tape.exchange import FullExchange
 
 _PAGE: Final = "page_1"
 """The id of the only page of an archive, to which all entries belong."""

@@ -8,8 +8,8 @@ from tests.support.sample_tape import COMPLETE, FAILED, LIMITED, LIVE, MS, ODD, 
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape.reader import Connection
+from wiretape.viewer.exchange.opened import FullExchange
 from wiretape.viewer.source.tape import exchange, queries
-from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.timing.playback import Pace
 from wiretape.viewer.wings.films.film import TICK_NS, Film, Frame, ScreenSize
 

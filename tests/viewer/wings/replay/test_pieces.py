@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, ODD, TOOLS, TRUNCATED
 from wiretape.recorder.tape.reader import Connection
+from wiretape.viewer.exchange.opened import FullExchange
 from wiretape.viewer.source.tape import exchange, queries
-from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.wings.replay import pieces
 
 
