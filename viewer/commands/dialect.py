@@ -64,8 +64,8 @@ def try_(file: Path, id: str | None, db: "Place | None", most: int, out: Output)
 
     declared = dialects.declarations(load(file))
     with options.place(db).opened() as source:
-        facts, reads, body = source.exchange(source.find(id or "@")).answer()
-    decoded = report.trial(facts, reads, body, declared)
+        recorded = source.exchange(source.find(id or "@")).full()
+    decoded = report.trial(recorded.exchange, recorded.reads, recorded.body, declared)
     if out.format is None:
         click.echo("\n".join(report.lines(decoded, most)))
     else:

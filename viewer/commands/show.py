@@ -266,7 +266,7 @@ def _session(source: "Source", reference: str, part: str, out: Output, limits: T
     from wiretape.viewer.source.base import Selection
 
     key = source.session(reference)
-    members = source.members(key, limits, SYSTEM)
+    ((_, members),) = source.members([key], limits, SYSTEM)
     selection = Selection(numbers=tuple(member.no for member in members))
     if part == "time":
         facts = source.rows(report.FACTS, selection)

@@ -205,3 +205,9 @@ def _borders(facts: Exchange, reads: Reads, size: int) -> "tuple[array[int], arr
     ends, places = encoding.spans(reads.start, reads.size, size)
     owners = [reads.seq[place] if place >= 0 else UNKNOWN for place in places]
     return array("q", [0, *ends][: len(owners)]), array("q", owners)
+
+
+def preliminary(row: DetailRow) -> Transcript:
+    """Return the texts that the tape has already, as if one event had brought them all, until the body is decoded."""
+    calls = [(call["name"] or "", call["arguments"] or "") for call in row.tool_calls or ()]
+    return Transcript.of_texts({kind: text for kind, text in row.texts.items() if text}, calls)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wiretape.recorder.clock import Clock
     from wiretape.recorder.decode.causes import Ending
     from wiretape.recorder.decode.decoder import Decoded
-    from wiretape.recorder.decode.exchange import Exchange, Reads, RecordedExchange
+    from wiretape.recorder.decode.exchange import Exchange, Reads
     from wiretape.recorder.decode.prompt import Prompt
     from wiretape.recorder.decode.stalls import Thresholds
     from wiretape.recorder.process import RecorderRun
@@ -274,9 +274,6 @@ class Recorded(Protocol):
     def observed(self) -> "tuple[Exchange, Reads, Decoded]":
         """Return the facts of the answer, its reads, and its body decoded."""
 
-    def answer(self) -> "RecordedExchange":
-        """Return the facts of the answer, its reads, and its body as it came."""
-
     def full(self, mask: "Masker | None" = None) -> "FullExchange":
         """Return all of it decoded; `body` is as it came, all else is masked."""
 
@@ -413,8 +410,10 @@ class PartialSource(ABC):
         """
         raise Unsupported(_NO_SESSIONS)
 
-    def members(self, key: str, limits: "Thresholds", clock: "Clock") -> "list[SessionExchange]":
-        """Return the exchanges of a session, the oldest first. Raises `Unsupported`."""
+    def members(
+        self, keys: Collection[str], limits: "Thresholds", clock: "Clock", selection: Selection = ALL
+    ) -> "Iterator[tuple[str, list[SessionExchange]]]":
+        """Yield the key of each of these sessions, and its exchanges, the oldest first. Raises `Unsupported`."""
         raise Unsupported(_NO_SESSIONS)
 
     def without_session(self, selection: Selection) -> int:

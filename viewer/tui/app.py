@@ -42,7 +42,7 @@ from wiretape.viewer.text.background import by_variable
 from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import keys, paint
 from wiretape.viewer.tui.base import theme as themes
-from wiretape.viewer.tui.base.host import Reader, SourceReader, TapeReader
+from wiretape.viewer.tui.base.host import SourceReader, TapeReader
 from wiretape.viewer.tui.base.paint import ASCII
 from wiretape.viewer.tui.base.terminal import Lag, TerminalDriver
 from wiretape.viewer.tui.list.screen import DrilledScreen, StreamsScreen
@@ -118,7 +118,9 @@ class ViewerApp(App[int]):
         """
         super().__init__()
         self.tape = TapeReader(tape)
-        self.list_reader: Reader = self.tape if place is None or place.file == tape else SourceReader(place)
+        self.list_reader: TapeReader | SourceReader = (
+            self.tape if place is None or place.file == tape else SourceReader(place)
+        )
         self.clock = clock
         self.lag = Lag(clock)
         self.limits = limits

@@ -1,8 +1,7 @@
 """An open tape as a source; and the questions that any engine answers by the statements for tapes."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import and_
 from pathlib import Path
@@ -18,7 +17,7 @@ from wiretape.recorder.tape.selects import not_
 from wiretape.recorder.tape.tables import COVERED
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
-from wiretape.viewer.record.rows import DetailRow, HeadersRow, ListRow, RequestRow, TableRow
+from wiretape.viewer.record.rows import ListRow, TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import ALL, Selection
 from wiretape.viewer.source.tape import conditions, live, queries
@@ -28,17 +27,12 @@ from wiretape.viewer.source.tape.decoder import LARGE
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.causes import Ending
-    from wiretape.recorder.decode.decoder import Decoded
-    from wiretape.recorder.decode.exchange import Exchange, Reads, RecordedExchange
-    from wiretape.recorder.decode.prompt import Prompt
     from wiretape.recorder.tape.masking import Masker
-    from wiretape.viewer.exchange.changes import RequestDifference
-    from wiretape.viewer.exchange.opened import FullExchange, Known
-    from wiretape.viewer.exchange.turn import Turn
+    from wiretape.viewer.listing.ranking import RankedExchange
+    from wiretape.viewer.record.rows import ConversationRow, TurnRow
     from wiretape.viewer.sessions.account import Account
-    from wiretape.viewer.sessions.content import SentContext
     from wiretape.viewer.sessions.exchanges import SessionExchange
-    from wiretape.viewer.sessions.retries import RequestAttempts
+    from wiretape.viewer.source.tape.exchange import StoredExchange
     from wiretape.viewer.stats.metrics import Bound
     from wiretape.viewer.stats.summary import Figures, Sample
     from wiretape.viewer.stats.tools.summary import Addend
@@ -125,11 +119,12 @@ class Queried(base.Browsed):
 
         return sessions.listed(self.tape("conversations"), limits, clock, condition(selection), limit)
 
-    def members(self, key: str, limits: Thresholds, clock: Clock) -> "list[SessionExchange]":
+    def members(
+        self, keys: Collection[str], limits: Thresholds, clock: Clock, selection: Selection = ALL
+    ) -> "Iterator[tuple[str, list[SessionExchange]]]":
         from wiretape.viewer.source.tape import sessions
 
-        ((_, members),) = sessions.members(self.tape("conversations"), limits, clock, names=[key])
-        return members
+        return sessions.members(self.tape("conversations"), limits, clock, condition(selection), keys)
 
     def without_session(self, selection: Selection) -> int:
         from wiretape.viewer.source.tape import conversations
@@ -140,8 +135,10 @@ class Queried(base.Browsed):
         tables = {"chunks": queries.all_chunks, "reads": queries.all_reads, "turns": queries.all_turns}
         return tables[name](self.tape("bodies"), condition(selection))
 
-    def exchange(self, number: int) -> base.Recorded:
-        return StoredExchange(self, number)
+    def exchange(self, number: int) -> "StoredExchange":
+        from wiretape.viewer.source.tape.exchange import StoredExchange
+
+        return StoredExchange(self._place, self.connection, number)
 
     def samples(self, selection: Selection, *, include_failed: bool = False) -> "list[Sample]":
         from wiretape.viewer.source.tape import overview
@@ -193,6 +190,28 @@ class TapeSource(Queried):
     def release(self) -> None:
         """End the transaction: an open one would keep the writer's log from being reset."""
         self.connection.rollback()
+
+    def version(self) -> base.Version:
+        """Return a value that is another whenever somebody else has written to the tape, or over another connection."""
+        from wiretape.viewer.source.tape import following
+
+        return following.version(self.connection)
+
+    def entries(self, numbers: Sequence[int]) -> "list[RankedExchange]":
+        """Return exchanges as a table of several shows them, except those that are gone."""
+        return live.entries(self.connection, numbers)
+
+    def conversations(self, selection: Selection) -> "list[ConversationRow]":
+        """Return the conversations of exchanges, with totals of these: the one with the newest first."""
+        from wiretape.viewer.source.tape import conversations
+
+        return conversations.listed(self.connection, condition(selection))
+
+    def trees(self, names: Iterable[str], selection: Selection, *, judged: bool) -> "dict[str, list[TurnRow]]":
+        """Return exchanges of some conversations, as the tree of each has them; see `conversations.turns`."""
+        from wiretape.viewer.source.tape import conversations
+
+        return conversations.turns(self.connection, names, condition(selection), judged=judged)
 
     def lines(self, numbers: Iterable[int], mask: "Masker | None") -> Iterator[bytes]:
         return cut.lines(self.connection, numbers, mask)
@@ -293,77 +312,3 @@ class TapeSource(Queried):
         if outcome == "open" or size is None or size > LARGE:  # unknown on a damaged tape
             return ()
         return verdicts(Attribution(*queries.observed(self.connection, number)), outcome, limits)
-
-
-class StoredExchange(base.Recorded):
-    """An exchange in the tables of a tape."""
-
-    def __init__(self, source: Queried, number: int) -> None:
-        self._source, self._number = source, number
-
-    @property
-    def _tape(self) -> Connection:
-        return self._source.tape("bodies")
-
-    def detail(self) -> DetailRow:
-        return queries.detail(self._source.connection, self._number)
-
-    def worked_out(self) -> DetailRow:
-        return replace(self.detail(), **queries.worked_out(self._tape, self._number))
-
-    def headers(self) -> HeadersRow:
-        return queries.headers(self._tape, self._number)
-
-    def request(self) -> RequestRow:
-        return queries.request(self._tape, self._number)
-
-    def reads(self) -> list[TableRow]:
-        return queries.reads(self._tape, self._number)
-
-    def body(self) -> bytes:
-        return queries.body(self._tape, self._number)
-
-    def sent(self) -> bytes:
-        return queries.sent(self._tape, self._number)
-
-    def observed(self) -> "tuple[Exchange, Reads, Decoded]":
-        return queries.observed(self._tape, self._number)
-
-    def answer(self) -> "RecordedExchange":
-        with self._tape.begin():
-            return reading.answer(self._tape, self._number)
-
-    def full(self, mask: "Masker | None" = None) -> "FullExchange":
-        from wiretape.viewer.source.tape import exchange
-
-        return exchange.full(self._tape, self._number, mask)
-
-    def prompt(self) -> "Prompt":
-        from wiretape.viewer.source.tape import exchange
-
-        return exchange.prompt(self._tape, self._number)
-
-    def attempts(self) -> "RequestAttempts":
-        from wiretape.viewer.source.tape import attempts
-
-        return attempts.recording(self._tape, self._number)
-
-    def turn(self) -> "Turn":
-        from wiretape.viewer.source.tape import exchange
-
-        return exchange.turn(self._tape, self._number)
-
-    def changed(self) -> "list[RequestDifference]":
-        from wiretape.viewer.source.tape import exchange
-
-        return exchange.changed(self._tape, self._number)
-
-    def context(self) -> "SentContext":
-        from wiretape.viewer.source.tape import exchange
-
-        return exchange.context(self._tape, self._number)
-
-    def known(self) -> "Known":
-        from wiretape.viewer.source.tape import exchange
-
-        return exchange.known(self._tape, self._number)

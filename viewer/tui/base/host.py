@@ -14,7 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from textual.screen import Screen
 
@@ -25,11 +25,12 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.tui.base.terminal import Lag
 
 if TYPE_CHECKING:
-    from wiretape.recorder.tape.reader import Connection
     from wiretape.viewer.source.base import Browsed, Place
     from wiretape.viewer.source.tape.decoder import Decoders
+    from wiretape.viewer.source.tape.source import TapeSource
 
 T = TypeVar("T")
+S = TypeVar("S", bound="Browsed")
 
 # A question may go on for long on a large tape; its thread is a daemon, and is left behind.
 _CLOSING_SECONDS: Final = 0.2
@@ -41,7 +42,7 @@ class Host(Protocol):
     """The application, as a screen sees it: `list_reader` reads the tape, or the source from which it is filled."""
 
     tape: "TapeReader"
-    list_reader: "Reader"
+    list_reader: "TapeReader | SourceReader"
     clock: Clock
     lag: Lag
     limits: Thresholds
@@ -101,12 +102,12 @@ class Superseded(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Question:
-    function: "Callable[[Browsed], Any]"
+    function: Callable[[Any], Any]
     key: str | None
     answer: "asyncio.Future[Any]"
 
 
-class Reader:
+class Reader(Generic[S]):
     """A source in a thread of its own; the first question opens it.
 
     One that was missing, failed or has been replaced is opened again by the next question.
@@ -117,12 +118,12 @@ class Reader:
         self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="tape", daemon=True)
         self._cleanup = contextlib.ExitStack()
-        self._source: Browsed | None = None
+        self._source: S | None = None
         self._newest: dict[str, _Question] = {}
         self._current: _Question | None = None
         self._closed = False
 
-    async def read(self, question: "Callable[[Browsed], T]", key: str | None = None) -> T:
+    async def read(self, question: Callable[[S], T], key: str | None = None) -> T:
         """Answer a question. Raise `WiretapeError`, or `Superseded` after a newer one with its key."""
         if self._closed:
             raise Superseded
@@ -170,7 +171,7 @@ class Reader:
         is_replaced = question.key is not None and self._newest[question.key] is not question
         return self._closed or is_replaced or question.answer.cancelled()
 
-    def _evaluate(self, function: "Callable[[Browsed], Any]") -> Any:
+    def _evaluate(self, function: Callable[[S], Any]) -> Any:
         raise NotImplementedError
 
     def _disconnect(self) -> None:
@@ -179,7 +180,7 @@ class Reader:
             self._cleanup.close()
 
 
-class TapeReader(Reader):
+class TapeReader(Reader["TapeSource"]):
     """The reader of the tape at `path`; a question that is superseded is broken off."""
 
     def __init__(self, path: Path) -> None:
@@ -189,17 +190,13 @@ class TapeReader(Reader):
         self.path = path
         self._file: tuple[int, int] | None = None
 
-    async def ask(self, question: "Callable[[Connection], T]", key: str | None = None) -> T:
-        """Answer a question about the tape's connection, as `read` does."""
-        return await self.read(lambda source: question(source.tape("bodies")), key)
-
-    def _evaluate(self, function: "Callable[[Browsed], Any]") -> Any:
+    def _evaluate(self, function: "Callable[[TapeSource], Any]") -> Any:
         from wiretape.viewer.source.tape import queries
 
         with queries.explained(self.path):
             return function(self._connected())
 
-    def _connected(self) -> "Browsed":
+    def _connected(self) -> "TapeSource":
         from wiretape.recorder.tape.lock import identity
         from wiretape.viewer.source.tape.place import TapePlace
 
@@ -215,7 +212,7 @@ class TapeReader(Reader):
         return self._source
 
 
-class SourceReader(Reader):
+class SourceReader(Reader["Browsed"]):
     """The reader of a source whose exchanges are opened elsewhere; a question that was begun is answered."""
 
     def _evaluate(self, function: "Callable[[Browsed], Any]") -> Any:

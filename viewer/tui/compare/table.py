@@ -31,8 +31,8 @@ from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable
 from wiretape.viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
-    from wiretape.recorder.tape.reader import Connection
     from wiretape.viewer.source.base import Version
+    from wiretape.viewer.source.tape.source import TapeSource
 
 _LEGEND: Final = "< best of the column, where it may be judged · + still grows · gaps: ▁ <3 … ▆ 300 ms ▇ 1 █ 3 s"
 
@@ -160,17 +160,15 @@ class CompareManyScreen(Screen[None]):
         self._is_reading = True
         try:
             with ErrorReporter(self._fail):
-                version, entries = await host(self).tape.ask(self._question)
+                version, entries = await host(self).tape.read(self._question)
                 self._take(version, self._rows if entries is None else entries)
         finally:
             self._is_reading = False
 
-    def _question(self, connection: "Connection") -> tuple["Version", list[RankedExchange] | None]:
+    def _question(self, source: "TapeSource") -> tuple["Version", list[RankedExchange] | None]:
         """Return the exchanges, None if nobody has written since they were read, and the version of the tape."""
-        from wiretape.viewer.source.tape import following, live
-
-        version = following.version(connection)
-        return version, None if version == self._version else live.entries(connection, self._numbers)
+        version = source.version()
+        return version, None if version == self._version else source.entries(self._numbers)
 
     def _take(self, version: "Version", entries: list[RankedExchange]) -> None:
         """Show the entries read; a number that belongs to another exchange now, on another tape, is gone."""

@@ -18,11 +18,10 @@ from textual.events import Resize
 from wiretape.viewer.exchange import events, markers, pages, strips, tree
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.facts import Line
-from wiretape.viewer.exchange.opened import Known, OpenedExchange
+from wiretape.viewer.exchange.opened import Known, OpenedExchange, preliminary
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.transport import Transport
 from wiretape.viewer.exchange.turn import Turn
-from wiretape.viewer.source.tape import exchange
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.timing.playback import Playback
@@ -156,7 +155,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._set_times(dataclasses.replace(self.times, started_at=facts.row.started_at))
         self._write_head()
         if self._opened is None:
-            transcript = exchange.preliminary(facts.row)
+            transcript = preliminary(facts.row)
             is_played = facts.exchange.end_ns and facts.row.events != 1  # from the start, as `InspectorScreen` begins
             self.replay.show(transcript, 0 if is_played else 1, 0, _DECODING)
             self.events.show(transcript, 0, 0, self.times, _DECODING)

@@ -21,7 +21,6 @@ from wiretape.viewer.exchange.pages import is_dead
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.search import Search
 from wiretape.viewer.source.base import POLL_SECONDS
-from wiretape.viewer.source.tape import exchange
 from wiretape.viewer.text import formatting
 from wiretape.viewer.timing.playback import Move, Playback
 from wiretape.viewer.tui import bindings
@@ -334,14 +333,16 @@ class InspectorScreen(PlaybackScreen):
 
     @work(group="reads", exclusive=True)
     async def on_bytes_pane_wanted(self, message: BytesPane.Wanted) -> None:
-        question = partial(exchange.reads_between, no=self._no, first=message.first, last=message.last)
+        no, first, last = self._no, message.first, message.last  # not `self`: see `Loader`
         with ErrorReporter(self.panes.show_failure):
-            self.panes.bytes.take(await host(self).tape.ask(question, "reads"))
+            reading = host(self).tape.read(lambda tape: tape.exchange(no).reads_between(first, last), "reads")
+            self.panes.bytes.take(await reading)
 
     @work(group="turn", exclusive=True)
     async def on_request_pane_turn_wanted(self) -> None:
+        no = self._no
         with ErrorReporter(self.panes.show_failure):
-            self.panes.show_turn(await host(self).tape.ask(partial(exchange.turn, no=self._no), "turn"))
+            self.panes.show_turn(await host(self).tape.read(lambda tape: tape.exchange(no).turn(), "turn"))
 
     def _warn(self, text: str) -> None:
         self.notify(text, severity="warning", markup=False)

@@ -234,7 +234,7 @@ class ConversationsScreen(Screen[None]):
             read, text=self._filter_text, clock=app.clock, limits=app.limits, data=data, wanted=self._query
         )
         try:
-            self.data, self._trouble = await app.tape.ask(question), None
+            self.data, self._trouble = await app.tape.read(question), None
         except Superseded:
             return
         except (WiretapeError, FilterError) as error:

@@ -24,7 +24,7 @@ from wiretape.viewer.tui.dialogs.offers import Copy, Later, arguments, command, 
 from wiretape.viewer.tui.widgets.bar import content
 
 if TYPE_CHECKING:
-    from wiretape.recorder.tape.reader import Connection
+    from wiretape.viewer.source.tape.source import TapeSource
 
 
 PARTS: Final = {
@@ -76,12 +76,10 @@ def exports(
 
 
 def _later(reader: TapeReader, number: int, id: str, part: str) -> Later:
-    def question(connection: "Connection") -> str:
-        from wiretape.viewer.source.tape import texts
+    def question(source: "TapeSource") -> str:
+        return source.exchange(number).text(id, part)
 
-        return texts.text_of(connection, number, id, part)
-
-    return Later(PARTS[part], partial(reader.ask, question, "copy"), part_command(reader.place, id, part))
+    return Later(PARTS[part], partial(reader.read, question, "copy"), part_command(reader.place, id, part))
 
 
 _HEAD: Final = "order by  "

@@ -13,8 +13,8 @@ from wiretape.viewer.listing.bars import Bars, SessionBars
 from wiretape.viewer.record.rows import ConversationRow, TurnRow
 
 if TYPE_CHECKING:
-    from wiretape.recorder.tape.reader import Connection
     from wiretape.viewer.source.base import Version
+    from wiretape.viewer.source.tape.source import TapeSource
 
 
 class TimedConversation(NamedTuple):
@@ -68,16 +68,16 @@ class Wanted:
 
 
 def read(
-    connection: "Connection", text: str, clock: Clock, limits: Thresholds, data: ConversationsData, wanted: Wanted
+    source: "TapeSource", text: str, clock: Clock, limits: Thresholds, data: ConversationsData, wanted: Wanted
 ) -> ConversationsData:
     """Read the changes since the last reading, and what else is wanted."""
     from wiretape.viewer.query.parser import parse
-    from wiretape.viewer.source.tape import conditions, conversations, following
+    from wiretape.viewer.source.base import Selection
 
-    version, previous_turns = following.version(connection), data.turns
-    condition = conditions.condition(parse(text, clock)) if text.strip() else None
+    version, previous_turns = source.version(), data.turns
+    selection = Selection(parse(text, clock) if text.strip() else None)
     if is_changed := version != data.version:
-        rows = conversations.listed(connection, condition)
+        rows = source.conversations(selection)
         by_name = {row.conversation: row for row in rows}
         data = replace(data, version=version, totals=outline.totals(rows), rows=by_name, turns={})
     near = {name: data.rows[name] for name in wanted.open | wanted.near if name in data.rows}
@@ -86,7 +86,7 @@ def read(
     # The first rows are shown without verdicts about a cache, which take long: the next reading has them.
     is_judged = data.is_judged or bool(needed and not missing)
     if names := needed if is_changed or is_judged != data.is_judged else missing:
-        turns_by_name = conversations.turns(connection, names, condition, judged=is_judged)
+        turns_by_name = source.trees(names, selection, judged=is_judged)
         contexts = {
             name: context for name, turns in turns_by_name.items() if (context := bars.of_context(turns)) is not None
         }
@@ -99,10 +99,9 @@ def read(
         return data
 
     from wiretape.viewer.sessions.exchanges import spans
-    from wiretape.viewer.source.tape import sessions
 
     times = {
         name: TimedConversation(stale[name], bars.of_time(spans(members, limits).spans, limits))
-        for name, members in sessions.members(connection, limits, clock, condition, stale)
+        for name, members in source.members(stale, limits, clock, selection)
     }
     return replace(data, times=data.times | times)

@@ -11,18 +11,22 @@ import functools
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.recorder.tape.reader import NoResultFound
 from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.source.base import REST, Version
-from wiretape.viewer.source.tape import decoder, exchange, following
+from wiretape.viewer.source.tape import decoder
 from wiretape.viewer.source.tape.decoder import Decoder
 from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
 
+if TYPE_CHECKING:
+    from wiretape.viewer.source.tape.exchange import StoredExchange
+
 P = ParamSpec("P")
+T = TypeVar("T")
 
 _MOST_KEYS: Final = 1000
 GONE: Final = "this exchange is not on the tape any more"
@@ -64,7 +68,7 @@ class Loader:
         """Read the facts that need no decoding."""
         with ErrorReporter(self._fails):
             await (self._decoding or self.begin())
-            self._version = await self._host.tape.ask(following.version, self._key)
+            self._version = await self._host.tape.read(lambda source: source.version(), self._key)
             self.facts = await self._read_facts()
             self._knows(self.facts)
             if self.opened is not None:  # the process was faster
@@ -83,8 +87,8 @@ class Loader:
             return
         async with self._reading:
             with ErrorReporter(self._fails):
-                facts = dataclasses.replace(self.facts, recorder=await self._ask(exchange.recorder))
-                version = await self._host.tape.ask(following.version, self._key)
+                facts = dataclasses.replace(self.facts, recorder=await self._ask(lambda exchange: exchange.recorder()))
+                version = await self._host.tape.read(lambda source: source.version(), self._key)
                 if version != self._version:
                     if self._host.clock.now() < self._not_before_ns:
                         return
@@ -105,11 +109,12 @@ class Loader:
             self._closed = True
         self._release()
 
-    async def _ask(self, question: Callable[..., Any]) -> Any:
-        return await self._host.tape.ask(functools.partial(question, no=self._no), self._key)
+    async def _ask(self, question: "Callable[[StoredExchange], T]") -> T:
+        no = self._no  # the thread keeps its last question, which must not keep a screen that was left
+        return await self._host.tape.read(lambda source: question(source.exchange(no)), self._key)
 
     async def _read_facts(self) -> Known:
-        facts: Known = await self._ask(exchange.known)
+        facts = await self._ask(lambda exchange: exchange.known())
         if self.facts is not None and facts.row.id != self.facts.row.id:
             raise NoResultFound  # the tape was replaced, and the new one has another exchange of this number
         return facts
@@ -119,7 +124,7 @@ class Loader:
         decoding, self._decoding = self._decoding or self.begin(), None
         answer = await decoding
         if answer is None:
-            exchange_bytes = await self._ask(exchange.stored)
+            exchange_bytes = await self._ask(lambda exchange: exchange.stored())
             self._take(await in_thread(functools.partial(opening.open_exchange, exchange_bytes, self._host.limits)))
         else:
             self._take(await answer)
@@ -130,7 +135,7 @@ class Loader:
         """Start to decode a large exchange in a process of its own; return None if it is not large."""
         self._decoder, self._answer = None, None
         try:
-            await self._host.tape.ask(self._start_decoder, self._key)
+            await self._ask(self._start_decoder)
         except BaseException:
             self._decoding = None
             self._release()
@@ -142,9 +147,9 @@ class Loader:
         self._answer.add_done_callback(_retrieve)
         return self._answer
 
-    def _start_decoder(self, connection: Connection) -> None:
+    def _start_decoder(self, exchange: "StoredExchange") -> None:
         """Start a process if the exchange is large; in the tape's thread, since the loop is about to draw."""
-        if exchange.weight(connection, self._no) > decoder.LARGE:
+        if exchange.weight() > decoder.LARGE:
             started = self._host.decoders.ask(self._no)
             with self._closing:
                 if not self._closed:

@@ -11,6 +11,7 @@ from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIVE, MS, TOOLS,
 from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.viewer.exchange.opened import preliminary
 from wiretape.viewer.record import units
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.source.tape import live as watching
@@ -45,7 +46,7 @@ def test_an_exchange_that_is_gone_is_not_found(connection: Connection) -> None:
 
 def test_texts_on_the_tape_are_there_before_their_events(connection: Connection) -> None:
     row = queries.detail(connection, queries.find(connection, TOOLS))
-    (voice,) = exchange.preliminary(row).voices
+    (voice,) = preliminary(row).voices
     assert (voice.reasoning.text, voice.calls[0].name.text) == ("Think. ", "get_weather")
 
 

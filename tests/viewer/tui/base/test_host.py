@@ -10,21 +10,20 @@ from textual.app import App
 from textual.screen import ModalScreen, Screen
 
 from wiretape.recorder.errors import NotFound
-from wiretape.recorder.tape.reader import Connection
-from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.source import TapeSource
 from wiretape.viewer.tui.base.host import Superseded, TapeReader, is_seen
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
-def endless(connection: Connection) -> int:
-    return int(connection.exec_driver_sql(ENDLESS).scalar_one())
+def endless(source: TapeSource) -> int:
+    return int(source.connection.exec_driver_sql(ENDLESS).scalar_one())
 
 
 def test_a_question_is_answered_in_the_thread_of_the_tape(tape: Path) -> None:
     async def steps() -> None:
         reader = TapeReader(tape)
-        count, name = await reader.ask(lambda connection: (queries.count(connection), threading.current_thread().name))
+        count, name = await reader.read(lambda source: (source.count(), threading.current_thread().name))
         assert (count, name) == (7, "tape")
         reader.close()
 
@@ -36,17 +35,17 @@ def test_a_newer_question_of_its_key_ends_an_older_one(tape: Path) -> None:
         reader = TapeReader(tape)
         asked, begun = [], threading.Event()
 
-        def long(connection: Connection) -> int:
+        def long(source: TapeSource) -> int:
             begun.set()
-            return endless(connection)
+            return endless(source)
 
-        asked = [asyncio.create_task(reader.ask(long, "list"))]
+        asked = [asyncio.create_task(reader.read(long, "list"))]
         await asyncio.to_thread(begun.wait)
-        asked += [asyncio.create_task(reader.ask(queries.count, "list"))]
+        asked += [asyncio.create_task(reader.read(TapeSource.count, "list"))]
         first, second = await asyncio.gather(*asked, return_exceptions=True)
         assert isinstance(first, Superseded)
         assert second == 7
-        assert await reader.ask(queries.count) == 7
+        assert await reader.read(TapeSource.count) == 7
         reader.close()
 
     asyncio.run(steps())
@@ -56,14 +55,14 @@ def test_a_question_ends_when_nobody_waits_for_it(tape: Path) -> None:
     async def steps() -> None:
         reader, begun = TapeReader(tape), threading.Event()
 
-        def long(connection: Connection) -> int:
+        def long(source: TapeSource) -> int:
             begun.set()
-            return endless(connection)
+            return endless(source)
 
-        asked = asyncio.create_task(reader.ask(long))
+        asked = asyncio.create_task(reader.read(long))
         await asyncio.to_thread(begun.wait)
         asked.cancel()
-        assert await asyncio.wait_for(reader.ask(queries.count), 60) == 7
+        assert await asyncio.wait_for(reader.read(TapeSource.count), 60) == 7
         reader.close()
 
     asyncio.run(steps())
@@ -73,14 +72,14 @@ def test_a_failure_is_raised_where_the_question_was_asked(tmp_path: Path, tape: 
     async def steps() -> None:
         reader = TapeReader(tmp_path / "none.db")
         with pytest.raises(NotFound):
-            await reader.ask(queries.count)
+            await reader.read(TapeSource.count)
         reader.close()
         reader = TapeReader(tape)
         with pytest.raises(ZeroDivisionError):
-            await reader.ask(lambda _: 1 // 0)
+            await reader.read(lambda _: 1 // 0)
         reader.close()
         with pytest.raises(Superseded):
-            await reader.ask(queries.count)
+            await reader.read(TapeSource.count)
 
     asyncio.run(steps())
 
@@ -89,13 +88,13 @@ def test_a_failure_is_raised_where_the_question_was_asked(tmp_path: Path, tape: 
 def test_closing_ends_a_question_and_does_not_wait_for_one_that_goes_on(is_endless: bool, tape: Path) -> None:
     release, begun = threading.Event(), threading.Event()
 
-    def long(connection: Connection) -> object:
+    def long(source: TapeSource) -> object:
         begun.set()
-        return endless(connection) if is_endless else release.wait(60)
+        return endless(source) if is_endless else release.wait(60)
 
     async def steps() -> None:
         reader = TapeReader(tape)
-        asked = asyncio.create_task(reader.ask(long))
+        asked = asyncio.create_task(reader.read(long))
         await asyncio.to_thread(begun.wait)
         started = time.perf_counter()
         reader.close()

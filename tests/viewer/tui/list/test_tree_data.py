@@ -30,7 +30,7 @@ def reading(tape: Path) -> Reading:
     """Read the tape over one connection, as the viewer does."""
     clock = Clock(lambda: 0, lambda: 0, boot_ns=lambda: 0)
     with TapePlace(tape).opened() as source:
-        yield lambda known, wanted: read(source.tape("conversations"), "", clock, DEFAULT, known, wanted)
+        yield lambda known, wanted: read(source, "", clock, DEFAULT, known, wanted)
 
 
 def test_only_conversations_near_the_cursor_and_opened_ones_have_bars(reading: Reading) -> None:
