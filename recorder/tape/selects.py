@@ -303,6 +303,11 @@ def cast(value: Expression, type: Type) -> Expression:
     return Expression("cast", value, type, type=type)
 
 
+def as_blob(text: Expression) -> Expression:
+    """Return a text as its bytes: `sqlite3` fails a query that gives a function of Python's a text that is no UTF-8."""
+    return Expression("as_blob", text)
+
+
 def type_coerce(value: Expression, type: Type) -> Expression:
     """Return a value that is given as that of another type."""
     return Expression("type_coerce", value, type=type)
@@ -340,6 +345,7 @@ class Writer:
         "not": "(NOT {})", "between": "({} BETWEEN {} AND {})", "/": "({} / ({} + 0.0))", "desc": "{} DESC",
         "nulls_last": "{} NULLS LAST", "distinct": "DISTINCT {}", "exists": "EXISTS {}", "scalar": "{}",
         "literal": "{}", "type_coerce": "{}", "ilike": "(lower({}) LIKE lower({}) ESCAPE '\\')",
+        "REGEXP": "(CAST({} AS BLOB) REGEXP {})", "as_blob": "CAST({} AS BLOB)",
     }  # fmt: skip
     """The text of an operator that does not stand between its two arguments."""
 

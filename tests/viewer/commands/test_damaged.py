@@ -24,7 +24,8 @@ from wiretape.recorder.tape.selects import false, select
 from wiretape.viewer.cli import group
 from wiretape.viewer.exchange import opened
 from wiretape.viewer.export import frames
-from wiretape.viewer.source.tape import exchange, live, overview, queries
+from wiretape.viewer.query.parser import parse
+from wiretape.viewer.source.tape import conditions, exchange, live, overview, queries
 
 pytestmark = pytest.mark.damages
 
@@ -137,6 +138,21 @@ def look(tape: Path) -> None:
                     screen()
         for table in ("exchanges", "texts", "chunks", "reads", "gaps"):
             getattr(frames.open_tape(tape), table)()
+
+
+@pytest.mark.parametrize(
+    "column", ["exchanges.path", "exchanges.request_model", "exchanges.upstream", "measures.conversation_key"]
+)
+def test_a_text_that_is_no_utf_8_fails_no_function_of_a_query(tape: Path, tmp_path: Path, column: str) -> None:
+    copy = damaged(tape.read_bytes(), tmp_path / "tape.db", {column: HOSTILE["bad UTF-8"]})
+    condition = conditions.condition(parse("(path~. or model~.) -prompt~zzz -upstream:zzz"))
+    with queries.opened(copy) as connection:
+        numbers = [*queries.numbers(connection)]
+        assert [*queries.numbers(connection, condition)] == numbers
+        assert len([*queries.exchanges(connection, ("cost", "upstream_name"))]) == len(numbers)
+    for number in numbers:
+        with queries.opened(copy) as connection:
+            assert "conversation" in queries.worked_out(connection, number)
 
 
 @pytest.mark.parametrize("turn", range(TURNS))

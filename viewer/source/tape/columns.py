@@ -19,6 +19,7 @@ from wiretape.recorder.tape.selects import (
     Source,
     Text,
     and_,
+    as_blob,
     case,
     cast,
     func,
@@ -133,7 +134,7 @@ def cost_units() -> Expression:
     counts = (measures.c[name] for name in BILLED)
     facts = (measures.c.outcome, measures.c.flags, exchanges.c.started_at)
     called = (column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api)
-    return func.cost_of(*facts, *called, *counts, type_=BigInteger)
+    return func.cost_of(*map(as_blob, (*facts, *called)), *counts, type_=BigInteger)
 
 
 def resolved(function: str) -> Expression:
@@ -161,7 +162,7 @@ def _cache_hit_rate() -> Expression:
 
 def _upstream_name() -> Expression:
     given = select(sessions.c.upstreams).where(sessions.c.no == exchanges.c.session_no)
-    return func.upstream_name_of(given.scalar_subquery(), exchanges.c.upstream, type_=Text)
+    return func.upstream_name_of(as_blob(given.scalar_subquery()), as_blob(exchanges.c.upstream), type_=Text)
 
 
 _WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {

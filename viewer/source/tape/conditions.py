@@ -29,6 +29,7 @@ from wiretape.recorder.tape.selects import (
     LargeBinary,
     Text,
     and_,
+    as_blob,
     case,
     cast,
     exists,
@@ -236,10 +237,10 @@ def _request() -> Expression:
     """Return the body of a request without its content encoding."""
     body, headers = column("request_body"), exchanges.c.request_headers
     is_coded = type_coerce(headers, Text).like('%"content-encoding"%')  # cheap: a body may have to be joined
-    return case((is_coded, func.uncoded(headers, body)), else_=body)
+    return case((is_coded, func.uncoded(as_blob(headers), body)), else_=body)
 
 
-def _uncoded(headers: str, body: object) -> Any:
+def _uncoded(headers: bytes, body: object) -> Any:
     try:
         return encoding.uncoded(json.loads(headers), body) if isinstance(body, bytes) else body
     except (ValueError, TypeError):  # the cell is damaged

@@ -92,7 +92,9 @@ class Resolver:
         connection.create_function(CONTINUED_NUMBER, 1, lambda no: self.conversations.continued(no))
         connection.create_function(CONTINUED, 1, lambda no: self.conversations.id(self.conversations.continued(no)))
         connection.create_function(RESOLVED, 0, lambda: json.dumps(self.conversations.numbers()))
-        connection.create_function(related.KEY_MARK, 1, lambda key: None if key is None else self._marked(key))
+        connection.create_function(
+            related.KEY_MARK, 1, lambda key: None if key is None else self._marked(text_of(key) or "")
+        )
 
     def prepare(self, connection: Connection, statement: str, options: Mapping[str, Any]) -> None:
         """Update the links before a statement that uses them, in the same transaction."""
@@ -234,17 +236,21 @@ class Pricing:
         return cost_of(self._known, *facts)
 
 
-def cost_of(prices: Prices, outcome: object, flags: object, started_at: object, *rest: object) -> int | None:
+def cost_of(prices: Prices, *facts: object) -> int | None:
     """Return the cost of an exchange by prices, given the arguments of `COST`, or None if it is unknown."""
-    names, (uncached, output, reasoning, *cached) = Names(*map(_text, rest[:4])), map(_count, rest[4:])
-    if outcome != "complete" or not isinstance(started_at, str):
+    outcome, flags, started_at, *names = map(text_of, facts[:7])
+    uncached, output, reasoning, *cached = map(_count, facts[7:])
+    if outcome != "complete" or started_at is None:
         return None
-    if output is not None and isinstance(flags, str) and ADDITIVE in flags.split():
+    if output is not None and flags is not None and ADDITIVE in flags.split():
         output += reasoning or 0
-    return prices.cost(names, started_at, Usage(uncached, output, *cached))
+    return prices.cost(Names(*names), started_at, Usage(uncached, output, *cached))
 
 
-def _text(value: object) -> str | None:
+def text_of(value: object) -> str | None:
+    """Return a text that a statement gives as it is, or `as_blob`; None for other values."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else None
 
 
@@ -261,8 +267,8 @@ def register_names(connection: sqlite3.Connection) -> None:
 def upstream_name(upstreams: object, url: object) -> str | None:
     """Return the name of a URL among the upstreams of a recorder, as stored; None without one, or with several."""
     try:
-        pairs = json.loads(upstreams) if isinstance(upstreams, str) else []
-        names = {name for name, named in pairs if named == url and isinstance(name, str) and name}
+        pairs = json.loads(text_of(upstreams) or "[]")
+        names = {name for name, named in pairs if named == text_of(url) and isinstance(name, str) and name}
     except (ValueError, TypeError):  # the cell is damaged
         return None
     return names.pop() if len(names) == 1 else None

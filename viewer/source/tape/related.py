@@ -20,6 +20,11 @@ _SHARE: Final = 10
 KEY_MARK: Final = "mark_of_key"
 """SQL function (`functions`): the hash that a redacted header has of a key."""
 
+# As bytes: see `selects.as_blob`.
+_MARK_OF_A, _MARK_OF_B, _MARK_OF_X = (
+    f"{KEY_MARK}(CAST({key} AS BLOB))" for key in ("a.conversation_key", "b.conversation_key", "x")
+)
+
 # A tie that an exchange looks for leads to those that it finds, and a tie by which it is found to those that look for
 # it: many equal first requests that nothing continues stay apart.
 _TIES: Final = {
@@ -27,25 +32,25 @@ _TIES: Final = {
     "parent": ("a.conversation_parent", "NULL"),
     "response": ("a.previous_response_id", "NULL"),
     "after response": ("a.response_id", "NULL"),
-    "messages": ("a.continues_hash", f"{KEY_MARK}(a.conversation_key)"),
-    "after messages": ("a.messages_hash", f"{KEY_MARK}(a.conversation_key)"),
+    "messages": ("a.continues_hash", _MARK_OF_A),
+    "after messages": ("a.messages_hash", _MARK_OF_A),
     "answer": ("a.continues_hash", "a.continued_answer_hash"),
     "after answer": ("a.messages_hash", "a.answer_hash"),
-    "failed": ("CASE WHEN a.retries > 0 THEN a.messages_hash END", f"{KEY_MARK}(a.conversation_key)"),
-    "retried": ("CASE WHEN a.outcome <> 'complete' THEN a.messages_hash END", f"{KEY_MARK}(a.conversation_key)"),
+    "failed": ("CASE WHEN a.retries > 0 THEN a.messages_hash END", _MARK_OF_A),
+    "retried": ("CASE WHEN a.outcome <> 'complete' THEN a.messages_hash END", _MARK_OF_A),
 }
 """The values of an exchange's row by which others are tied to it."""
 _TIED: Final = {
-    "key": f"b.conversation_key IN (x, {KEY_MARK}(x)) OR b.conversation_parent IN (x, {KEY_MARK}(x))",
-    "parent": f"b.conversation_key IN (x, {KEY_MARK}(x))",
+    "key": f"b.conversation_key IN (x, {_MARK_OF_X}) OR b.conversation_parent IN (x, {_MARK_OF_X})",
+    "parent": f"b.conversation_key IN (x, {_MARK_OF_X})",
     "response": "b.response_id = x",
     "after response": "b.previous_response_id = x",
-    "messages": f"b.messages_hash = x AND {KEY_MARK}(b.conversation_key) IS y",
-    "after messages": f"b.continues_hash = x AND {KEY_MARK}(b.conversation_key) IS y",
+    "messages": f"b.messages_hash = x AND {_MARK_OF_B} IS y",
+    "after messages": f"b.continues_hash = x AND {_MARK_OF_B} IS y",
     "answer": "b.messages_hash = x AND b.answer_hash = y",
     "after answer": "b.continues_hash = x AND b.continued_answer_hash = y",
-    "failed": f"b.messages_hash = x AND b.outcome <> 'complete' AND {KEY_MARK}(b.conversation_key) IS y",
-    "retried": f"b.messages_hash = x AND b.retries > 0 AND {KEY_MARK}(b.conversation_key) IS y",
+    "failed": f"b.messages_hash = x AND b.outcome <> 'complete' AND {_MARK_OF_B} IS y",
+    "retried": f"b.messages_hash = x AND b.retries > 0 AND {_MARK_OF_B} IS y",
 }
 """The exchanges that a tie leads to, by its two values."""
 

@@ -62,7 +62,8 @@ class ServerWriter(Writer):
 
     forms = {
         **Writer.forms,
-        "/": "({} / {})", "ilike": "(lower({}) LIKE lower({}))", "exists": "NULL", "scalar": "NULL"
+        "/": "({} / {})", "ilike": "(lower({}) LIKE lower({}))", "exists": "NULL", "scalar": "NULL",
+        "as_blob": "{}",
     }  # fmt: skip
 
     def __init__(self, values: Mapping[str, object]) -> None:
