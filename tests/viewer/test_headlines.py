@@ -38,7 +38,7 @@ def on_screen(tape: Path) -> dict[str, dict[str, str]]:
             screen = app.screen
             assert isinstance(screen, StatsScreen)
             await shows(pilot, "failures")
-            await wait_for(pilot, lambda: screen.shown.pooled and "GAP" in seen(app))
+            await wait_for(pilot, lambda: screen.data.pooled and "GAP" in seen(app))
             heads, *lines = (re.split(r" {2,}", line.strip(" ▌")) for line in seen(app).splitlines()[1:6])
             titles = [head.replace(" ms ", " ") for head in heads]
             found.update({line[0]: dict(zip(titles, line, strict=True)) for line in lines if line[0] != "all"})

@@ -135,7 +135,7 @@ def test_a_frame_with_a_wrong_checksum_is_malformed_and_says_so() -> None:
     told = Transcript(decode(facts, [], sound + sound[:-1] + b"\0" + sound))
     assert [told.kind(number) for number in range(3)] == ["content", "malformed", "content"]
     assert events.summary(told, 1).startswith('broken: {"contentBlockIndex"')
-    assert [(part.label, part.shown) for part in tree.of(told, 1)][1:] == [
+    assert [(part.label, part.text) for part in tree.of(told, 1)][1:] == [
         ("type", "contentBlockDelta"), ("broken", "a checksum is wrong, or the headers cannot be read"),
     ]  # fmt: skip
 
