@@ -107,6 +107,7 @@ def _plain(value: object) -> Any:
 
 
 def flattened(parameters: Mapping[str, object]) -> dict[str, str]:
+    """Return parameters as texts; a parameter that is an object has a text for each of its keys, as `name.key`."""
     texts: dict[str, str] = {}
     for name, value in parameters.items():
         inner = {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {}

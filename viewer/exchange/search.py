@@ -87,6 +87,7 @@ def stall(exchange: OpenedExchange, playback: Playback, *, back: bool) -> Verdic
 
 
 def stall_here(exchange: OpenedExchange, playback: Playback) -> Verdict | None:
+    """Return the stall that the playback is at or near; at its start, or far from any, the longest one."""
     at_ns = playback.media_ns
     near = (
         verdict

@@ -44,6 +44,7 @@ class Trial:
 
 
 def trial(exchange: Exchange, reads: Reads, body: bytes, declarations: Sequence[dict[str, Any]]) -> Trial:
+    """Decode and measure an exchange anew by these declarations, and collect the keys that they ignore."""
     facts = replace(exchange, dialects=json.dumps(declarations))
     decoded = decode(facts, reads, body)
     dialects = [

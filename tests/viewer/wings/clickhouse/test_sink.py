@@ -28,6 +28,7 @@ from tests.support.frames import (
 )
 from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.errors import TapeBusy, WiretapeError
+from wiretape.recorder.tape import reader
 from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.schema import measures
 from wiretape.recorder.tape.store import Store
@@ -279,7 +280,7 @@ def test_a_tape_is_shipped_for_one_tenant(engine: Engine, tape: Path) -> None:
 
 def test_of_bodies_only_a_part_is_read_at_once(tape: Path) -> None:
     size = sum(map(len, STREAM)) + len(begin("e").body)
-    with recorded(tape, "e1", "e2", "e3"), reading(tape) as connection:
+    with recorded(tape, "e1", "e2", "e3"), reader.opened(tape) as connection:
         assert [fitting(connection, 0, 5, most) for most in (0, size, 2 * size, 2 * size + 1, 9 * size)] == [
             1,
             1,
@@ -291,7 +292,7 @@ def test_of_bodies_only_a_part_is_read_at_once(tape: Path) -> None:
 
 
 def test_how_long_one_waits_is_unknown_where_nobody_knows_when_it_was_settled(tape: Path) -> None:
-    with recorded(tape, "e1"), reading(tape) as connection:
+    with recorded(tape, "e1"), reader.opened(tape) as connection:
         damage(tape, "UPDATE settlements SET version = 7")
         assert waiting(connection, 0).lag_ns(10**18) is None
         damage(tape, "UPDATE settlements SET version = 1790000000000000")
