@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.conversation import RecordedRequest
@@ -25,9 +25,7 @@ from wiretape.recorder.decode.prompt import Prompt
 from wiretape.recorder.decode.uncoding import Body
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.process import RecorderRun
-from wiretape.recorder.tape import masked, reading
-from wiretape.recorder.tape.masked import Unmaskable
-from wiretape.recorder.tape.masking import Masker
+from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.reader import Connection, NoResultFound
 from wiretape.recorder.tape.selects import Integer, func, select
 from wiretape.recorder.tape.tables import exchanges, measures
@@ -45,6 +43,9 @@ from wiretape.viewer.source import base
 from wiretape.viewer.source.tape import attempts, live, queries, texts
 from wiretape.viewer.source.tape.columns import JOINED, PREDECESSOR, column
 from wiretape.viewer.source.tape.functions import ONLY
+
+if TYPE_CHECKING:
+    from wiretape.recorder.tape.masking import Masker
 
 RESULTS: Final = 5
 """Number of the largest results of tools whose turns are looked for."""
@@ -128,7 +129,7 @@ class StoredExchange(base.Recorded):
         return known(self._tape, self._number)
 
 
-def full(connection: Connection, no: int, mask: Masker | None = None) -> FullExchange:
+def full(connection: Connection, no: int, mask: "Masker | None" = None) -> FullExchange:
     """Read and decode all of an exchange; `body` is as it came, all else is masked. Raises `WiretapeError`."""
     with connection.begin():
         row, request = queries.detail_of(connection, no), queries.request_of(connection, no)
@@ -136,17 +137,21 @@ def full(connection: Connection, no: int, mask: Masker | None = None) -> FullExc
     if mask is None:
         decoded = decode(exchange, its_reads, body)
     else:
+        from wiretape.recorder.tape import masked  # it loads the framings of all wires, which few commands need
+
         try:
             decoded = masked.decoded(exchange, Body(exchange.headers.response, its_reads, body), mask)
             request = masked_request(request, mask)
-        except Unmaskable as error:
+        except masked.Unmaskable as error:
             raise error.of(row.id) from error
         row = masked_row(row, mask)
     return FullExchange(row, request, exchange, its_reads, body, decoded)
 
 
-def masked_request(request: RequestRow, mask: Masker) -> RequestRow:
+def masked_request(request: RequestRow, mask: "Masker") -> RequestRow:
     """Return a request masked. Raises `Unmaskable`."""
+    from wiretape.recorder.tape import masked
+
     exchange = replace(request.exchange, path=mask.value(request.exchange.path))
     texts = replace(request, exchange=exchange, labels=mask.value(request.labels))
     if request.body is None:
@@ -158,7 +163,7 @@ def masked_request(request: RequestRow, mask: Masker) -> RequestRow:
     return replace(texts, exchange=replace(exchange, headers=headers), body=body.data)
 
 
-def masked_row(row: DetailRow, mask: Masker) -> DetailRow:
+def masked_row(row: DetailRow, mask: "Masker") -> DetailRow:
     """Return a row with its texts masked; secrets in them are not counted, as they are those of the bodies."""
     count = mask.count
     values = {one.name: mask.value(getattr(row, one.name)) for one in fields(row)}

@@ -11,7 +11,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.commands import options
 from wiretape.recorder.decode.exchange import Standing
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
-from wiretape.recorder.tape import cut, reading
+from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import not_
 from wiretape.recorder.tape.tables import COVERED
@@ -214,6 +214,8 @@ class TapeSource(Queried):
         return conversations.turns(self.connection, names, condition(selection), judged=judged)
 
     def lines(self, numbers: Iterable[int], mask: "Masker | None") -> Iterator[bytes]:
+        from wiretape.recorder.tape import cut  # it needs SQLAlchemy, which takes longer to load than a list to print
+
         return cut.lines(self.connection, numbers, mask)
 
     def advice(self) -> str | None:
