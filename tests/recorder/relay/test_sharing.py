@@ -61,6 +61,7 @@ async def test_what_one_could_not_store_is_counted_and_kept_beside_the_tape(tape
     await first.start()
     await joined.start()
     await joined.ready()
+    await first.ready()  # only now it has opened the file for what is not stored
     os.kill(first.pid or 0, signal.SIGSTOP)
     recording = ExchangeFrames(joined, SYSTEM, "b1")
     recording.begin(begin("b1"))
