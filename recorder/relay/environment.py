@@ -228,15 +228,16 @@ def certificate_files(
     java, reason = _java_certificates(environ, command)
     with private.directory(_PREFIX, "wiretape's certificate", _cache(environ)) as directory:
         names = [name for name in READERS if name in _OPTIONAL or name not in reasons]
-        paths = {name: directory / ("wiretape.pem" if name == ADDING else "bundle.pem") for name in names}
+        files = {name: directory / ("wiretape.pem" if name == ADDING else "bundle.pem") for name in names}
         try:
-            paths[ADDING].write_text(bundles.pem([*added, *preset.get(ADDING, ())]), "ascii")
-            paths["SSL_CERT_FILE"].write_text(bundles.pem(bundle), "ascii")
+            files[ADDING].write_text(bundles.pem([*added, *preset.get(ADDING, ())]), "ascii")
+            files["SSL_CERT_FILE"].write_text(bundles.pem(bundle), "ascii")
             if not reason:
                 (directory / _STORE).write_bytes(_trust_store([*bundle, *java]))
         except OSError as error:
-            raise WiretapeError(f"wiretape's certificate cannot be written: {local.cause(error)}") from error
-        yield {name: str(path) for name, path in paths.items()}
+            cause = paths.shortage(directory / "bundle.pem") or local.cause(error)
+            raise WiretapeError(f"wiretape's certificate cannot be written: {cause}") from error
+        yield {name: str(path) for name, path in files.items()}
 
 
 def tls_context(ca_file: Path | None, client_cert: Path | None, environ: Mapping[str, str]) -> ssl.SSLContext:
