@@ -307,7 +307,7 @@ def _answer_flags(decoded: Decoded, answer: Answer, outcome: Outcome, timeline: 
     flags = decoded.flags | {flag for flag, is_raised in raised.items() if is_raised}
     if understood and decoded.stream:
         flags |= answer.flags | timeline.flags()
-    elif understood:  # a whole body need not have what a stream of the API has
+    elif understood:  # a whole body may lack fields of the API's streams
         flags |= answer.flags - {"no_usage", "object_mismatch", "id_changed", "hidden_tokens"}
     if decoded.dialect is not None:
         flags -= decoded.dialect.silent

@@ -19,7 +19,7 @@ Outcome = Literal[
     "interrupted", "complete",
 ]  # fmt: skip
 Standing = Outcome | Literal["unmeasured", "orphan", "unknown"]
-"""An outcome, or what stands for it: ended without measures; open, but its recorder is gone; no word of wiretape."""
+"""An outcome, or its substitute: ended without measures; open, but its recorder is gone; not a word of wiretape's."""
 Verdict = tuple[Outcome, str | None]
 
 OUTCOMES: Final[dict[Outcome, str]] = {

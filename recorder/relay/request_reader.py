@@ -133,7 +133,7 @@ class RequestReader:
             self.rejection = refusal
 
     def _reject_oversized(self) -> None:
-        """End the connection by the refusal of a head, which the app gets as far as it has come, or of trailers."""
+        """Refuse a head or trailers, and end the connection; the app gets the received part of the head."""
         refusal = Refusal(431, f"the head or the trailers of the request are larger than {HEAD_BYTES} bytes")
         if self.state is not Inbound.HEAD or self._parser is None or not self._headers:
             self._reject(refusal)

@@ -412,7 +412,7 @@ class Tap:
         self._flush()
         is_loading = self._launching is not None and not self._launching.done()
         if is_loading and self.frames.seq == self.frames.entries == 1 and not self.counts.unrecorded:
-            # Nothing was put but the session's end: the writer has it in its socket, and its answers are of no use.
+            # Only the session's end was put: the writer has it in its socket, and nobody needs its answers.
             await self._cancel_tasks()
             if self.writers.process is not None:
                 await self.writers.process.wait_or_kill()

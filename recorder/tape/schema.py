@@ -414,7 +414,7 @@ def commented(table: Table, sql: str) -> str:
 
 
 def described() -> str:
-    """Return what `wiretape.recorder.tape.tables` needs of this schema, as Python."""
+    """Return the columns of this schema as Python source for `wiretape.recorder.tape.tables`."""
     letters = {"BigInteger": "n", "Integer": "i", "Float": "f", "Text": "t", "Boolean": "b", "LargeBinary": "x"}
     lines = ["_COLUMNS: Final = {"]
     for table in metadata.tables.values():

@@ -360,7 +360,7 @@ class Writer:
         columns = (part for part in parts((*select.columns, *select.conditions)) if isinstance(part, Column))
         joined = [table for source in select.sources for table in source.tables]
         tables = [table for table in dict.fromkeys(column.table for column in columns) if table not in joined]
-        # Where all are those of the SELECT around it, it is of its own rows of them.
+        # A SELECT that names only tables of the SELECT around it reads rows of its own from them.
         unjoined = [table for table in tables if table not in self._around] or (tables if not joined else [])
         sources, around = [*select.sources, *unjoined], self._around
         self._around = [*around, *joined, *unjoined]

@@ -362,7 +362,7 @@ class PartialSource(ABC):
         raise Unsupported("only a tape can do this: copy to one with 'wiretape pull'")
 
     def release(self) -> None:
-        """Let others at the source until the next question: end the transaction, or close what only one may open."""
+        """Release the source until the next question: end the transaction, or close an exclusive engine."""
         return
 
     def advice(self) -> str | None:

@@ -57,7 +57,7 @@ _NEEDS: Final = {
 """The methods that an action of the application needs; a screen must have at least one."""
 
 _LATE_SECONDS: Final = 5
-# As a shell tells it: 128 and the number of the signal that ended a program.
+# A shell reports 128 and the number of the signal that ended a program.
 _SIGNALLED: Final = 128
 """Added to a signal's number, this is the exit code after that signal."""
 

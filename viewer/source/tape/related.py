@@ -20,7 +20,7 @@ _SHARE: Final = 10
 KEY_MARK: Final = "mark_of_key"
 """SQL function (`functions`): the hash that a redacted header has of a key."""
 
-# As bytes: see `selects.as_blob`.
+# The function gets keys as bytes: see `selects.as_blob`.
 _MARK_OF_A, _MARK_OF_B, _MARK_OF_X = (
     f"{KEY_MARK}(CAST({key} AS BLOB))" for key in ("a.conversation_key", "b.conversation_key", "x")
 )

@@ -184,7 +184,7 @@ class TapeSource(Queried):
         return not self.connection.damage
 
     def interrupted_by(self, is_stale: Callable[[], bool], steps: int) -> None:
-        """Break a question off when `is_stale`, which is called every so many steps of SQLite, returns True."""
+        """Break a question off when `is_stale`, called at an interval of SQLite's steps, returns True."""
         self.connection.driver.set_progress_handler(is_stale, steps)
 
     def release(self) -> None:

@@ -42,7 +42,7 @@ _PIECE_BYTES: Final = 1 << 14
 _DRAIN_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 1.0
 _LAST_FRAMES: Final = 16
-# An escape character that nothing follows for so long is the key, not the start of a sequence.
+# An escape character with this pause behind it is the key, not the start of a sequence.
 _PAUSE_SECONDS: Final = 0.1
 _READ_BYTES: Final = 4096
 _ESCAPE: Final = "\x1b"

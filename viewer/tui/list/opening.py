@@ -16,7 +16,7 @@ from wiretape.viewer.tui.list.streams import ERROR_SECONDS, StreamList
 
 
 class Opener:
-    """Opens exchanges over a `screen`; `pulling` are those being copied, in words, and each change of it is told."""
+    """Opens exchanges over a `screen`; `pulling` describes those being copied, and each change of it is a message."""
 
     def __init__(self, screen: Screen[Any], on_pulling: Callable[[], None]) -> None:
         self.pulling = ""
