@@ -57,7 +57,7 @@ COMMANDS["version"] = "wiretape.viewer.commands.help:version"
 
 def _stall_owners(tape: Path, ids: Sequence[str]) -> Mapping[str, int]:
     """Count the exchanges of a tape with these ids by the party that caused their stall; empty if it cannot be read."""
-    from wiretape.viewer.source.tape.place import TapePlace
+    from wiretape.viewer.source.place import TapePlace
     from wiretape.viewer.timing import wording
 
     try:

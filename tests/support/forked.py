@@ -42,7 +42,7 @@ _LOADED = (
     "wiretape.viewer.tui.app",
     "wiretape.viewer.source.tape.live",
     "wiretape.viewer.source.tape.overview",
-    "wiretape.viewer.source.tape.source",
+    "wiretape.viewer.source.tape_source",
     "wiretape.viewer.commands.cut",
     "wiretape.viewer.commands.output",
     "wiretape.recorder.commands.record",

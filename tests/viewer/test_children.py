@@ -18,8 +18,8 @@ from tests.support.screens import journey, press, shows, staged, wait_for
 from wiretape.recorder import children
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.tape.reader import Connection
+from wiretape.viewer.source.decoder import Decoders
 from wiretape.viewer.source.tape import observed, queries
-from wiretape.viewer.source.tape.decoder import Decoders
 from wiretape.viewer.tui.dialogs.menus import export_menu
 
 ROOT = Path(__file__).parents[2]

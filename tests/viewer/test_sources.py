@@ -12,7 +12,7 @@ from wiretape.recorder.errors import NotFound
 from wiretape.viewer import contracts
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.base import ALL, Browsed, Measuring, Place, Selection, Unsupported
-from wiretape.viewer.source.tape.place import TapePlace
+from wiretape.viewer.source.place import TapePlace
 
 PREFIXES = [address.prefix for wing in contracts.built_in().values() for address in wing.sources]
 FIELDS = ("id", "started_at", "model", "outcome", "ttft_ms", "max_gap_ms", "output_tokens", "labels", "flags")

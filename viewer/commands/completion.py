@@ -51,7 +51,7 @@ def _quietly(offered: Callable[[click.Context, str], Iterable[Item]]) -> Complet
 @_quietly
 def ids(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the latest exchanges that are not named yet, each with its beginning, model, duration and flags."""
-    from wiretape.viewer.source.tape import candidates
+    from wiretape.viewer.source import candidates
 
     given_ids = context.params.get("ids") or ()
     if not incomplete or incomplete.startswith("@"):
@@ -178,7 +178,7 @@ def _fields() -> Iterator[Item]:
 
 def _values_of(context: click.Context, name: str, incomplete: str) -> Iterator[Item]:
     from wiretape.viewer.query.fields import CHOICES, NAMES
-    from wiretape.viewer.source.tape import candidates
+    from wiretape.viewer.source import candidates
 
     field = NAMES[name]
     if field in CHOICES:
@@ -194,7 +194,7 @@ def _values_of(context: click.Context, name: str, incomplete: str) -> Iterator[I
 
 
 def _labels(context: click.Context, of_values: bool) -> Iterator[Item]:
-    from wiretape.viewer.source.tape import candidates
+    from wiretape.viewer.source import candidates
 
     for key, value in candidates.labels(_tape(context)):
         if _HARMLESS.fullmatch(key) and (not of_values or _HARMLESS.fullmatch(value)):
@@ -202,7 +202,7 @@ def _labels(context: click.Context, of_values: bool) -> Iterator[Item]:
 
 
 def _values(context: click.Context, field: str) -> Iterator[str]:
-    from wiretape.viewer.source.tape import candidates
+    from wiretape.viewer.source import candidates
 
     return (value for value in candidates.values(_tape(context), field) if _HARMLESS.fullmatch(value.removeprefix("/")))
 

@@ -79,7 +79,7 @@ def cut(
     from wiretape.recorder.tape import cut as cutting
     from wiretape.recorder.tape.lock import TEXT_SUFFIX
     from wiretape.viewer import outfile
-    from wiretape.viewer.source.tape.place import TapePlace
+    from wiretape.viewer.source.place import TapePlace
 
     if file is None:
         hint = f" ({patterns[-1]} is the pattern of --redact)" if patterns else ""

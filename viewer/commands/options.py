@@ -72,7 +72,7 @@ class _TapeType(TapeFile):
 
 
 def _tape(path: Path | None) -> "Place":
-    from wiretape.viewer.source.tape.place import TapePlace
+    from wiretape.viewer.source.place import TapePlace
 
     return TapePlace(tape(path))
 

@@ -32,7 +32,7 @@ def rm(ids: tuple[str, ...], db: Path | None, filter: "Filter | None", dry_run: 
 
     from wiretape.recorder.commands.db import delete
     from wiretape.recorder.tape import retention
-    from wiretape.viewer.source.tape.place import TapePlace
+    from wiretape.viewer.source.place import TapePlace
 
     path = tape_path(db)
     with TapePlace(path).opened() as source:

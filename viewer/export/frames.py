@@ -39,9 +39,9 @@ from wiretape.viewer.record import cells, rows, units
 from wiretape.viewer.record.fields import is_rounded
 from wiretape.viewer.record.rows import DetailRow, TableRow
 from wiretape.viewer.source.base import Measuring, Selection, Source
+from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.source.tape import conditions, queries, sessions
 from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.source.tape.place import TapePlace
 
 if TYPE_CHECKING:
     import pandas as pd

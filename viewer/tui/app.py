@@ -37,7 +37,7 @@ from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.config import Config
 from wiretape.viewer.source.base import Place
-from wiretape.viewer.source.tape.decoder import Decoders
+from wiretape.viewer.source.decoder import Decoders
 from wiretape.viewer.text.background import by_variable
 from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import keys, paint

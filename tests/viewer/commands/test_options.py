@@ -16,7 +16,7 @@ from wiretape.viewer.query.fields import FAILURES
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import And, Compare, Filter, Labelled, Match
 from wiretape.viewer.source.base import Selection
-from wiretape.viewer.source.tape.source import condition
+from wiretape.viewer.source.querying import condition
 
 
 @click.command()

@@ -9,7 +9,7 @@ from tests.support.memory_source import Memory, Remembered
 from tests.support.sample_tape import COMPLETE, TOOLS
 from wiretape.viewer.cli import group
 from wiretape.viewer.source.base import Place, Selection, Unsupported
-from wiretape.viewer.source.tape.place import TapePlace
+from wiretape.viewer.source.place import TapePlace
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,8 @@ from wiretape.viewer.tui.base.terminal import Lag
 
 if TYPE_CHECKING:
     from wiretape.viewer.source.base import Browsed, Place
-    from wiretape.viewer.source.tape.decoder import Decoders
-    from wiretape.viewer.source.tape.source import TapeSource
+    from wiretape.viewer.source.decoder import Decoders
+    from wiretape.viewer.source.tape_source import TapeSource
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Browsed")
@@ -184,7 +184,7 @@ class TapeReader(Reader["TapeSource"]):
     """The reader of the tape at `path`; a question that is superseded is broken off."""
 
     def __init__(self, path: Path) -> None:
-        from wiretape.viewer.source.tape.place import TapePlace
+        from wiretape.viewer.source.place import TapePlace
 
         super().__init__(TapePlace(path))
         self.path = path
@@ -198,7 +198,7 @@ class TapeReader(Reader["TapeSource"]):
 
     def _connected(self) -> "TapeSource":
         from wiretape.recorder.tape.lock import identity
-        from wiretape.viewer.source.tape.place import TapePlace
+        from wiretape.viewer.source.place import TapePlace
 
         file = identity(self.path)
         if file is None and self._file is not None:

@@ -32,7 +32,7 @@ from wiretape.viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
     from wiretape.viewer.source.base import Version
-    from wiretape.viewer.source.tape.source import TapeSource
+    from wiretape.viewer.source.tape_source import TapeSource
 
 _LEGEND: Final = "< best of the column, where it may be judged · + still grows · gaps: ▁ <3 … ▆ 300 ms ▇ 1 █ 3 s"
 

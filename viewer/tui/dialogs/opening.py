@@ -17,7 +17,7 @@ from typing import Final
 from wiretape.recorder import children, private
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer import outfile
-from wiretape.viewer.source.tape import served
+from wiretape.viewer.source import served
 from wiretape.viewer.tui.dialogs import beside
 
 _OPEN: Final = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"

@@ -24,7 +24,7 @@ from wiretape.viewer.listing.query import Query
 from wiretape.viewer.query.completion import FROM_TAPE, Vocabulary
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.record.rows import ListRow
-from wiretape.viewer.source.tape.decoder import LARGE
+from wiretape.viewer.source.decoder import LARGE
 from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
 
 if TYPE_CHECKING:

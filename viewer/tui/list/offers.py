@@ -24,7 +24,7 @@ from wiretape.viewer.tui.dialogs.offers import Copy, Later, arguments, command, 
 from wiretape.viewer.tui.widgets.bar import content
 
 if TYPE_CHECKING:
-    from wiretape.viewer.source.tape.source import TapeSource
+    from wiretape.viewer.source.tape_source import TapeSource
 
 
 PARTS: Final = {

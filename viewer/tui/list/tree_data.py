@@ -14,7 +14,7 @@ from wiretape.viewer.record.rows import ConversationRow, TurnRow
 
 if TYPE_CHECKING:
     from wiretape.viewer.source.base import Version
-    from wiretape.viewer.source.tape.source import TapeSource
+    from wiretape.viewer.source.tape_source import TapeSource
 
 
 class TimedConversation(NamedTuple):

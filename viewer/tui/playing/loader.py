@@ -17,9 +17,9 @@ from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape.reader import NoResultFound
 from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
+from wiretape.viewer.source import decoder
 from wiretape.viewer.source.base import REST, Version
-from wiretape.viewer.source.tape import decoder
-from wiretape.viewer.source.tape.decoder import Decoder
+from wiretape.viewer.source.decoder import Decoder
 from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
 
 if TYPE_CHECKING:

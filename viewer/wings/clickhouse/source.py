@@ -27,11 +27,11 @@ from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.record.rows import ListRow, TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import Page, Selection
+from wiretape.viewer.source.querying import Queried, condition
 from wiretape.viewer.source.tape import live, queries
 from wiretape.viewer.source.tape.columns import COST_TYPE, CURRENCY_TYPE, JOINED, column
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.functions import cost_of
-from wiretape.viewer.source.tape.source import Queried, condition
 from wiretape.viewer.stats.prices import UNITS
 from wiretape.viewer.wings.clickhouse import pulling
 from wiretape.viewer.wings.clickhouse.address import Target

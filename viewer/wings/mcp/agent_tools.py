@@ -31,16 +31,16 @@ from wiretape.viewer.query.fields import FIELDS, NAMES
 from wiretape.viewer.query.syntax import And, Labelled, Not, Or, Word
 from wiretape.viewer.record.fields import HEADER_FIELDS
 from wiretape.viewer.report import answers, tables
+from wiretape.viewer.source import sql
 from wiretape.viewer.source.base import Selection, Unsupported, names_session
-from wiretape.viewer.source.tape import sql
-from wiretape.viewer.source.tape.place import TapePlace
-from wiretape.viewer.source.tape.querying import QueryProcess
+from wiretape.viewer.source.place import TapePlace
+from wiretape.viewer.source.query_process import QueryProcess
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.record.rows import TableRow
     from wiretape.viewer.source.base import Place
-    from wiretape.viewer.source.tape.source import TapeSource
+    from wiretape.viewer.source.tape_source import TapeSource
 
 NEWEST: Final = 10_000
 """Number of exchanges that statistics cover unless a call asks for more: their time grows with it."""

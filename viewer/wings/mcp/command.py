@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver.tools import Tool
 
     from wiretape.viewer.source.base import Place
-    from wiretape.viewer.source.tape.querying import QueryProcess
+    from wiretape.viewer.source.query_process import QueryProcess
 
 T = TypeVar("T")
 

@@ -56,7 +56,7 @@ page = gathered(
 def write(task: ExportTask, file: BinaryIO) -> int:
     """Write the page of one exchange, or of a run where several are selected; return its size in bytes."""
     from wiretape.viewer import config
-    from wiretape.viewer.source.tape.source import condition
+    from wiretape.viewer.source.querying import condition
     from wiretape.viewer.wings.page import sources, stream
 
     if task.limit is not None:

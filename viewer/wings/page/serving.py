@@ -77,7 +77,7 @@ async def _serve_until_signal(settings: "Settings", address: tuple[str, int], id
     import asyncio
 
     from wiretape.recorder.relay import server
-    from wiretape.viewer.source.tape import served
+    from wiretape.viewer.source import served
     from wiretape.viewer.wings.page.site import Site
 
     stopped = asyncio.Event()

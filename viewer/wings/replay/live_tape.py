@@ -20,7 +20,7 @@ from wiretape.recorder.relay.apis import BY_NAME
 from wiretape.recorder.tape.journal import Finished
 from wiretape.viewer.export.frames import Tape
 from wiretape.viewer.record.rows import DetailRow
-from wiretape.viewer.source.tape.place import TapePlace
+from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.wings.replay import testenv
 from wiretape.viewer.wings.replay.thread import LoopThread
 

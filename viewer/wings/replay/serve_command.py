@@ -164,8 +164,8 @@ def serve(
 
     from wiretape.recorder.relay import outward
     from wiretape.recorder.relay.loop import run
-    from wiretape.viewer.source.tape.place import TapePlace
-    from wiretape.viewer.source.tape.source import condition
+    from wiretape.viewer.source.place import TapePlace
+    from wiretape.viewer.source.querying import condition
     from wiretape.viewer.wings.replay.cassette import CassetteOptions
 
     host, port = read_listen(listen, frozenset(), "serve answers programs on this one, so listen on 127.0.0.1")

@@ -16,9 +16,9 @@ from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.record import rows
+from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.source.tape import live as watching
-from wiretape.viewer.source.tape.place import TapePlace
 
 
 def where(text: str) -> Any:

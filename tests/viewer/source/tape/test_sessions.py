@@ -15,8 +15,8 @@ from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer.sessions.account import OWN_PARTS, Account
 from wiretape.viewer.source.base import Source
+from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.source.tape import queries, session, sessions
-from wiretape.viewer.source.tape.place import TapePlace
 from wiretape.viewer.stats.parameters import NO_PARAMETERS, RequestParameters
 
 MS = 1_000_000

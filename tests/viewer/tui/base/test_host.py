@@ -10,7 +10,7 @@ from textual.app import App
 from textual.screen import ModalScreen, Screen
 
 from wiretape.recorder.errors import NotFound
-from wiretape.viewer.source.tape.source import TapeSource
+from wiretape.viewer.source.tape_source import TapeSource
 from wiretape.viewer.tui.base.host import Superseded, TapeReader, is_seen
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"

@@ -12,7 +12,7 @@ from tests.support.commands import run
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, TOOLS
 from tests.support.screens import SIZES, Stage, assert_golden, journey, press, resized, seen, shows, staged, wait_for
-from wiretape.viewer.source.tape import decoder
+from wiretape.viewer.source import decoder
 from wiretape.viewer.text import wrap
 from wiretape.viewer.tui.compare.race import CompareScreen
 from wiretape.viewer.tui.playing.timeline import RaceStrips

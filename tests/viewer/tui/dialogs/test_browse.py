@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from tests.support.page import read as read_page
 from tests.support.sample_tape import COMPLETE, LIVE, TOOLS, frames, recorded
 from tests.support.screens import Stage, journey, press, shows, staged, wait_for
-from wiretape.viewer.source.tape import served
+from wiretape.viewer.source import served
 from wiretape.viewer.tui.compare.race import CompareScreen
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 from wiretape.viewer.tui.list.screen import DrilledScreen

@@ -43,8 +43,9 @@ from tests.support.screens import (
 )
 from tests.support.wires import WIRES
 from wiretape.viewer.exchange.opened import OpenedExchange
-from wiretape.viewer.source.tape import decoder, queries
-from wiretape.viewer.source.tape.decoder import Decoder
+from wiretape.viewer.source import decoder
+from wiretape.viewer.source.decoder import Decoder
+from wiretape.viewer.source.tape import queries
 from wiretape.viewer.tui.app import ViewerApp
 from wiretape.viewer.tui.dialogs.offers import Later
 from wiretape.viewer.tui.inspector import pages

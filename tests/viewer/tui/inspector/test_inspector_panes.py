@@ -19,7 +19,7 @@ from tests.support.growing_tape import recorder
 from tests.support.sample_tape import DONE, HOSTILE, MS, begin, end, event, recorded, response
 from tests.support.screens import Stage, journey, press, resized, seen, shows, staged, strips, typed, wait_for
 from wiretape.recorder.tape import digits, packing
-from wiretape.viewer.source.tape import decoder
+from wiretape.viewer.source import decoder
 from wiretape.viewer.text import markdown, sparkline
 from wiretape.viewer.tui.base import theme as themes
 from wiretape.viewer.tui.base.host import Superseded

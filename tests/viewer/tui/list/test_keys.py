@@ -14,8 +14,8 @@ from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIVE, TOOLS, TOO
 from tests.support.screens import SIZES, journey, point, seen, shows, wait_for
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.viewer.listing.layout import COLUMNS
+from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.source.tape import queries, texts
-from wiretape.viewer.source.tape.place import TapePlace
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.dialogs.help import entries
 from wiretape.viewer.tui.list.rows import StreamRows

@@ -10,7 +10,7 @@ from tests.support.session_tape import FIRST, KEY, OTHER, session_tape
 from tests.support.turns import ASKED, turn
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.stalls import DEFAULT
-from wiretape.viewer.source.tape.place import TapePlace
+from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.tui.list.tree_data import ConversationsData, Wanted, read
 
 MS = 1_000_000

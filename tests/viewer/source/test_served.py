@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.support.forked import CLI
-from wiretape.viewer.source.tape import served
+from wiretape.viewer.source import served
 
 URL = "http://127.0.0.1:1/word/"
 

@@ -17,8 +17,8 @@ from typing import IO, Any, Final, cast
 
 from wiretape.recorder import children
 from wiretape.recorder.errors import WiretapeError
-from wiretape.viewer.source.tape import sql
-from wiretape.viewer.source.tape.sql import SqlAnswer
+from wiretape.viewer.source import sql
+from wiretape.viewer.source.sql import SqlAnswer
 
 _GRACE_S: Final = 0.25
 """Time after the timeout of a query in which its process may still report that it has stopped by itself."""
@@ -26,7 +26,7 @@ _START_S: Final = 30.0
 """Time allowed for the start of a process."""
 _CPU_S: Final = 2
 """CPU time allowed for a query whose parent may be gone, in seconds."""
-_CHILD: Final = "from wiretape.viewer.source.tape.querying import answer_queries; answer_queries()"
+_CHILD: Final = "from wiretape.viewer.source.query_process import answer_queries; answer_queries()"
 
 
 class QueryProcess:

@@ -8,8 +8,8 @@ import pytest
 from tests.support.sample_tape import frames, recorded
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
-from wiretape.viewer.source.tape import sql
-from wiretape.viewer.source.tape.querying import QueryProcess
+from wiretape.viewer.source import sql
+from wiretape.viewer.source.query_process import QueryProcess
 
 FUNCTION = "instr(zeroblob(1000000), zeroblob(500000) || x'01')"
 """A function that runs for seconds, in which SQLite asks nobody whether to go on."""

@@ -15,7 +15,7 @@ from tests.support.sample_tape import frames, recorded
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape.schema import metadata
-from wiretape.viewer.source.tape import sql
+from wiretape.viewer.source import sql
 
 WITHHELD = {
     "sessions": {"salt"},

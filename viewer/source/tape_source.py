@@ -1,9 +1,6 @@
-"""An open tape as a source; and the questions that any engine answers by the statements for tapes."""
+"""An open tape as a source."""
 
-import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import reduce
-from operator import and_
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,158 +11,26 @@ from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import not_
-from wiretape.recorder.tape.tables import COVERED
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.record.rows import ListRow, TableRow
 from wiretape.viewer.source import base
-from wiretape.viewer.source.base import ALL, Selection
-from wiretape.viewer.source.tape import conditions, live, queries
-from wiretape.viewer.source.tape.columns import among, column
-from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.source.tape.decoder import LARGE
+from wiretape.viewer.source.base import Selection
+from wiretape.viewer.source.decoder import LARGE
+from wiretape.viewer.source.querying import Queried, condition
+from wiretape.viewer.source.tape import live, queries
 
 if TYPE_CHECKING:
-    from wiretape.recorder.decode.causes import Ending
     from wiretape.recorder.tape.masking import Masker
     from wiretape.viewer.listing.ranking import RankedExchange
     from wiretape.viewer.record.rows import ConversationRow, TurnRow
-    from wiretape.viewer.sessions.account import Account
-    from wiretape.viewer.sessions.exchanges import SessionExchange
-    from wiretape.viewer.source.tape.exchange import StoredExchange
     from wiretape.viewer.stats.metrics import Bound
-    from wiretape.viewer.stats.summary import Figures, Sample
+    from wiretape.viewer.stats.summary import Figures
     from wiretape.viewer.stats.tools.summary import Addend
     from wiretape.viewer.timing.verdicts import Verdict
 
 _SOON_MEASURED: Final = 100
 """While a recorder runs, a few exchanges have always just ended."""
-
-
-def condition(selection: Selection) -> Condition | None:
-    """Return a selection as the condition of a statement; None for all exchanges."""
-    parts: list[Condition] = []
-    if selection.numbers is not None:
-        parts.append(among(selection.numbers))
-    if selection.filter is not None:
-        parts.append(conditions.condition(selection.filter))
-    if selection.generations:
-        parts.append(COVERED)
-    if selection.bytes:
-        parts.append(queries.has_bytes())
-    return reduce(and_, parts) if parts else None
-
-
-class Queried(base.Browsed):
-    """A source whose questions are statements over the tables of a tape."""
-
-    def __init__(self, place: base.Place, connection: Connection) -> None:
-        self._place, self.connection = place, connection
-
-    def tape(self, capability: base.Capability, asked: str = "") -> Connection:
-        """Return the connection for a question that only tapes answer. Raises `Unsupported`."""
-        self._place.require(capability, asked)
-        return self.connection
-
-    def count(self, selection: Selection = ALL) -> int:
-        return queries.count(self.connection, condition(selection))
-
-    def numbers(self, selection: Selection = ALL, limit: int | None = None) -> list[int]:
-        found = queries.numbers(self.connection, condition(selection), newest_first=True)
-        return list(itertools.islice(found, limit))
-
-    def rows(
-        self,
-        fields: tuple[str, ...],
-        selection: Selection = ALL,
-        *,
-        order: base.Order | None = None,
-        newest_first: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[TableRow]:
-        where = condition(selection)
-        if order is None:
-            return queries.exchanges(self.connection, fields, newest_first=newest_first, limit=limit, where=where)
-        return queries.ordered(self.connection, fields, order[0], descending=order[1], limit=limit, where=where)
-
-    def gaps(self, ids: Sequence[str]) -> dict[str, bytes]:
-        return dict(queries.packed_gaps(self.connection, column("id").in_(ids)))
-
-    def find(self, reference: str) -> int:
-        return self.referred(reference)[0]
-
-    def referred(self, reference: str) -> list[int]:
-        if not base.names_session(reference):
-            return [queries.find(self.connection, reference)]
-        from wiretape.viewer.source.tape import sessions
-
-        key = self.session(reference)
-        return sessions.numbers(self.connection, key)
-
-    def session(self, reference: str) -> str:
-        from wiretape.viewer.source.tape import sessions
-
-        return sessions.find(self.tape("conversations", reference), reference)
-
-    def accounts(self, selection: Selection, limits: Thresholds, clock: Clock) -> "Iterator[tuple[str, Account]]":
-        from wiretape.viewer.source.tape import sessions
-
-        return sessions.accounts(self.tape("conversations"), limits, clock, condition(selection))
-
-    def sessions(
-        self, selection: Selection, limits: Thresholds, clock: Clock, limit: int | None = None
-    ) -> list[TableRow]:
-        from wiretape.viewer.source.tape import sessions
-
-        return sessions.listed(self.tape("conversations"), limits, clock, condition(selection), limit)
-
-    def members(
-        self, keys: Collection[str], limits: Thresholds, clock: Clock, selection: Selection = ALL
-    ) -> "Iterator[tuple[str, list[SessionExchange]]]":
-        from wiretape.viewer.source.tape import sessions
-
-        return sessions.members(self.tape("conversations"), limits, clock, condition(selection), keys)
-
-    def without_session(self, selection: Selection) -> int:
-        from wiretape.viewer.source.tape import conversations
-
-        return conversations.left_out(self.tape("conversations"), condition(selection))
-
-    def table(self, name: base.BodyTable, selection: Selection) -> Iterator[TableRow]:
-        tables = {"chunks": queries.all_chunks, "reads": queries.all_reads, "turns": queries.all_turns}
-        return tables[name](self.tape("bodies"), condition(selection))
-
-    def exchange(self, number: int) -> "StoredExchange":
-        from wiretape.viewer.source.tape.exchange import StoredExchange
-
-        return StoredExchange(self._place, self.connection, number)
-
-    def samples(self, selection: Selection, *, include_failed: bool = False) -> "list[Sample]":
-        from wiretape.viewer.source.tape import overview
-
-        where = condition(selection)
-        return overview.samples(self.connection, (), where, include_failed=include_failed, gaps=False)
-
-    def left_out(self, selection: Selection) -> dict[str, int]:
-        from wiretape.viewer.source.tape import overview
-
-        return overview.left_out(self.connection, condition(selection))
-
-    def ids(self, numbers: Sequence[int]) -> dict[int, str]:
-        return {no: row["id"] for no in numbers for row in queries.numbered(self.connection, ("id",), [no])}
-
-    def values(self, field: str) -> list[str]:
-        return live.values(self.connection, field)
-
-    def failures(self, selection: Selection) -> list[base.Failures]:
-        from wiretape.viewer.source.tape import overview
-
-        return overview.failures(self.connection, condition(selection))
-
-    def endings(self, selection: Selection) -> "dict[Ending, int]":
-        from wiretape.viewer.source.tape import overview
-
-        return overview.endings(self.connection, condition(selection))
 
 
 class TapeSource(Queried):

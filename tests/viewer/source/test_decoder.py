@@ -10,8 +10,8 @@ from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import TapeError
 from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange.opened import OpenedExchange
+from wiretape.viewer.source.decoder import Decoders
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.decoder import Decoders
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from wiretape.viewer.source.base import Copied, Place, Progress
 
 if TYPE_CHECKING:
     from wiretape.recorder.tape.reader import Connection
-    from wiretape.viewer.source.tape.source import TapeSource
+    from wiretape.viewer.source.tape_source import TapeSource
 
 
 class TapePlace(Place):
@@ -31,7 +31,7 @@ class TapePlace(Place):
             yield self.over(connection)
 
     def over(self, connection: "Connection") -> "TapeSource":
-        from wiretape.viewer.source.tape.source import TapeSource
+        from wiretape.viewer.source.tape_source import TapeSource
 
         return TapeSource(self, self.file, connection)
 
