@@ -13,7 +13,7 @@ from wiretape.viewer import contracts
 from wiretape.viewer.ship.acknowledged import locked
 from wiretape.viewer.ship.shipper import Shipper
 from wiretape.viewer.ship.sink import Shipping, Sink
-from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source import settled
 
 Place = tuple[str, Callable[[], int]]
 """The address of a destination on loopback, and the count of different exchanges there."""
@@ -82,7 +82,7 @@ def opened(address: str) -> Iterator[Sink]:
 
 def ship(tape: Path, address: str) -> int:
     name = contracts.destination(address).name
-    with opened(address) as sink, locked(tape, name) as progress, queries.opened(tape) as connection:
+    with opened(address) as sink, locked(tape, name) as progress, settled.opened(tape, decodes=True) as exchanges:
         shipper = Shipper(sink, progress)
-        shipper.run(connection, once=True)
+        shipper.run(exchanges, once=True)
     return shipper.shipped

@@ -9,7 +9,7 @@ import pytest
 from tests.support.sinks import PLACES, Place, opened, ship
 from wiretape.viewer import contracts
 from wiretape.viewer.ship.acknowledged import Progress, destinations, locked
-from wiretape.viewer.source.tape import following, queries
+from wiretape.viewer.source import settled
 
 PREFIXES = [address.prefix for wing in contracts.built_in().values() for address in wing.sinks]
 
@@ -34,8 +34,8 @@ def test_each_exchange_arrives_once_and_what_is_acknowledged_is_not_shipped_agai
     there = count()
     assert 0 < there <= shipped  # a collector gets generations only
     assert ship(own_tape, address) == 0
-    with queries.opened(own_tape) as connection:
-        ((name, until),) = destinations(own_tape, following.identity(connection))
+    with settled.opened(own_tape, decodes=True) as exchanges:
+        ((name, until),) = destinations(own_tape, exchanges.identity())
     assert (name, until > 0) == (contracts.destination(address).name, True)
     next(own_tape.parent.glob("*.shipped-*[!k]")).unlink()
     assert ship(own_tape, address) == shipped
@@ -44,8 +44,12 @@ def test_each_exchange_arrives_once_and_what_is_acknowledged_is_not_shipped_agai
 
 def test_a_batch_that_is_taken_again_is_the_same(own_tape: Path, place: Place) -> None:
     address, count = place
-    with opened(address) as sink, locked(own_tape, "a name") as progress, queries.opened(own_tape) as connection:
-        sink.begin(connection, progress, lambda _: None)
+    with (
+        opened(address) as sink,
+        locked(own_tape, "a name") as progress,
+        settled.opened(own_tape, decodes=True) as exchanges,
+    ):
+        sink.begin(exchanges, progress, lambda _: None)
         sink.prepare()
         lane = sink.lanes[0]
         batch = sink.take(lane, Progress())

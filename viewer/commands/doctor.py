@@ -129,23 +129,23 @@ def of_programs() -> Iterator[Finding]:
 
 def of_tape(path: Path) -> Iterator[Finding]:
     """Look at the tape, who may read it, and who holds it."""
-    from wiretape.recorder.tape import lock, reader
+    from wiretape.recorder.tape import lock
     from wiretape.recorder.tape.peek import REVISION
 
     run, refusal = _newest_run(path) if paths.exists(path) else (None, None)
     yield judge_tape(path, paths.exists(path), refusal, REVISION)
     if paths.exists(path) and refusal is None:
         from wiretape.viewer.ship import acknowledged
-        from wiretape.viewer.source.tape import following
+        from wiretape.viewer.source import settled
 
         files = (path, *(Path(f"{paths.real(path)}{end}") for end in ("-wal", "-shm")))
         status_of = {str(file): file.stat() for file in files if paths.exists(file)}
         foreign = [name for name, status in status_of.items() if status.st_uid != os.geteuid()]
         yield judge_privacy({name: stat.S_IMODE(status.st_mode) for name, status in status_of.items()}, foreign)
 
-        with reader.opened(path) as connection:
-            for name, until in acknowledged.destinations(path, following.identity(connection)):
-                backlog = following.waiting(connection, until)
+        with settled.opened(path, decodes=False) as tape:
+            for name, until in acknowledged.destinations(path, tape.identity()):
+                backlog = tape.backlog(until)
                 yield judge_shipping(name, backlog.exchanges, backlog.lag_ns(SYSTEM.wall_ns()))
     yield judge_recorder(lock.holder(path), run, SYSTEM.wall_ns())
 
@@ -239,12 +239,11 @@ def of_terminal() -> Finding:
 
 def _newest_run(path: Path) -> tuple[RecorderRun | None, str | None]:
     """Return the newest run of a recorder on a tape, or the reason why the tape cannot be read."""
-    from wiretape.recorder.tape import reading
-    from wiretape.viewer.source.tape import queries
+    from wiretape.viewer.source.place import TapePlace
 
     try:
-        with queries.opened(path) as connection:
-            return reading.newest_run(connection), None
+        with TapePlace(path).opened() as source:
+            return source.newest_run(), None
     except WiretapeError as error:
         return None, str(error)
     except OSError as error:

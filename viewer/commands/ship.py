@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,6 @@ from wiretape.viewer import contracts
 
 if TYPE_CHECKING:
     from wiretape.recorder.commands.status import Screen
-    from wiretape.recorder.tape.reader import Connection
     from wiretape.viewer.ship.shipper import Shipper
     from wiretape.viewer.ship.sink import Sink
 
@@ -80,6 +79,7 @@ def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: 
     from wiretape.viewer.ship import shipper as ending
     from wiretape.viewer.ship.shipper import Shipper
     from wiretape.viewer.ship.sink import NotTaken
+    from wiretape.viewer.source import settled
 
     with contextlib.closing(Screen()) as screen:
 
@@ -91,34 +91,20 @@ def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: 
             acknowledged.locked(tape, target.name, end.wait_for_others(warn)) as known,
         ):
             shipper = Shipper(sink, known, end.wait, end.is_over, warn=warn)
+            opened = partial(settled.opened, tape, decodes=sink.decodes)
             if not beside:
                 shipper.tell = lambda report: screen.status(report.line(target.shown))
             try:
                 if beside:  # until the recorder asks to leave the tape, so that its writer is the last to close it
-                    with contextlib.suppress(NotTaken), _reading(tape, sink) as connection:  # asked again at the end
-                        shipper.run(connection)
+                    with contextlib.suppress(NotTaken), opened() as exchanges:  # asked again at the end
+                        shipper.run(exchanges)
                     end.leave()
                 shipper.last_seconds = LAST_SECONDS
-                with _reading(tape, sink) as connection:
-                    shipper.run(connection, once=once or beside)
+                with opened() as exchanges:
+                    shipper.run(exchanges, once=once or beside)
             finally:
                 screen.status("")
                 _conclude(screen, shipper, target.shown, beside=beside)
-
-
-@contextlib.contextmanager
-def _reading(tape: Path, sink: "Sink") -> "Iterator[Connection]":
-    """Connect to a tape; decoding bodies needs a further connection setting."""
-    from wiretape.recorder.tape import reader
-
-    if sink.decodes:
-        from wiretape.viewer.source.tape import queries
-
-        with queries.opened(tape) as connection:
-            yield connection
-        return
-    with reader.opened(tape) as connection:
-        yield connection
 
 
 def _conclude(screen: "Screen", shipper: "Shipper", name: str, *, beside: bool) -> None:

@@ -28,10 +28,9 @@ from wiretape.recorder.children import LEAVE
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import TapeGone, WiretapeError
 from wiretape.recorder.tape import lock
-from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport, Sink
-from wiretape.viewer.source.tape import following
+from wiretape.viewer.source.settled import SettledTape
 
 SHUTDOWN_SECONDS = 10.0
 """Time allowed for the current request after a stop signal, in seconds."""
@@ -143,22 +142,21 @@ class Shipper:
     last_report: ShippingReport | None = None
     _is_prepared: bool = False
     _until: int | None = None
-    _connection: Connection = field(init=False)
+    _tape: SettledTape = field(init=False)
 
     @property
     def shipped(self) -> int:
         """The number of exchanges shipped."""
         return self.counts[self.sink.lanes[0]]
 
-    def run(self, connection: Connection, *, once: bool = False) -> None:
+    def run(self, tape: SettledTape, *, once: bool = False) -> None:
         """Ship a tape's exchanges, and unless `once`, new ones, until it `is_over`.
 
         Raises the errors of its sink; `NotTaken` if `once`, or when it is over: the rest stays on the tape.
         """
-        self._connection, self._until = connection, None
-        following.read_through(connection)
-        self.acknowledged.identify(following.identity(connection), self.sink.tenant)
-        self.sink.begin(connection, self.acknowledged, self.warn)
+        self._tape, self._until = tape, None
+        self.acknowledged.identify(tape.identity(), self.sink.tenant)
+        self.sink.begin(tape, self.acknowledged, self.warn)
         if not self._is_prepared:
             self._retry(self.sink.prepare, once)
             self._is_prepared = True
@@ -194,7 +192,7 @@ class Shipper:
 
     def _progress(self) -> ShippingReport:
         until = min(self.acknowledged.of(lane).until for lane in self.sink.lanes)
-        unshipped = following.waiting(self._connection, until)
+        unshipped = self._tape.backlog(until)
         self.last_report = ShippingReport(self.shipped, unshipped.exchanges, unshipped.lag_ns(self.clock.wall_ns()))
         self.tell(self.last_report)
         return self.last_report

@@ -12,7 +12,7 @@ from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.source.base import POLL_SECONDS
 
 if TYPE_CHECKING:
-    from wiretape.recorder.tape.reader import Connection
+    from wiretape.viewer.source.settled import SettledTape
 
 
 class NotTaken(WiretapeError):
@@ -87,17 +87,17 @@ class Sink(ABC):
     rounds: ClassVar[int] = 8
     """Maximum number of rounds of tries where only the present exchanges are shipped."""
     decodes: ClassVar[bool] = False
-    """True if it reads decoded bodies, for which a connection to a tape needs more."""
+    """True if it reads decoded bodies, for which a tape is opened with more."""
     nodes: int = 1
     """Number of tries in a round: each reaches another node."""
     tenant: str = ""
-    connection: "Connection"
+    tape: "SettledTape"
     acknowledged: Acknowledged
     warn: Callable[[str], object]
 
-    def begin(self, connection: "Connection", acknowledged: Acknowledged, warn: Callable[[str], object]) -> None:
-        """Go on with a tape where it was acknowledged. Called again for another connection to the same tape."""
-        self.connection, self.acknowledged, self.warn = connection, acknowledged, warn
+    def begin(self, tape: "SettledTape", acknowledged: Acknowledged, warn: Callable[[str], object]) -> None:
+        """Go on with a tape where it was acknowledged. Called again when the same tape is opened again."""
+        self.tape, self.acknowledged, self.warn = tape, acknowledged, warn
 
     def prepare(self) -> None:
         """Check the destination against the needs of this version. Raises `NotTaken`, and permanent errors."""

@@ -21,6 +21,7 @@ from wiretape.viewer.source.querying import Queried, condition
 from wiretape.viewer.source.tape import live, queries
 
 if TYPE_CHECKING:
+    from wiretape.recorder.process import RecorderRun
     from wiretape.recorder.tape.masking import Masker
     from wiretape.viewer.listing.ranking import RankedExchange
     from wiretape.viewer.record.rows import ConversationRow, TurnRow
@@ -61,6 +62,10 @@ class TapeSource(Queried):
         from wiretape.viewer.source.tape import following
 
         return following.version(self.connection)
+
+    def newest_run(self) -> "RecorderRun | None":
+        """Return the newest run of a recorder on the tape, as it stands."""
+        return reading.newest_run(self.connection)
 
     def entries(self, numbers: Sequence[int]) -> "list[RankedExchange]":
         """Return exchanges as a table of several shows them, except those that are gone."""

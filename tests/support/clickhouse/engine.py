@@ -19,7 +19,7 @@ import pytest
 
 from wiretape.viewer.ship.acknowledged import locked
 from wiretape.viewer.ship.shipper import Shipper
-from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source import settled
 from wiretape.viewer.wings.clickhouse import ddl, tables
 from wiretape.viewer.wings.clickhouse.address import Credentials, Target
 from wiretape.viewer.wings.clickhouse.client import Centre
@@ -197,11 +197,11 @@ def ship(tape: Path, engine: Engine, sink: type[CentreSink] = CentreSink, **more
     """Ship a tape once; return the number of exchanges shipped, and the messages."""
     messages: list[str] = []
     with (
-        queries.opened(tape) as connection,
+        settled.opened(tape, decodes=False) as exchanges,
         locked(tape, engine.target.name) as known,
         centre(engine) as there,
     ):
         made = sink(there, more.pop("origin", ShippedLabels("a-host")), more.pop("bodies", False))
         shipper = Shipper(made, known, warn=messages.append, **more)
-        shipper.run(connection, once=True)
+        shipper.run(exchanges, once=True)
     return shipper.shipped, messages

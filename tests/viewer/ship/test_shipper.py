@@ -10,6 +10,7 @@ from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.shipper import LONGEST_WAIT_SECONDS, Shipper
 from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport, Sink
+from wiretape.viewer.source.settled import SettledTape
 
 ALL = 10**18
 
@@ -54,7 +55,7 @@ def test_the_wait_doubles_up_to_a_limit_and_the_trouble_is_reported_once(
     shipper, waits, said = shipping(Destination(*[NotTaken("away (x)")] * 9)), list[float](), list[str]()
     shipper.wait, shipper.warn = waits.append, said.append
     shipper.is_over = lambda: shipper.shipped == 1
-    shipper.run(connection)
+    shipper.run(SettledTape(connection))
     assert all(2**n / 4 <= wait <= 2**n / 2 for n, wait in enumerate(waits[:6]))
     assert all(LONGEST_WAIT_SECONDS / 2 <= wait <= LONGEST_WAIT_SECONDS for wait in waits[6:9])
     assert said == ["away (x); trying again", ""]
@@ -65,11 +66,11 @@ def test_a_destination_that_asks_for_a_wait_gets_it_from_who_follows_and_an_erro
 ) -> None:
     shipper, waits = shipping(Destination(NotTaken("no", 60.0))), list[float]()
     shipper.wait, shipper.is_over = waits.append, lambda: shipper.shipped == 1
-    shipper.run(connection)
+    shipper.run(SettledTape(connection))
     assert waits[0] == 60
     once = shipping(Destination(NotTaken("no", 60.0)))
     with pytest.raises(NotTaken, match="no: the rest stays on the tape"):
-        once.run(connection, once=True)
+        once.run(SettledTape(connection), once=True)
 
 
 def test_other_nodes_are_asked_before_anything_is_said_or_waited_for(
@@ -78,7 +79,7 @@ def test_other_nodes_are_asked_before_anything_is_said_or_waited_for(
     shipper = shipping(Destination(NotTaken("a"), NotTaken("b"), nodes=3))
     waits, said = list[float](), list[str]()
     shipper.wait, shipper.warn = waits.append, said.append
-    shipper.run(connection, once=True)
+    shipper.run(SettledTape(connection), once=True)
     assert (waits, said, shipper.shipped) == ([], [], 1)
 
 
@@ -96,7 +97,7 @@ def test_who_is_told_to_end_tries_for_a_while_without_waiting_for_longer(
     shipper.clock = Clock(now=lambda: now[0], sleep=sleep)
     shipper.is_over, shipper.last_seconds = lambda: True, 4.0
     with pytest.raises(NotTaken):
-        shipper.run(connection, once=True)
+        shipper.run(SettledTape(connection), once=True)
     assert 1 < len(sink.sent) < 9
     assert sum(slept) <= 4
     assert shipper.acknowledged.of("exchanges") == Progress(0, ALL)  # so that the next process sends the same

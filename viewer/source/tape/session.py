@@ -1,10 +1,10 @@
-"""The exchanges of a tape, or of one run of a recorder, as they end."""
+"""The ended exchanges of a tape with all that counts and spans tell of them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from wiretape.recorder.clock import SYSTEM, wall_ns
+from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.stalls import DEFAULT
@@ -12,8 +12,7 @@ from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import Column, select
 from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.sessions.exchanges import SessionExchange, own_time, stalls_of
-from wiretape.viewer.source.base import POLL_SECONDS
-from wiretape.viewer.source.tape import following, queries, sessions
+from wiretape.viewer.source.tape import queries, sessions
 from wiretape.viewer.source.tape.columns import JOINED, among, stalled_gaps
 from wiretape.viewer.stats.dashboard import Ended, Traced
 from wiretape.viewer.stats.parameters import NO_PARAMETERS, RequestParameters, parameters_of
@@ -36,15 +35,6 @@ _FACTS = select(
     measures.c.last_silence_ns, measures.c.tool_spans, measures.c.first_output_silence_ns,
     stalled_gaps(DEFAULT.stall_ns).label("gaps"), *_COUNTED.values(), *_TOLD.values(),
 ).select_from(JOINED)  # fmt: skip
-
-
-def ended(connection: Connection, session: str) -> Iterator[Traced]:
-    """Yield every exchange of a session that has ended, then, for ever, those that end."""
-    follower = following.Follower(session=session)
-    while True:
-        while numbers := follower.take(connection):
-            yield from traced(connection, numbers)
-        SYSTEM.sleep(POLL_SECONDS["command"])
 
 
 def traced(connection: Connection, numbers: Sequence[int], *, of_spans: bool = False) -> Iterator[Traced]:

@@ -17,10 +17,9 @@ from typing import Any, Final
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.destinations import TENANT
 from wiretape.recorder.plurals import counted
-from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.sink import Batch, Every, NotTaken, ShippingReport, Sink
-from wiretape.viewer.source.tape import following
+from wiretape.viewer.source.settled import SettledTape
 from wiretape.viewer.wings.clickhouse import setup, tables
 from wiretape.viewer.wings.clickhouse.client import Centre, Unavailable
 from wiretape.viewer.wings.clickhouse.tables import EngineColumn, EngineTable
@@ -116,12 +115,12 @@ class CentreSink(Sink):
         self._runs_due = Every(30.0, clock)
         self._reported_runs: set[tuple[Any, ...]] = set()
 
-    def begin(self, connection: Connection, acknowledged: Acknowledged, warn: Callable[[str], object]) -> None:
+    def begin(self, tape: SettledTape, acknowledged: Acknowledged, warn: Callable[[str], object]) -> None:
         """Continue with a tape. A random name of its progress is the beginning of each token.
 
         Without its progress a tape is shipped again: by the earlier tokens, the engine would drop the batches.
         """
-        super().begin(connection, acknowledged, warn)
+        super().begin(tape, acknowledged, warn)
         if acknowledged.state == b"null":
             acknowledged.state = json.dumps(secrets.token_hex(8)).encode()
 
@@ -144,8 +143,8 @@ class CentreSink(Sink):
         while len(taken_rows) < MOST_ROWS[lane] and (progress.sending is not None or length < _MOST_BYTES):
             most = ROWS_AT_ONCE[lane]
             if encoder.table is tables.STREAMS:
-                most = following.fitting(self.connection, version, most, _MOST_BYTES)
-            rows = following.settled(self.connection, encoder.sources, version, progress.sending, most)
+                most = self.tape.count_within(_MOST_BYTES, version, most)
+            rows = self.tape.rows(encoder.sources, version, progress.sending, most)
             if not rows:
                 break
             version, length = (
@@ -167,7 +166,7 @@ class CentreSink(Sink):
         if not (is_last or self._runs_due.is_due):
             return
         encoder = self._encoders[tables.SESSIONS.name]
-        runs = following.runs(self.connection, encoder.sources)
+        runs = self.tape.runs(encoder.sources)
         added = {
             tables.ROW_VERSION: self.clock.wall_ns() // 1000,
             "tape": self.acknowledged.tape or "",

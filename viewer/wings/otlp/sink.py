@@ -19,10 +19,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
-from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.sink import Batch, Every, NotTaken, ShippingReport, Sink
-from wiretape.viewer.source.tape import following, session
+from wiretape.viewer.source.settled import SettledTape
 from wiretape.viewer.wings.otlp import metrics, spans
 from wiretape.viewer.wings.otlp.attributes import TelemetryOrigin
 from wiretape.viewer.wings.otlp.client import CollectorClient, ExportResult
@@ -57,9 +56,9 @@ class CollectorSink(Sink):
         self.refused = 0
         """The number of rejected spans, which must not be sent again."""
 
-    def begin(self, connection: Connection, acknowledged: Acknowledged, warn: Callable[[str], object]) -> None:
+    def begin(self, tape: SettledTape, acknowledged: Acknowledged, warn: Callable[[str], object]) -> None:
         """Go on with the counts that were acknowledged."""
-        super().begin(connection, acknowledged, warn)
+        super().begin(tape, acknowledged, warn)
         if _SPANS not in acknowledged.tables:
             acknowledged.put(_SPANS, Progress(self._since))
         if _METRICS not in acknowledged.tables:
@@ -83,10 +82,10 @@ class CollectorSink(Sink):
         """Make the next spans, and count their exchanges: no metrics are sent before these spans are acknowledged."""
         if lane != _SPANS:
             return None
-        follower, current = following.Follower(progress.until, until=progress.sending), self._series[-1]
+        follower, current = self.tape.followed(progress.until, until=progress.sending), self._series[-1]
         batch, count = list[Span](), 0
-        while len(batch) < BATCH and (numbers := follower.take(self.connection)):
-            for exchange in session.traced(self.connection, numbers, of_spans=True):
+        while len(batch) < BATCH and (numbers := follower.take()):
+            for exchange in self.tape.traced(numbers, of_spans=True):
                 count += 1
                 current.figures.add(exchange.counted)
                 span = spans.span(exchange, current.origin.conventions)

@@ -124,10 +124,10 @@ class Metrics(HttpApp):
 
     def follow(self, setup: Setup) -> None:
         """Count the exchanges of the tape, for ever. Raises `WiretapeError`."""
-        from wiretape.viewer.source.tape import queries, session
+        from wiretape.viewer.source import settled
 
-        with queries.opened(setup.tape) as connection:
-            for exchange in session.ended(connection, setup.session):
+        with settled.opened(setup.tape, decodes=True) as tape:
+            for exchange in tape.ended(setup.session):
                 with self._lock:
                     self._exposition.figures.add(exchange.counted)
 

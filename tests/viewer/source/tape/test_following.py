@@ -24,6 +24,7 @@ from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.base import POLL_SECONDS, Seen, pause_s
+from wiretape.viewer.source.settled import SettledTape
 from wiretape.viewer.source.tape import conditions, following, live, queries
 
 LATER, LAST = "9000000000000008", "9000000000000009"
@@ -163,8 +164,8 @@ def test_a_damaged_version_does_not_end_following(growing: Path) -> None:
         writing.exec_driver_sql("UPDATE settlements SET version = 'none' WHERE exchange_no = 1")
         writing.commit()
     with queries.opened(growing, report=print) as connection:
-        follower = following.Follower()
-        assert (follower.take(connection), follower.take(connection)) == ([2, 3, 4, 5, 6], [])
+        follower = SettledTape(connection).followed()
+        assert (follower.take(), follower.take()) == ([2, 3, 4, 5, 6], [])
         seen = live.change(connection, None)
         for no, id in ((8, LATER), (9, LAST)):
             write(growing, [begin(id, no, b"{}"), *ending(id, COMPLETE_READS)])

@@ -28,13 +28,12 @@ from tests.support.frames import (
 )
 from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.errors import TapeBusy, WiretapeError
-from wiretape.recorder.tape import reader
 from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.schema import measures
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.ship.acknowledged import Progress, destinations, locked, path_of
 from wiretape.viewer.ship.sink import Batch, NotTaken
-from wiretape.viewer.source.tape.following import fitting, waiting
+from wiretape.viewer.source import settled
 from wiretape.viewer.wings.clickhouse import sink as shipping
 from wiretape.viewer.wings.clickhouse.client import UnusableServer
 from wiretape.viewer.wings.clickhouse.sink import CentreSink, ShippedLabels, second
@@ -280,23 +279,23 @@ def test_a_tape_is_shipped_for_one_tenant(engine: Engine, tape: Path) -> None:
 
 def test_of_bodies_only_a_part_is_read_at_once(tape: Path) -> None:
     size = sum(map(len, STREAM)) + len(begin("e").body)
-    with recorded(tape, "e1", "e2", "e3"), reader.opened(tape) as connection:
-        assert [fitting(connection, 0, 5, most) for most in (0, size, 2 * size, 2 * size + 1, 9 * size)] == [
+    with recorded(tape, "e1", "e2", "e3"), settled.opened(tape, decodes=False) as exchanges:
+        assert [exchanges.count_within(most, 0, 5) for most in (0, size, 2 * size, 2 * size + 1, 9 * size)] == [
             1,
             1,
             2,
             2,
             3,
         ]
-        assert fitting(connection, 0, 2, 9 * size) == 2
+        assert exchanges.count_within(9 * size, 0, 2) == 2
 
 
 def test_how_long_one_waits_is_unknown_where_nobody_knows_when_it_was_settled(tape: Path) -> None:
-    with recorded(tape, "e1"), reader.opened(tape) as connection:
+    with recorded(tape, "e1"), settled.opened(tape, decodes=False) as exchanges:
         damage(tape, "UPDATE settlements SET version = 7")
-        assert waiting(connection, 0).lag_ns(10**18) is None
+        assert exchanges.backlog(0).lag_ns(10**18) is None
         damage(tape, "UPDATE settlements SET version = 1790000000000000")
-        assert waiting(connection, 0).lag_ns(1_790_000_001 * 10**9) == 10**9
+        assert exchanges.backlog(0).lag_ns(1_790_000_001 * 10**9) == 10**9
 
 
 def test_what_is_kept_of_a_server_is_not_that_of_another_with_a_like_name(tape: Path) -> None:

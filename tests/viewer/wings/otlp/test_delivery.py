@@ -19,6 +19,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.ship.acknowledged import Acknowledged
 from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport
+from wiretape.viewer.source.settled import SettledTape
 from wiretape.viewer.wings.otlp import attributes
 from wiretape.viewer.wings.otlp import sink as sinks
 from wiretape.viewer.wings.otlp.client import CollectorClient
@@ -44,7 +45,9 @@ class Receiver:
             "http://collector.test:4318/otel", [("authorization", SECRET)], CLOCK, transport=transport
         )
         self.sink = CollectorSink(client, lambda _: ORIGIN, clock=CLOCK)
-        self.sink.begin(connection, Acknowledged(tmp_path / "kept", "a collector", None, {}), self.lines.append)
+        self.sink.begin(
+            SettledTape(connection), Acknowledged(tmp_path / "kept", "a collector", None, {}), self.lines.append
+        )
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)

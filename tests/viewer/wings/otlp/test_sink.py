@@ -21,7 +21,7 @@ from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.ship.acknowledged import destinations, locked
 from wiretape.viewer.ship.shipper import Shipper
 from wiretape.viewer.ship.sink import NotTaken
-from wiretape.viewer.source.tape import following
+from wiretape.viewer.source.settled import SettledTape
 from wiretape.viewer.wings.otlp import attributes
 from wiretape.viewer.wings.otlp import sink as ship
 from wiretape.viewer.wings.otlp.client import CollectorClient
@@ -61,7 +61,7 @@ class Receiver:
 def finish(shipper: Shipper, connection: Connection) -> int:
     """Ship what there is; give how many exchanges wait."""
     with suppress(NotTaken):
-        shipper.run(connection, once=True)
+        shipper.run(SettledTape(connection), once=True)
     assert shipper.last_report is not None
     return shipper.last_report.unshipped
 
@@ -70,7 +70,7 @@ def test_what_was_not_taken_is_sent_by_the_next_process_and_nothing_twice(
     connection: Connection, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
-    monkeypatch.setattr("wiretape.viewer.source.tape.following.PAGE", 2)
+    monkeypatch.setattr("wiretape.viewer.source.settled.PAGE", 2)
     with (whole := Receiver()).shipper(tmp_path / "other.db") as shipper:
         assert finish(shipper, connection) == 0
     assert len(whole.ids) == len(set(whole.ids)) > 3
@@ -86,7 +86,7 @@ def test_what_was_not_taken_is_sent_by_the_next_process_and_nothing_twice(
 def test_where_nothing_was_taken_it_begins_after_a_version_which_it_keeps(
     connection: Connection, tmp_path: Path
 ) -> None:
-    first = following.waiting(connection, 0).first
+    first = SettledTape(connection).backlog(0).first
     assert first is not None
     for since in (10**18, 0):
         with (receiver := Receiver()).shipper(tmp_path / "t.db", since=since) as shipper:
@@ -148,7 +148,7 @@ def test_whenever_a_process_is_killed_each_sample_arrives_once_and_no_span_is_lo
 ) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
     monkeypatch.setattr(ship, "METRICS_SECONDS", 0)
-    monkeypatch.setattr("wiretape.viewer.source.tape.following.PAGE", 2)
+    monkeypatch.setattr("wiretape.viewer.source.settled.PAGE", 2)
     with (whole := Counting()).shipper(tmp_path / "whole.db") as shipper:
         assert finish(shipper, connection) == 0
     assert whole.samples() > 20
@@ -190,7 +190,7 @@ def test_metrics_never_count_what_the_next_process_would_count_again(
     connection: Connection, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
-    monkeypatch.setattr("wiretape.viewer.source.tape.following.PAGE", 2)
+    monkeypatch.setattr("wiretape.viewer.source.settled.PAGE", 2)
     receiver = Counting()
     for takes in (1, 0, 99):
         receiver.takes = takes
@@ -215,7 +215,7 @@ def test_an_exchange_waits_until_its_metrics_are_taken_too(connection: Connectio
     receiver.takes_metrics = False
     with receiver.shipper(tmp_path / "t.db") as shipper:
         assert finish(shipper, connection) > 3
-    assert dict(destinations(tmp_path / "t.db", following.identity(connection))) == {"otlp at collector.test": 0}
+    assert dict(destinations(tmp_path / "t.db", SettledTape(connection).identity())) == {"otlp at collector.test": 0}
     sent, receiver.takes_metrics = len(receiver.ids), True
     with receiver.shipper(tmp_path / "t.db") as shipper:
         assert finish(shipper, connection) == 0
