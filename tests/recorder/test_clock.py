@@ -78,7 +78,7 @@ def test_a_slightly_early_receive_time_becomes_the_requests() -> None:
     assert times.error_ns == 0
 
 
-def test_a_wall_clock_that_was_set_back_is_no_other_clock() -> None:
+def test_a_wall_clock_set_back_is_the_same_clock() -> None:
     clocks = Stepped()
     times = KernelTime(clocks.clock)
     clocks.elapsed += 3_000_000_000

@@ -9,7 +9,7 @@ ALL = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubc
 
 
 @each_case("kind", ALL)
-def test_every_error_is_in_the_drawing_and_says_what_it_is(kind: type[errors.WiretapeError]) -> None:
+def test_every_error_is_in_the_drawing_with_its_meaning(kind: type[errors.WiretapeError]) -> None:
     assert kind.__name__ in (errors.__doc__ or "")
     assert kind.__doc__
 

@@ -20,7 +20,7 @@ def test_an_unset_latch_is_waited_for_until_the_timeout() -> None:
     assert not Latch().wait(0.001)
 
 
-def test_a_signal_at_any_instant_of_a_wait_sets_the_latch() -> None:
+def test_a_signal_during_any_wait_sets_the_latch() -> None:
     latches = [Latch()]
     signal.signal(signal.SIGALRM, lambda *_: latches[-1].set())
     signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)

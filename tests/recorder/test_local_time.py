@@ -44,7 +44,7 @@ def test_an_ambiguous_day_has_its_year() -> None:
     assert [local_time.day(day, today) for day in days] == ["03-01", "03-02", "2025-03-01", "2026-03-02"]
 
 
-def test_a_period_names_an_offset_that_both_ends_have_once() -> None:
+def test_a_period_names_a_shared_offset_once() -> None:
     first, last = "2026-11-01T05:59:00.000000Z", "2026-11-01T06:01:00.000000Z"
     with zone("Asia/Kolkata"):
         assert local_time.period(first, last, "minutes") == "2026-11-01 11:29 – 2026-11-01 11:31 +05:30"

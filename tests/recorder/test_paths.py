@@ -23,7 +23,7 @@ def test_a_loop_of_links_is_refused_and_nothing_raises(loop: Path) -> None:
     assert paths.real(loop).name == "loop"
 
 
-def test_a_name_that_is_too_long_is_refused_and_nothing_raises(tmp_path: Path) -> None:
+def test_an_overlong_name_is_refused_without_raising(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 300)
     assert paths.refusal(path) == "File name too long"
     assert not paths.exists(path)
@@ -36,9 +36,7 @@ def test_what_is_missing_is_not_refused(tmp_path: Path) -> None:
         assert paths.refusal(path) == ""
 
 
-def test_relative_paths_stay_so_where_the_current_directory_was_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_survive_a_removed_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -54,7 +52,7 @@ def test_a_path_survives_json_and_can_be_encoded(name: bytes) -> None:
     assert paths.text(path).encode()
 
 
-def test_a_user_without_a_name_and_without_home_has_no_directories(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nameless_homeless_user_has_no_directories(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(_: int) -> None:
         raise KeyError
 

@@ -76,7 +76,7 @@ async def asked(relay: Relay, request: str, environ: dict[str, str]) -> str:
 
 
 @on_loop
-async def test_a_program_that_has_the_proxys_password_need_not_send_it(relay: Intercepting) -> None:
+async def test_a_program_whose_environment_holds_the_password_is_trusted(relay: Intercepting) -> None:
     place = relay.upstream.url.removeprefix("https://")
     has = {**os.environ, "HTTPS_PROXY": relay.settings.proxy_url(relay.base)}
     connect = f"CONNECT {place} HTTP/1.1\r\nhost: {place}\r\n"

@@ -22,7 +22,7 @@ def test_a_boot_is_known_where_the_system_names_it() -> None:
 
 
 @pytest.mark.parametrize("boot", ["here", None])
-def test_only_one_of_this_boot_can_be_known_to_be_gone(monkeypatch: pytest.MonkeyPatch, boot: str | None) -> None:
+def test_only_a_process_of_this_boot_can_be_gone(monkeypatch: pytest.MonkeyPatch, boot: str | None) -> None:
     monkeypatch.setattr(process, "boot_id", lambda: boot)
     assert is_gone(NOBODY, boot)
     assert not is_gone(os.getpid(), boot)

@@ -68,7 +68,7 @@ def test_a_width_of_no_columns_is_an_unknown_width(tmp_path: Path) -> None:
         assert len(on_terminal(tape, *words, columns=0)) > 100
 
 
-def test_the_first_process_of_a_container_hears_signals_while_it_starts() -> None:
+def test_a_containers_first_process_hears_signals_while_starting() -> None:
     script = """
 import os, signal
 own, os.getpid = os.getpid(), lambda: 1

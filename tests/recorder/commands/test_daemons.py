@@ -37,7 +37,7 @@ def program(directory: Path, option: str) -> str:
 
 
 @on_loop
-async def test_a_program_that_outlives_the_run_is_named_and_its_certificates_stay(tmp_path: Path) -> None:
+async def test_a_program_that_outlives_its_run_keeps_its_certificates(tmp_path: Path) -> None:
     script = (
         "import os, subprocess as s, sys; p = s.Popen([sys.executable, '-c', sys.argv[1], '--key=sk-secret-0123456']"
         ", start_new_session=True, stdin=-3, stdout=-3, stderr=-3); print(p.pid, os.environ['SSL_CERT_FILE'])"
@@ -76,9 +76,7 @@ async def test_what_ends_soon_after_the_command_is_not_named(tmp_path: Path) -> 
 
 
 @on_loop
-async def test_a_daemon_that_ran_before_is_named_and_not_to_be_killed_where_nothing_was_recorded(
-    tmp_path: Path, daemon: "subprocess.Popen[str]"
-) -> None:
+async def test_an_older_daemon_of_an_empty_run_is_named(tmp_path: Path, daemon: "subprocess.Popen[str]") -> None:
     assert daemon.stdout is not None
     port = daemon.stdout.readline().strip()
     call = f"import socket, time; s = socket.create_connection(('127.0.0.1', {port})); time.sleep(5)"
@@ -90,9 +88,7 @@ async def test_a_daemon_that_ran_before_is_named_and_not_to_be_killed_where_noth
 
 
 @on_loop
-async def test_a_daemon_that_is_asked_of_the_proxy_is_found_as_well(
-    tmp_path: Path, daemon: "subprocess.Popen[str]"
-) -> None:
+async def test_a_daemon_behind_the_proxy_is_found_too(tmp_path: Path, daemon: "subprocess.Popen[str]") -> None:
     assert daemon.stdout is not None
     port = daemon.stdout.readline().strip()
     call = "import os, socket; host, at = os.environ['HTTPS_PROXY'].rpartition('@')[2].split(':')"
@@ -108,7 +104,7 @@ async def test_a_daemon_that_is_asked_of_the_proxy_is_found_as_well(
     assert f"try: --host 127.0.0.1, if pid {daemon.pid} serves an API; " in err
 
 
-def test_a_program_is_started_without_its_daemon_if_it_has_an_option_for_that(tmp_path: Path) -> None:
+def test_a_program_starts_without_its_daemon_if_possible(tmp_path: Path) -> None:
     codex = program(tmp_path, "--no-daemon")
     for arguments in ([], ["fix the tests"], ["-m", "gpt-x"], ["resume", "--last"]):
         assert daemons.without([codex, *arguments], os.environ) == [codex, "--no-daemon", *arguments]
@@ -117,7 +113,7 @@ def test_a_program_is_started_without_its_daemon_if_it_has_an_option_for_that(tm
     assert daemons.without(["sh"], os.environ) == ["sh"]
 
 
-def test_a_release_without_the_option_is_started_as_it_was_asked_for(tmp_path: Path) -> None:
+def test_a_release_without_the_option_starts_unchanged(tmp_path: Path) -> None:
     codex = program(tmp_path, "--no-demon")
     assert daemons.without([codex], os.environ) == [codex]
     assert daemons.without([str(tmp_path / "none" / "codex")], os.environ) == [str(tmp_path / "none" / "codex")]

@@ -29,7 +29,7 @@ def recorded(tape: Path) -> Path:
     return tape
 
 
-def test_the_schema_is_printed_without_a_tape_and_is_that_of_a_new_one(recorded: Path) -> None:
+def test_the_schema_needs_no_tape_and_fits_new_ones(recorded: Path) -> None:
     printed = run("schema").stdout
     assert printed == run("schema", "--db", recorded).stdout
     assert "-- T0 → first output chunk: content, reasoning or tool call; ns\n" in printed
@@ -39,7 +39,7 @@ def test_the_schema_is_printed_without_a_tape_and_is_that_of_a_new_one(recorded:
 
 
 @pytest.mark.damages
-def test_the_schema_of_a_tape_of_any_revision_is_printed(recorded: Path) -> None:
+def test_the_schema_of_any_revision_is_printed(recorded: Path) -> None:
     damage(recorded, "DROP VIEW exchange_metrics", "UPDATE alembic_version SET version_num='0001'")
     printed = run("schema", "--db", recorded).stdout
     assert printed.startswith("PRAGMA auto_vacuum = 2;\nPRAGMA application_id = ")
@@ -60,7 +60,7 @@ def test_info_says_what_a_tape_holds(recorded: Path) -> None:
     assert result.stdout.splitlines()[-1] == "written by\tnobody now"
 
 
-def test_info_names_the_writer_under_every_link_to_the_tape(recorded: Path) -> None:
+def test_info_names_the_writer_under_every_link(recorded: Path) -> None:
     link = recorded.parent / "sub" / "link.db"
     link.parent.mkdir()
     link.symlink_to(recorded)
@@ -75,7 +75,7 @@ def test_check_of_a_whole_tape(recorded: Path) -> None:
 
 
 @pytest.mark.damages
-def test_check_of_a_damaged_tape_lists_the_problems_and_fails(recorded: Path) -> None:
+def test_check_lists_the_damage_and_fails(recorded: Path) -> None:
     damage(recorded, "UPDATE exchanges SET id='\x1b]0;x' WHERE no=1", "DELETE FROM bodies", "DELETE FROM measures")
     result = run("check", "--db", recorded)
     assert isinstance(result.exception, TapeDamaged)
@@ -87,7 +87,7 @@ def test_check_of_a_damaged_tape_lists_the_problems_and_fails(recorded: Path) ->
 
 @pytest.mark.damages
 @pytest.mark.parametrize("command", ["check", "info", "rebuild"])
-def test_a_tape_that_cannot_be_read_at_all_is_damaged(recorded: Path, command: str) -> None:
+def test_an_unreadable_tape_is_damaged(recorded: Path, command: str) -> None:
     with recorded.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * (recorded.stat().st_size - 4096))
@@ -116,11 +116,11 @@ def test_pruning_needs_a_limit(recorded: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--older=30", "--older=0d", "--max-size=2", "--max-size=10kB", "--max-size=x"])
-def test_a_limit_without_a_unit_or_of_nothing_is_wrong_usage(recorded: Path, option: str) -> None:
+def test_a_limit_without_unit_or_amount_is_wrong_usage(recorded: Path, option: str) -> None:
     assert run("prune", "--db", recorded, option).exit_code == 2
 
 
-def test_a_dry_run_of_pruning_says_what_it_would_delete_and_changes_nothing(recorded: Path) -> None:
+def test_a_dry_prune_reports_and_changes_nothing(recorded: Path) -> None:
     before = recorded.read_bytes()
     result = run("prune", "--db", recorded, "--older", "1d", "--dry-run")
     assert result.stdout.startswith("would delete 3 exchanges (2026-03-01 12:00 UTC, ")
@@ -134,7 +134,7 @@ def test_pruning_where_nobody_can_be_asked_needs_a_yes(recorded: Path) -> None:
     assert len(outcomes_of(recorded)) == 3
 
 
-def test_pruning_deletes_what_is_older_and_says_where_it_can_still_be_read(recorded: Path) -> None:
+def test_pruning_deletes_old_exchanges_and_names_remaining_copies(recorded: Path) -> None:
     result = run("prune", "--db", recorded, "--older", "1d", "--yes")
     assert result.stdout.startswith(f"deleted 3 exchanges from {recorded}\n")
     assert "'wiretape db vacuum' removes it" in result.stdout
@@ -142,7 +142,7 @@ def test_pruning_deletes_what_is_older_and_says_where_it_can_still_be_read(recor
     assert run("prune", "--db", recorded, "--older", "1d", "--yes").stdout == f"nothing to delete from {recorded}\n"
 
 
-def test_a_vacuum_gives_space_back_and_names_what_it_does_not_reach(recorded: Path) -> None:
+def test_a_vacuum_frees_space_and_names_the_rest(recorded: Path) -> None:
     run("prune", "--db", recorded, "--older", "1d", "--yes")
     (recorded.parent / f"{recorded.name}.before-0001").touch()
     assert run("vacuum", "--db", recorded, "--dry-run").stdout.endswith(" are free pages\n")
@@ -152,7 +152,7 @@ def test_a_vacuum_gives_space_back_and_names_what_it_does_not_reach(recorded: Pa
 
 
 @pytest.mark.damages
-def test_a_merge_names_what_is_damaged_and_copies_the_rest(recorded: Path, tmp_path: Path) -> None:
+def test_a_merge_names_damage_and_copies_the_rest(recorded: Path, tmp_path: Path) -> None:
     damage(recorded, "UPDATE exchanges SET status='many' WHERE no=1")
     result = run("merge", recorded, "--db", tmp_path / "target.db")
     assert result.stdout == f"2 exchanges copied to {tmp_path / 'target.db'}; left out: 1 damaged\n"
@@ -161,7 +161,7 @@ def test_a_merge_names_what_is_damaged_and_copies_the_rest(recorded: Path, tmp_p
 
 
 @pytest.mark.damages
-def test_a_merge_of_what_cannot_be_read_makes_no_tape(recorded: Path, tmp_path: Path) -> None:
+def test_a_merge_of_unreadable_tapes_makes_none(recorded: Path, tmp_path: Path) -> None:
     pages = recorded.read_bytes()
     recorded.write_bytes(pages[:8192] + bytes(len(pages) - 8192))
     result = run("merge", recorded, "--db", tmp_path / "target.db")
@@ -176,7 +176,7 @@ def test_a_tape_whose_pages_are_damaged_is_not_rewritten(recorded: Path) -> None
     assert isinstance(run("vacuum", "--db", recorded).exception, TapeDamaged)
 
 
-def test_a_merge_makes_a_tape_and_measures_what_dead_recorders_left(recorded: Path, tmp_path: Path) -> None:
+def test_a_merge_measures_what_dead_recorders_left(recorded: Path, tmp_path: Path) -> None:
     target = tmp_path / "all.db"
     assert run("merge", recorded, "--db", target, "--dry-run").stdout == f"would copy 3 exchanges to {target}\n"
     assert not target.exists()
@@ -215,7 +215,7 @@ def test_a_newer_tape_is_not_downgraded(recorded: Path) -> None:
     assert snapshot(recorded.parent) == before
 
 
-def test_a_fixture_is_a_whole_tape_that_deriving_does_not_change(tape: Path) -> None:
+def test_deriving_again_does_not_change_a_fixture(tape: Path) -> None:
     said = run("fixture", "--db", tape, "--exchanges", 30, "--chunks", 20, "--seed", 3)
     assert said.stdout == f"{tape}: 30 exchanges of up to 20 chunks, seed 3\n"
     assert said.stderr == ""
@@ -231,7 +231,7 @@ def test_a_fixture_never_goes_onto_a_recorded_tape(recorded: Path) -> None:
     assert outcomes_of(recorded) == before
 
 
-def test_a_vacuum_without_anything_to_delete_gives_free_pages_back(recorded: Path) -> None:
+def test_a_vacuum_frees_pages_without_any_deletion(recorded: Path) -> None:
     result = run("prune", "--db", recorded, "--max-size", "1GB", "--vacuum", "--yes")
     assert result.exit_code == 0
     assert result.stdout.startswith(f"nothing to delete from {recorded}\n")

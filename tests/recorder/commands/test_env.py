@@ -15,7 +15,7 @@ async def env(tape: Path, *arguments: str) -> tuple[str, str]:
 
 
 @on_loop
-async def test_the_running_recorder_is_found_even_before_its_tape_is_made(tmp_path: Path) -> None:
+async def test_a_running_recorder_is_found_before_its_tape_exists(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with recording(tape, "http://user:secret@127.0.0.1:1/v1") as (process, base):
         out, err = await env(tape)
@@ -25,7 +25,7 @@ async def test_the_running_recorder_is_found_even_before_its_tape_is_made(tmp_pa
 
 
 @on_loop
-async def test_of_several_recorders_of_a_tape_the_newest_that_runs_is_found(tape: Path) -> None:
+async def test_the_newest_running_recorder_of_a_tape_is_found(tape: Path) -> None:
     async with (
         recording(tape, "http://127.0.0.1:1") as (first, base),
         recording(tape, "http://127.0.0.1:2") as (second, new),
@@ -42,7 +42,7 @@ async def test_of_several_recorders_of_a_tape_the_newest_that_runs_is_found(tape
 
 
 @on_loop
-async def test_a_recorder_that_was_killed_is_not_taken_for_a_running_one(tmp_path: Path) -> None:
+async def test_a_killed_recorder_is_not_a_running_one(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with recording(tape, "http://127.0.0.1:1") as (process, base):
         await until(lambda: select(tape, "SELECT * FROM sessions"))
@@ -56,7 +56,7 @@ async def test_a_recorder_that_was_killed_is_not_taken_for_a_running_one(tmp_pat
 
 
 @on_loop
-async def test_without_a_recorder_the_lines_are_those_of_the_default(tmp_path: Path) -> None:
+async def test_without_a_recorder_the_lines_are_the_defaults(tmp_path: Path) -> None:
     out, err = await env(tmp_path / "none.db")
     assert out.splitlines()[0] == "export OPENAI_BASE_URL=http://127.0.0.1:8377/openai/v1"
     assert "export ANTHROPIC_BASE_URL=http://127.0.0.1:8377/anthropic" in out.splitlines()
@@ -66,7 +66,7 @@ async def test_without_a_recorder_the_lines_are_those_of_the_default(tmp_path: P
 
 
 @on_loop
-async def test_upstreams_without_a_variable_are_named_with_their_base_urls(tmp_path: Path) -> None:
+async def test_upstreams_without_a_variable_show_their_base_urls(tmp_path: Path) -> None:
     out, err = await env(tmp_path / "none.db", "--upstream", "gpu=http://10.0.0.7:8000")
     assert out == ""
     assert err.endswith("their base URLs are http://127.0.0.1:8377/gpu\n")
@@ -79,7 +79,7 @@ async def test_the_lines_follow_what_record_was_given(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_a_tape_that_another_command_holds_has_no_running_recorder(tmp_path: Path) -> None:
+async def test_a_tape_of_another_command_has_no_recorder(tmp_path: Path) -> None:
     with file.writing(tmp_path / "tape.db", "wiretape db merge"):
         _, err = await env(tmp_path / "tape.db")
     assert err.startswith(f"wiretape: no recorder is running on {tmp_path / 'tape.db'};")

@@ -14,14 +14,14 @@ def explained(*command: str, **seen: object) -> str:
     return "\n".join(explain(RecordedCommand(plan, **seen), command))  # type: ignore[arg-type]
 
 
-def test_what_was_set_and_what_was_left_and_why_is_named() -> None:
+def test_variables_set_and_left_are_named_with_reasons() -> None:
     lines = explained().splitlines()
     assert lines[0].startswith("set: OPENAI_BASE_URL, OPENAI_API_BASE, ")
     assert any(line.startswith("not set: GOOGLE_GEMINI_BASE_URL, as gemini does not work with it: ") for line in lines)
     assert lines[-1].startswith("try: wiretape run -- gemini, without --base-url, ")
 
 
-def test_behind_a_forward_proxy_base_urls_are_what_to_try_next() -> None:
+def test_behind_a_forward_proxy_base_urls_are_suggested() -> None:
     lines = explained(is_intercepting=True).splitlines()
     assert lines[0].startswith("set: HTTPS_PROXY, HTTP_PROXY, the variables that name certificates, JAVA_TOOL_OPTIONS")
     assert lines[-1].startswith("try: wiretape run --base-url -- gemini, ")
@@ -33,21 +33,21 @@ def test_what_came_and_what_was_refused_is_named_once() -> None:
     assert text.count("404 no upstream") == 1
 
 
-def test_a_host_that_was_not_intercepted_is_what_to_try_next() -> None:
+def test_a_host_that_was_not_intercepted_is_suggested() -> None:
     text = explained(is_intercepting=True, connections=1, asked={"gw.test:443": "tunnelled"})
     assert "asked of the proxy: gw.test:443 (tunnelled)" in text
     assert "try: --host gw.test" in text
     assert "trust" in explained(is_intercepting=True, asked={"a.test:443": "tunnelled", "b.test:443": "untrusted"})
 
 
-def test_a_server_of_this_machine_that_was_called_is_tried_before_its_end() -> None:
+def test_a_local_server_that_was_called_is_suggested_early() -> None:
     asked = {"telemetry.test:443": "tunnelled", "127.0.0.1:8000": "relayed"}
     text = explained(is_intercepting=True, connections=1, asked=asked, daemons={7: "pid 7 (vllm serve)"})
     assert "try: --host 127.0.0.1, if pid 7 serves an API; " in text
     assert "kill" not in text
 
 
-def test_servers_of_this_machine_that_were_asked_directly_are_recorded_by_an_option() -> None:
+def test_directly_asked_local_servers_get_an_option() -> None:
     assert "--host localhost, if it calls an API of this machine" in explained(is_intercepting=True)
     away = explained(is_intercepting=True, connections=1, asked={"gw.test:443": "tunnelled"})
     assert away.rstrip().endswith("; --host localhost, if it calls an API of this machine")
@@ -68,7 +68,7 @@ def test_a_container_gets_advice_on_passing_the_variables(command: str) -> None:
     assert " -e OPENAI_BASE_URL -e " in explained(*command.split()).splitlines()[-2]
 
 
-def test_a_command_without_an_environment_gets_advice_on_passing_the_variables() -> None:
+def test_a_command_without_environment_gets_advice_on_variables() -> None:
     told = explained("env", "-i", "python", "x.py", is_intercepting=True).splitlines()[-1]
     assert told.startswith(
         'env clears these variables; try: wiretape run -- sh -c \'env -i HTTPS_PROXY="$HTTPS_PROXY" '

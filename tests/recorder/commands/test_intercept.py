@@ -30,7 +30,7 @@ def bundles(directory: Path) -> list[Path]:
 
 
 @on_loop
-async def test_run_records_a_program_with_a_url_of_its_own(tmp_path: Path, authority: Path) -> None:
+async def test_run_records_a_program_with_its_own_url(tmp_path: Path, authority: Path) -> None:
     tape = tmp_path / "tape.db"
     async with ScriptedUpstream(lambda _: STREAM, serving(authority, "good")) as upstream:
         options = ("--db", tape, "--host", "127.0.0.*", "--ca-file", authority / "ca.pem")
@@ -71,9 +71,7 @@ async def test_an_authority_that_the_program_trusts_is_trusted_upstream(
 
 
 @on_loop
-async def test_a_base_url_with_tls_stays_and_its_host_is_recorded_by_either_name_of_the_default(
-    tmp_path: Path, authority: Path
-) -> None:
+async def test_a_tls_base_url_is_recorded_by_both_names(tmp_path: Path, authority: Path) -> None:
     script = CALL.replace("sys.argv[1]", "os.environ['OPENAI_BASE_URL']")
     async with ScriptedUpstream(lambda _: STREAM, serving(authority, "good")) as upstream:
         for number, name in enumerate(((), ("--intercept",))):
@@ -87,7 +85,7 @@ async def test_a_base_url_with_tls_stays_and_its_host_is_recorded_by_either_name
 
 
 @on_loop
-async def test_a_local_api_by_plain_http_is_recorded_and_nothing_else_of_its_server_is(tmp_path: Path) -> None:
+async def test_a_local_plain_api_is_recorded_alone(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     other = CALL.replace("/v1/chat/completions", "/login").replace("sys.stdout", "sys.stderr")
     async with ScriptedUpstream(lambda _: STREAM) as upstream:

@@ -104,7 +104,7 @@ def test_an_interrupt_ends_a_loop_of_the_shell(shell: Shell) -> None:
     assert shell.sent.count("sleeping") == 1
 
 
-def test_a_command_that_survives_an_interrupt_is_interrupted_once_and_the_loop_goes_on(shell: Shell) -> None:
+def test_an_interrupt_survivor_is_interrupted_once_within_a_loop(shell: Shell) -> None:
     code = (
         "import signal as s, time; got = []; s.signal(2, lambda *_: got.append(2)); print('wait' 'ing', flush=True)"
         "\nwhile not got: time.sleep(0.05)\ntime.sleep(0.2); print('got', len(got), flush=True)"
@@ -117,7 +117,7 @@ def test_a_command_that_survives_an_interrupt_is_interrupted_once_and_the_loop_g
     assert shell.wait_for(r"code=(\d+)") == "0"
 
 
-def test_a_stopped_command_gives_the_terminal_back_and_goes_on_in_the_foreground(shell: Shell) -> None:
+def test_a_stopped_command_returns_the_terminal_and_resumes(shell: Shell) -> None:
     shell.type("W sh -c 'echo wait''ing; while read -r line; do echo got $line; done'")
     shell.wait_for("waiting")
     for _ in range(2):
@@ -134,7 +134,7 @@ def test_a_stopped_command_gives_the_terminal_back_and_goes_on_in_the_foreground
     shell.wait_for("0 generations, 0 failed")
 
 
-def test_a_shell_that_suspends_itself_gives_the_terminal_back_and_goes_on(shell: Shell) -> None:
+def test_a_self_suspended_shell_returns_the_terminal_and_resumes(shell: Shell) -> None:
     shell.type("W bash --norc --noprofile -i")
     shell.wait_for("bash-[0-9.]+[#$] $")
     shell.type("suspend")
@@ -147,7 +147,7 @@ def test_a_shell_that_suspends_itself_gives_the_terminal_back_and_goes_on(shell:
     shell.wait_for("0 generations, 0 failed")
 
 
-def test_an_interrupt_by_another_process_reaches_the_command_in_the_foreground(shell: Shell) -> None:
+def test_another_processs_interrupt_reaches_the_foreground_command(shell: Shell) -> None:
     script = "trap 'echo trap''ped; exit' INT; echo wait''ing; while :; do sleep 0.05; done"
     shell.type(f'W sh -c "{script}"')
     shell.wait_for("waiting")
@@ -174,7 +174,7 @@ def test_a_resized_terminal_is_resized_for_the_command(shell: Shell) -> None:
 
 
 @on_loop
-async def test_a_stream_is_read_to_its_end_while_its_command_is_stopped(tmp_path: Path) -> None:
+async def test_a_stream_is_read_while_its_command_is_stopped(tmp_path: Path) -> None:
     call = (
         "import os, urllib.request as u; came = u.urlopen(u.Request(os.environ['OPENAI_BASE_URL'] + '/chat/completions'"
         ", data=b'{}')); came.readline(); print('wait' 'ing', flush=True); print(len(came.read().split(b'data:')))"
@@ -215,7 +215,7 @@ WAITS = "import sys; print('ready', flush=True); sys.stdin.read(1); print('gone 
 
 
 @on_loop
-async def test_a_command_continues_without_its_killed_recorder_and_the_loss_is_reported(tmp_path: Path) -> None:
+async def test_a_command_outlives_its_killed_recorder_with_losses_reported(tmp_path: Path) -> None:
     command = ("run", "--db", tmp_path / "tape.db", "--", sys.executable, "-c", WAITS)
     async with wiretape(*command, stdin=subprocess.PIPE, is_fresh=True) as process:
         assert process.stdout is not None
@@ -227,7 +227,7 @@ async def test_a_command_continues_without_its_killed_recorder_and_the_loss_is_r
 
 
 @on_loop
-async def test_a_recorder_ends_in_good_order_when_its_run_is_killed(tmp_path: Path) -> None:
+async def test_a_recorder_ends_cleanly_when_its_run_is_killed(tmp_path: Path) -> None:
     command = ("run", "--db", tmp_path / "tape.db", "--", sys.executable, "-c", WAITS)
     async with wiretape(*command, stdin=subprocess.PIPE, is_fresh=True) as process:
         assert process.stdout is not None
@@ -250,7 +250,7 @@ child.wait()
 
 
 @on_loop
-async def test_a_killed_run_leaves_no_program_behind_its_recorder_but_daemons_which_it_names(tmp_path: Path) -> None:
+async def test_a_killed_run_leaves_only_daemons_which_it_names(tmp_path: Path) -> None:
     command = ("run", "--db", tmp_path / "tape.db", "--", sys.executable, "-c", ORPHAN)
     async with wiretape(*command, stdin=subprocess.PIPE, is_fresh=True) as process:
         assert process.stdout is not None

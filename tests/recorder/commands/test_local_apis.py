@@ -25,26 +25,24 @@ def are_called(
 
 
 @pytest.mark.parametrize("pattern", ["localhost", "127.0.0.1:8000", "127.0.0.*", "*", "LOCALHOST:*"])
-def test_a_host_of_this_machine_that_the_user_names_is_asked_of_the_proxy(pattern: str) -> None:
+def test_a_named_local_host_uses_the_proxy(pattern: str) -> None:
     assert are_called(["app"], [pattern])
     assert not are_called(["app"], ["*.example.com", "llm.test:443"])
 
 
-def test_a_variable_with_tls_is_asked_of_the_proxy_and_one_that_leads_here_is_not(port: int) -> None:
+def test_a_tls_variable_uses_the_proxy_unless_local(port: int) -> None:
     assert are_called(["app"], environ={"OPENAI_BASE_URL": "https://localhost:9/v1"})
     assert not are_called(["app"], environ={"OPENAI_BASE_URL": f"http://localhost:{port}/v1"})
     assert are_called(["app"], environ={"LLM_URL": f"http://localhost:{port}"})
     assert not are_called(["app"], environ={"HTTP_PROXY": f"http://127.0.0.1:{port}"})
 
 
-def test_a_server_at_a_usual_port_is_asked_of_the_proxy_if_it_listens(port: int) -> None:
+def test_a_server_listening_at_its_usual_port_is_proxied(port: int) -> None:
     assert are_called(["app"], usual=[port])
     assert not are_called(["app"], usual=[port + 1 if port < 65535 else 1])
 
 
-def test_a_command_or_a_script_with_an_api_of_a_server_that_listens_asks_the_proxy_for_it(
-    port: int, tmp_path: Path
-) -> None:
+def test_commands_that_name_a_listening_api_use_the_proxy(port: int, tmp_path: Path) -> None:
     script = tmp_path / "app.py"
     for url, is_asked in (
         (f"http://127.0.0.1:{port}/v1/chat/completions", True),
@@ -59,7 +57,7 @@ def test_a_command_or_a_script_with_an_api_of_a_server_that_listens_asks_the_pro
         assert are_called(["python", str(script)]) is is_asked
 
 
-def test_a_binary_and_a_pipe_among_the_words_are_not_read(port: int, tmp_path: Path) -> None:
+def test_binaries_and_pipes_among_the_words_are_not_read(port: int, tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff" + f"http://127.0.0.1:{port}/v1".encode())
     os.mkfifo(tmp_path / "pipe")
     assert not are_called([str(tmp_path / "binary"), str(tmp_path / "pipe"), "x\0y"])
@@ -82,7 +80,7 @@ CLIENT = "call('POST', '/v1/chat/completions')"
         "curl localhost:$PORT/api/generate",
     ],
 )
-def test_a_program_that_computes_the_port_of_an_api_or_serves_it_itself_asks_the_proxy(text: str) -> None:
+def test_programs_that_compute_or_serve_their_port_are_proxied(text: str) -> None:
     assert are_called(["program", "-c", text])
 
 
@@ -96,12 +94,12 @@ def test_a_program_that_computes_the_port_of_an_api_or_serves_it_itself_asks_the
         "until curl localhost:1/health; do sleep 1; done; curl localhost:1/v1/chat/completions",
     ],
 )
-def test_a_program_that_waits_for_a_server_of_its_own_asks_no_proxy_for_it(text: str) -> None:
+def test_a_program_with_its_own_server_needs_no_proxy(text: str) -> None:
     assert not are_called(["program", "-c", text])
 
 
 @pytest.mark.parametrize("form", ["{}", "--port={}", "127.0.0.1:{}", "http://u:p@localhost:{}"])
-def test_a_port_among_the_words_belongs_to_an_api_whose_path_or_sdk_is_named(port: int, form: str) -> None:
+def test_a_port_belongs_to_its_apis_path_or_sdk(port: int, form: str) -> None:
     word = form.format(port)
     assert are_called(["python", "-c", CLIENT, word])
     assert are_called(["sh", "-c", f"python -c '{CLIENT}' {word}"])
@@ -116,7 +114,7 @@ def test_variables_name_servers_without_a_scheme_and_ports(port: int) -> None:
     assert not are_called(["app"], environ={"DATABASE": f"redis://localhost:{port}"})
 
 
-def test_scripts_in_a_shells_line_modules_their_imports_and_settings_are_read(
+def test_shell_lines_modules_imports_and_settings_are_read(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

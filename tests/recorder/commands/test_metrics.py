@@ -70,7 +70,7 @@ def server_of(pid: int) -> int:
 
 
 @on_loop
-async def test_metrics_are_those_of_the_tape_also_after_their_process_was_killed(tmp_path: Path) -> None:
+async def test_metrics_match_the_tape_after_a_kill(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with (
         ScriptedUpstream(choose) as upstream,
@@ -110,7 +110,7 @@ async def test_metrics_are_those_of_the_tape_also_after_their_process_was_killed
 
 
 @on_loop
-async def test_metrics_are_not_served_to_other_machines_unless_their_hosts_are_named(tmp_path: Path) -> None:
+async def test_metrics_for_other_machines_need_allowed_hosts(tmp_path: Path) -> None:
     async with recording(tmp_path / "tape.db", "http://127.0.0.1:1", "--metrics", "0.0.0.0:0") as (process, base):
         code, _, err = await finish(process)
     assert (code, base) == (2, "")

@@ -12,7 +12,7 @@ BASE = "http://127.0.0.1:4321"
 ENDED = nested.OuterRecorder(1, "another boot", BASE, "/t.db", ["openai"])
 
 
-def test_a_command_gets_the_name_of_its_recorder_and_no_secret() -> None:
+def test_a_command_gets_its_recorders_name_without_secrets() -> None:
     plan = pointing.plan_base_urls([], {"GROQ_BASE_URL": "https://me:hunter2@gw.test"}, ["x"])
     told = nested.mark(os.getpid(), BASE, Path("/t.db"), plan)
     marker = nested.read(told)
@@ -27,7 +27,7 @@ def test_a_mark_that_cannot_be_read_is_none(value: str) -> None:
     assert nested.read({}) is None
 
 
-def test_what_a_recorder_set_that_has_ended_is_taken_back() -> None:
+def test_settings_of_an_ended_recorder_are_undone() -> None:
     assert not ENDED.is_alive
     kept = {"GROQ_BASE_URL": "http://gw.test", "OPENAI_API_BASE": f"{BASE}0/openai/v1", "NO_PROXY": BASE}
     left = {"OPENAI_BASE_URL": f"{BASE}/openai/v1", "https_proxy": "http://wiretape:x@127.0.0.1:4321"}
@@ -42,19 +42,19 @@ def test_options_that_java_had_before_a_recorder_stay(store: str) -> None:
     assert nested.without({"JAVA_TOOL_OPTIONS": added}, ENDED) == {}
 
 
-def test_a_variable_that_points_at_a_recorder_of_the_tape_stands_for_what_that_relays_to() -> None:
+def test_a_variable_at_our_recorder_means_its_upstream() -> None:
     upstreams = [providers.parse("openai=https://gw.test/x"), providers.parse("groq=https://REDACTED@gw.test")]
     kept = {"GROQ_BASE_URL": f"{BASE}/groq", "XAI_API_BASE": "http://127.0.0.1:1/v1", "PATH": BASE}
     found = nested.resolved({"OPENAI_BASE_URL": f"{BASE}/openai/v1", **kept}, BASE, upstreams)
     assert found == {"OPENAI_BASE_URL": "https://gw.test/x/v1", **kept}
 
 
-def test_what_a_variable_pointed_at_through_a_recorder_that_has_ended_is_not_guessed() -> None:
+def test_a_variable_through_an_ended_recorder_is_not_guessed() -> None:
     with pytest.raises(ValueError, match="GROQ_BASE_URL points at a wiretape that has ended"):
         nested.without({"GROQ_BASE_URL": f"{BASE}/groq"}, ENDED)
 
 
-def test_what_a_variable_points_at_through_a_recorder_that_runs_stays_there() -> None:
+def test_a_variable_through_a_running_recorder_stays() -> None:
     alive = nested.read(nested.mark(os.getpid(), BASE, Path("/t.db"), pointing.plan_base_urls([], {}, ["x"])))
     assert alive is not None
     kept = {"OPENAI_BASE_URL": f"{BASE}/gateway/v1"}

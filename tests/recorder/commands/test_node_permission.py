@@ -55,7 +55,7 @@ def program(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("place", ["command", "NODE_OPTIONS", "shell"])
 @on_loop
-async def test_node_that_asks_for_permission_starts_and_is_recorded_where_its_options_are_known(
+async def test_node_with_permissions_is_recorded_if_options_are_known(
     tmp_path: Path, program: Path, place: str
 ) -> None:
     options = [FLAG, f"--allow-fs-read={program}"]

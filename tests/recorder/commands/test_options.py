@@ -36,7 +36,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:80", "192.168.0.1:80", "[::]:80"])
-def test_an_address_that_others_reach_needs_a_host_to_be_allowed(text: str) -> None:
+def test_a_public_address_needs_an_allowed_host(text: str) -> None:
     with pytest.raises(click.BadParameter, match="--allow-host"):
         options.read_listen(text, NONE)
     assert options.read_listen(text, frozenset({"box.test"}))[1] == 80
@@ -68,7 +68,7 @@ def test_what_cannot_be_meant_is_wrong_usage(read: Callable[[tuple[str, ...]], A
         read(given)
 
 
-def test_labels_are_read_and_the_last_of_a_name_holds() -> None:
+def test_the_last_label_of_a_name_counts() -> None:
     assert options.read_labels(("a=1", "b=x=y, z", "a=")) == {"a": "", "b": "x=y, z"}
 
 
@@ -83,7 +83,7 @@ def test_options_may_stand_in_the_environment() -> None:
     assert result.output == "/t.db ('http://a.test', 'b=http://b.test')\n"
 
 
-def test_the_tape_is_at_the_given_or_the_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_tape_has_a_given_or_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert options.tape_path(tmp_path / "x") == tmp_path / "x"
     monkeypatch.delenv("WIRETAPE_DB", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
@@ -95,9 +95,7 @@ def test_an_age_beyond_all_calendars_is_wrong_usage() -> None:
         options.read_age("999999999w")
 
 
-def test_the_tape_is_in_the_users_data_directory_unless_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_tape_is_in_the_users_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WIRETAPE_DB", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert options.tape_path(None) == tmp_path / "wiretape" / "tape.db"

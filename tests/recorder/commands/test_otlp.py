@@ -51,7 +51,7 @@ def children(pid: int) -> list[bytes]:
 
 
 @on_loop
-async def test_each_generation_is_sent_once_in_the_trace_of_its_caller_and_the_last_at_the_end(tmp_path: Path) -> None:
+async def test_each_generation_is_sent_once_in_its_callers_trace(tmp_path: Path) -> None:
     tape, receiver = tmp_path / "tape.db", Receiver(failures=2)
     labelled = ("--label", "api_key=sk-1234567890abcdefghijklmnop")
     async with (
@@ -102,7 +102,7 @@ def totals(messages: list[bytes], name: str) -> tuple[int, float]:
 
 
 @on_loop
-async def test_no_span_and_no_sample_is_lost_or_counted_twice_when_the_process_that_sends_is_killed(
+async def test_a_killed_sender_neither_loses_nor_repeats_spans(
     tmp_path: Path,
 ) -> None:
     tape, receiver = tmp_path / "tape.db", Receiver(failures=0)
@@ -133,7 +133,7 @@ async def test_no_span_and_no_sample_is_lost_or_counted_twice_when_the_process_t
 
 @pytest.mark.nightly
 @on_loop
-async def test_an_absent_collector_delays_nothing_and_the_remainder_is_reported(tmp_path: Path) -> None:
+async def test_an_absent_collector_delays_nothing_and_is_reported(tmp_path: Path) -> None:
     async with (
         ScriptedUpstream(lambda _: answer(STREAM)) as upstream,
         recording(tmp_path / "t.db", upstream.url, "--otlp", "http://127.0.0.1:1") as (process, base),

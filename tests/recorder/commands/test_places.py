@@ -51,7 +51,7 @@ def test_a_program_runs_where_the_current_directory_was_removed(tape: Path, tmp_
     assert (done.returncode, done.stdout) == (0, "ran\n")
 
 
-def test_a_tape_whose_directory_is_no_utf8_is_recorded_and_read(tape: Path, tmp_path: Path) -> None:
+def test_a_tape_in_a_directory_without_utf8_is_usable(tape: Path, tmp_path: Path) -> None:
     place = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     place.mkdir()
     shutil.copy(tape, place / "t.db")
@@ -62,13 +62,13 @@ def test_a_tape_whose_directory_is_no_utf8_is_recorded_and_read(tape: Path, tmp_
     assert (place / "new.db").exists()
 
 
-def test_a_message_about_a_path_that_is_no_utf8_can_be_printed(tmp_path: Path) -> None:
+def test_a_message_about_an_undecodable_path_prints(tmp_path: Path) -> None:
     ((code, output),) = ran_each([["ls", "--db", os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.db")]])
     assert (code, output.count("\n"), "caf\\udce9.db" in output) == (4, 1, True)
 
 
 @pytest.mark.parametrize("target", ["tape.db", "new.db"])
-def test_a_link_to_a_tape_is_followed_also_before_the_tape_exists(tape: Path, tmp_path: Path, target: str) -> None:
+def test_a_link_to_a_future_tape_is_followed(tape: Path, tmp_path: Path, target: str) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(tape.parent / target)
     assert ran("run", "--db", link, *ECHO).stdout == "ran\n"
@@ -77,7 +77,7 @@ def test_a_link_to_a_tape_is_followed_also_before_the_tape_exists(tape: Path, tm
     assert link.is_symlink()
 
 
-def test_nothing_is_made_where_a_link_leads_to_no_directory(tmp_path: Path) -> None:
+def test_a_link_into_no_directory_makes_nothing(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "unmounted" / "tape.db")
     done = ran("run", "--db", tmp_path / "link.db", *ECHO)
     assert (done.returncode, done.stdout) == (125, "")
@@ -85,7 +85,7 @@ def test_nothing_is_made_where_a_link_leads_to_no_directory(tmp_path: Path) -> N
     assert not (tmp_path / "unmounted").exists()
 
 
-def test_a_tape_in_a_directory_of_another_user_is_refused_with_the_reason(tape: Path) -> None:
+def test_a_tape_in_anothers_directory_is_refused_with_reason(tape: Path) -> None:
     with locked(tape.parent):
         outputs = ran_each([[*words, "--db", tape] for words in READING])
         program = ran("run", "--db", tape, *ECHO)
@@ -96,14 +96,14 @@ def test_a_tape_in_a_directory_of_another_user_is_refused_with_the_reason(tape: 
     assert "cannot be written (Permission denied)" in last_line(program.stderr)
 
 
-def test_a_tape_that_may_not_be_read_is_refused_with_the_reason(tape: Path) -> None:
+def test_an_unreadable_tape_is_refused_with_the_reason(tape: Path) -> None:
     tape.chmod(0)
     ((code, output),) = ran_each([["ls", "--db", tape]])
     tape.chmod(0o600)
     assert (code, "cannot be read (Permission denied)" in output) == (6, True)
 
 
-def test_a_tape_at_the_end_of_a_loop_is_an_error_of_ours_for_python_too(tmp_path: Path) -> None:
+def test_a_tape_in_a_link_loop_is_our_error(tmp_path: Path) -> None:
     (tmp_path / "loop.db").symlink_to(tmp_path / "loop.db")
     with pytest.raises(TapeError, match="Too many levels of symbolic links"):
         open_tape(tmp_path / "loop.db")

@@ -27,7 +27,7 @@ def repository(directory: Path) -> Path:
     return directory
 
 
-def test_a_command_is_labelled_with_names_and_the_commit_despite_later_changes(tmp_path: Path) -> None:
+def test_a_command_keeps_its_label_despite_later_changes(tmp_path: Path) -> None:
     work = repository(tmp_path / "work")
     expected = {"argv0": "claude", "cwd": "work", "commit": git(work, "rev-parse", "--short", "HEAD")}
     assert run.provenance("/usr/bin/claude", work) == expected
@@ -108,7 +108,7 @@ def test_no_program_runs_that_a_submodule_names(tmp_path: Path) -> None:
     assert labels["commit"] == git(work, "rev-parse", "--short", "HEAD")
 
 
-def test_no_program_runs_that_a_bare_repository_names_which_is_there_as_plain_files(tmp_path: Path) -> None:
+def test_plain_bare_repositories_may_not_run_programs(tmp_path: Path) -> None:
     inner, work, marker = repository(tmp_path / "inner"), repository(tmp_path / "work"), tmp_path / "marker"
     configure(inner, CONFIGURED["clean filter"], marker)
     git(inner, "config", "core.worktree", ".")
@@ -121,9 +121,7 @@ def test_no_program_runs_that_a_bare_repository_names_which_is_there_as_plain_fi
     assert labels == {"argv0": "x", "cwd": "below"}
 
 
-def test_without_a_repository_or_git_and_with_a_name_that_cannot_be_shown_a_label_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_without_a_repository_or_name_are_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = tmp_path / "a\x1b]2;b"
     odd.mkdir()
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))

@@ -60,7 +60,7 @@ async def ended(tape: Path, path: str) -> Kept:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @on_loop
-async def test_it_prints_one_url_and_ends_well_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+async def test_record_prints_one_url_and_ends_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     tape = tmp_path / "tape.db"
     async with (
         ScriptedUpstream(choose) as upstream,
@@ -160,7 +160,7 @@ async def test_a_signal_that_was_to_be_ignored_is(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_a_port_that_is_taken_is_one_line_and_exit_7(tmp_path: Path) -> None:
+async def test_a_taken_port_is_one_line_and_exit_7(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -176,7 +176,7 @@ async def test_a_port_that_is_taken_is_one_line_and_exit_7(tmp_path: Path) -> No
 
 
 @on_loop
-async def test_a_tape_that_is_taken_is_one_line_and_exit_6(tape: Path) -> None:
+async def test_a_taken_tape_is_one_line_and_exit_6(tape: Path) -> None:
     with file.writing(tape, "wiretape db vacuum"):
         async with recording(tape, "http://127.0.0.1:1", is_fresh=True) as (process, nothing):
             code, _, err = await finish(process)
@@ -185,7 +185,7 @@ async def test_a_tape_that_is_taken_is_one_line_and_exit_6(tape: Path) -> None:
 
 
 @on_loop
-async def test_a_second_recorder_joins_the_first_and_loses_nothing_when_that_is_killed(tape: Path) -> None:
+async def test_a_second_recorder_survives_the_firsts_kill_without_losses(tape: Path) -> None:
     async with (
         ScriptedUpstream(choose) as upstream,
         recording(tape, upstream.url) as (first, base),
@@ -232,7 +232,7 @@ def test_it_fails_if_anything_could_not_be_stored(
 
 
 @on_loop
-async def test_when_the_relay_is_killed_the_tape_holds_an_exact_prefix(tmp_path: Path) -> None:
+async def test_a_killed_relay_leaves_an_exact_prefix(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, is_fresh=True) as (process, base):
         async with dial(base) as (reader, writer):
@@ -269,7 +269,7 @@ async def test_when_the_writer_is_killed_the_tape_holds_everything(tmp_path: Pat
 
 @pytest.mark.damages
 @on_loop
-async def test_a_tape_that_is_overwritten_meanwhile_is_reported_and_then_refused(tmp_path: Path) -> None:
+async def test_an_overwritten_tape_is_reported_and_then_refused(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with ScriptedUpstream(choose) as upstream:
         for number in range(2):
@@ -289,7 +289,7 @@ async def test_a_tape_that_is_overwritten_meanwhile_is_reported_and_then_refused
 
 @pytest.mark.parametrize("is_killed", [False, True])
 @on_loop
-async def test_a_log_that_is_removed_costs_nothing_or_is_counted(tmp_path: Path, is_killed: bool) -> None:
+async def test_a_removed_log_costs_nothing_or_is_counted(tmp_path: Path, is_killed: bool) -> None:
     tape, whole = tmp_path / "tape.db", b"".join(piece for _, piece in LONG)
     async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url) as (process, base):
         async with dial(base) as (reader, writer):
@@ -319,7 +319,7 @@ async def test_a_log_that_is_removed_costs_nothing_or_is_counted(tmp_path: Path,
 
 
 @on_loop
-async def test_what_is_too_old_is_deleted_while_it_records_and_is_not_missing(tmp_path: Path) -> None:
+async def test_old_exchanges_are_deleted_while_recording_without_losses(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, "--keep", "1s") as (process, base):
         await fetch(base, post("/x"))

@@ -45,7 +45,7 @@ async def ran(tape: Path, *arguments: object, script: str, **more: Any) -> tuple
 
 
 @on_loop
-async def test_a_commands_calls_are_recorded_and_summed_up_in_one_line(tmp_path: Path) -> None:
+async def test_recorded_calls_are_summed_up_in_one_line(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with ScriptedUpstream(lambda _: STREAM) as upstream:
         code, out, err = await ran(
@@ -94,7 +94,7 @@ async def test_a_command_that_cannot_be_run_is_reported(tmp_path: Path, command:
 
 
 @on_loop
-async def test_a_script_without_a_shebang_runs_and_a_file_that_is_no_text_does_not(tmp_path: Path) -> None:
+async def test_scripts_without_a_shebang_run_but_binaries_do_not(tmp_path: Path) -> None:
     script, binary = tmp_path / "script", tmp_path / "binary"
     script.write_text('echo "$0 $1"; exit 7\n')
     binary.write_bytes(b"\x7fNO\0")
@@ -111,7 +111,7 @@ async def test_a_script_without_a_shebang_runs_and_a_file_that_is_no_text_does_n
 
 
 @on_loop
-async def test_a_command_with_the_code_of_one_that_is_not_found_is_summed_up(tmp_path: Path) -> None:
+async def test_a_command_exiting_as_if_missing_is_summarised(tmp_path: Path) -> None:
     code, _, err = await ran(tmp_path / "tape.db", *NOWHERE, script="exit(127)")
     assert (code, err.startswith("wiretape: 0 generations, 0 failed\n")) == (127, True)
 
@@ -121,7 +121,7 @@ def ignore_children() -> None:
 
 
 @on_loop
-async def test_the_exit_code_is_known_where_ends_of_children_are_ignored(tmp_path: Path) -> None:
+async def test_the_exit_code_is_known_without_child_signals(tmp_path: Path) -> None:
     told = {"is_fresh": True, "preexec_fn": ignore_children}
     assert (await ran(tmp_path / "tape.db", *NOWHERE, script="exit(7)", **told))[0] == 7
 
@@ -135,7 +135,7 @@ async def test_without_a_tape_the_command_is_not_started(tmp_path: Path) -> None
 
 
 @on_loop
-async def test_with_a_tape_that_is_only_read_the_command_is_not_started(tmp_path: Path) -> None:
+async def test_a_read_only_tape_starts_no_command(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     assert (await ran(tape, *NOWHERE, script=""))[0] == 0
     with contextlib.closing(sqlite3.connect(tape)) as connection:
@@ -169,7 +169,7 @@ async def test_a_signal_is_passed_on_and_the_command_decides(tmp_path: Path, num
 
 
 @on_loop
-async def test_every_signal_that_can_be_caught_is_passed_on_once(tmp_path: Path) -> None:
+async def test_every_catchable_signal_is_passed_on_once(tmp_path: Path) -> None:
     own = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ}
     numbers = sorted(int(number) for number in signal.valid_signals() - own)
     script = f"""
@@ -201,9 +201,7 @@ def test_a_proxy_of_the_machine_does_not_stand_between() -> None:
     assert run.past_proxies({"all_proxy": "http://proxy.test", "no_proxy": "*"})["NO_PROXY"] == "*"
 
 
-def test_a_run_within_a_run_goes_through_it_and_that_through_the_proxy_that_there_was(
-    tmp_path: Path, authority: Path
-) -> None:
+def test_a_nested_run_uses_both_outer_proxies(tmp_path: Path, authority: Path) -> None:
     async def main() -> str:
         async with CompanyProxy() as proxy, ScriptedUpstream(lambda _: STREAM, serving(authority, "good")) as upstream:
             env = {"HTTPS_PROXY": proxy.url(), "OPENAI_BASE_URL": upstream.url.replace("127.0.0.1", "localhost")}
@@ -226,7 +224,7 @@ def test_a_run_within_a_run_goes_through_it_and_that_through_the_proxy_that_ther
 
 
 @on_loop
-async def test_a_proxy_that_cannot_be_used_stops_a_run_before_its_command(tmp_path: Path) -> None:
+async def test_an_unusable_proxy_stops_a_run_before_its_command(tmp_path: Path) -> None:
     env = {"ALL_PROXY": "https://u:hunter2@proxy.test"}
     code, out, err = await ran(tmp_path / "tape.db", script="print(1)", env=env)
     assert (code, out) == (2, "")
@@ -237,7 +235,7 @@ async def test_a_proxy_that_cannot_be_used_stops_a_run_before_its_command(tmp_pa
 
 
 @on_loop
-async def test_with_base_url_a_variable_that_is_no_url_is_wrong_usage(tmp_path: Path) -> None:
+async def test_an_invalid_base_url_variable_is_wrong_usage(tmp_path: Path) -> None:
     env = {"OPENAI_BASE_URL": "api.test"}
     code, _, err = await ran(tmp_path / "tape.db", "--base-url", script="", env=env)
     assert (code, "OPENAI_BASE_URL is not set to the base URL of an API" in err) == (2, True)
@@ -245,7 +243,7 @@ async def test_with_base_url_a_variable_that_is_no_url_is_wrong_usage(tmp_path: 
 
 
 @on_loop
-async def test_no_variable_of_an_api_is_set_that_was_not_set(tmp_path: Path) -> None:
+async def test_unset_api_variables_stay_unset(tmp_path: Path) -> None:
     script = "import os; from wiretape.recorder.relay.apis import BY_VARIABLE as names; "
     script += "print(sorted(names.keys() & os.environ.keys()))"
     env = {"MISTRAL_BASE_URL": "https://gw.test/v1", "GROQ_API_BASE": "http://127.0.0.1:9"}
@@ -260,7 +258,7 @@ async def test_no_variable_of_an_api_is_set_that_was_not_set(tmp_path: Path) -> 
 
 @pytest.mark.damages
 @on_loop
-async def test_a_tape_that_is_damaged_meanwhile_makes_a_good_command_fail(tmp_path: Path) -> None:
+async def test_a_tape_damaged_meanwhile_fails_a_good_command(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     measured = f"sqlite3.connect({str(tape)!r}).execute('SELECT count(*) FROM measures').fetchone()[0]"
     script = f"{CALL}\nimport sqlite3, time\nwhile {measured} < 2: time.sleep(0.05)\nos.truncate({str(tape)!r}, 4096)"
@@ -275,7 +273,7 @@ async def test_a_tape_that_is_damaged_meanwhile_makes_a_good_command_fail(tmp_pa
 
 
 @on_loop
-async def test_upstreams_that_are_no_sdks_are_named_and_the_longest_gap_is_summed_up(tmp_path: Path) -> None:
+async def test_upstreams_and_the_longest_gap_are_summed_up(tmp_path: Path) -> None:
     script = "import os, urllib.request as u; u.urlopen(os.environ['OPENAI_BASE_URL'] + '/x', b'{}').read()"
     gap = answer([(0.0, chunk("a")), (0.05, chunk("b", finish="stop")), (0.0, DONE)])
     async with ScriptedUpstream(lambda _: gap) as upstream:
@@ -288,7 +286,7 @@ async def test_upstreams_that_are_no_sdks_are_named_and_the_longest_gap_is_summe
 
 
 @on_loop
-async def test_the_closing_line_counts_generations_and_times_the_complete_ones_as_stats_does(tmp_path: Path) -> None:
+async def test_the_closing_line_agrees_with_stats(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     script = """
 import os, urllib.error, urllib.request
@@ -319,7 +317,7 @@ for target, data in (("/models", None), ("/quick", b"{}"), ("/cut", b"{}"), ("/s
 
 
 @on_loop
-async def test_a_run_that_recorded_nothing_says_what_was_set_what_came_and_what_to_try(tmp_path: Path) -> None:
+async def test_an_empty_run_says_what_to_try(tmp_path: Path) -> None:
     script = "import urllib.request as u, os; u.urlopen(os.environ['OPENAI_BASE_URL'].replace('openai', 'nobody'))"
     code, _, err = await ran(tmp_path / "tape.db", "--base-url", script="")
     assert (code, "OPENAI_BASE_URL" in err, "connected: nothing" in err, "--base-url" in err) == (0, True, True, True)
@@ -328,7 +326,7 @@ async def test_a_run_that_recorded_nothing_says_what_was_set_what_came_and_what_
 
 
 @on_loop
-async def test_a_proxy_in_java_options_stays_and_that_is_reported(tmp_path: Path) -> None:
+async def test_a_proxy_in_java_options_stays_and_is_reported(tmp_path: Path) -> None:
     script = "import os; print(os.environ['JAVA_TOOL_OPTIONS'])"
     for given, is_kept in (("-Xmx1g", False), ("-Dhttps.proxyHost=corporate.test", True)):
         code, out, err = await ran(tmp_path / "tape.db", script=script, env={"JAVA_TOOL_OPTIONS": given})
@@ -337,7 +335,7 @@ async def test_a_proxy_in_java_options_stays_and_that_is_reported(tmp_path: Path
 
 
 @on_loop
-async def test_a_run_within_a_run_records_once_and_ends_as_its_command_ends(tmp_path: Path) -> None:
+async def test_a_nested_run_records_once_and_exits_alike(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with ScriptedUpstream(lambda _: STREAM) as upstream:
         inner = (sys.executable, *CLI, "run", sys.executable, "-c", CALL + "exit(7)")
@@ -378,7 +376,7 @@ def ignore() -> None:
 
 
 @on_loop
-async def test_a_signal_that_is_ignored_is_ignored_by_the_command_as_well(tmp_path: Path) -> None:
+async def test_an_ignored_signal_is_ignored_by_the_command_too(tmp_path: Path) -> None:
     script = "import os, signal as s; os.kill(os.getppid(), 1); os.kill(os.getpid(), 1); print('still here')"
     code, out, _ = await ran(tmp_path / "tape.db", *NOWHERE, script=script, is_fresh=True, preexec_fn=ignore)
     assert (code, out) == (0, "still here\n")

@@ -30,7 +30,7 @@ def shipper_of(pid: int) -> int:
 
 @pytest.mark.nightly
 @on_loop
-async def test_what_is_recorded_is_shipped_while_it_is_recorded_and_what_is_left_at_the_end(tmp_path: Path) -> None:
+async def test_shipping_runs_while_recording_and_finishes_the_rest(tmp_path: Path) -> None:
     pytest.importorskip("chdb")
     tape, to = tmp_path / "tape.db", f"chdb:{tmp_path}/engine"
 
@@ -63,7 +63,7 @@ def rows(to: str) -> list[tuple[str, str]]:
 
 @pytest.mark.nightly
 @on_loop
-async def test_a_server_that_refuses_is_said_once_and_harms_nothing(tmp_path: Path) -> None:
+async def test_a_refusing_server_is_reported_once_and_harms_nothing(tmp_path: Path) -> None:
     asked = 0
 
     def choose(_: ReceivedRequest) -> Scene:
@@ -96,7 +96,7 @@ async def test_a_server_that_refuses_is_said_once_and_harms_nothing(tmp_path: Pa
         (["--otlp-headers", "secret"], "--otlp-headers is for --otlp"),
     ],
 )
-def test_where_a_recorder_cannot_ship_is_refused_with_what_to_name(options: list[str], said: str) -> None:
+def test_an_impossible_shipment_is_refused_with_advice(options: list[str], said: str) -> None:
     result = CliRunner().invoke(group, ["record", "--db", "none.db", *options])
     assert result.exit_code == 2
     assert re.search(said, " ".join(result.output.split()))

@@ -140,7 +140,7 @@ def test_a_finished_exchange_is_one_line() -> None:
     )
 
 
-def test_the_flags_that_a_list_shows_come_the_gravest_first_and_none_says_the_outcome_again() -> None:
+def test_flags_come_gravest_first_without_repeating_the_outcome() -> None:
     flags = [*sorted(FLAGS, reverse=True), "malformed"]
     one = Finished(**{name: getattr(ONE, name) for name in ONE.__struct_fields__} | {"flags": flags})
     assert finished_line(one, "14:01:57").split("  ")[-len(NOTABLE) :] == list(NOTABLE)
@@ -148,7 +148,7 @@ def test_the_flags_that_a_list_shows_come_the_gravest_first_and_none_says_the_ou
     assert finished_line(one, "14:01:57").count("malformed") == 1
 
 
-def test_unknown_values_are_left_out_and_a_detail_is_printed() -> None:
+def test_unknown_values_are_omitted_and_details_printed() -> None:
     unknown = dict.fromkeys(("status", "model", "ttft_ns", "icl_p50_ns", "max_gap_ns", "duration_ns"))
     fields = {name: getattr(ONE, name) for name in ONE.__struct_fields__} | unknown
     one = Finished(**fields | {"outcome": "connect_error", "outcome_detail": "tls", "output_tokens": None, "flags": []})
@@ -186,7 +186,7 @@ def tallied(*finished: Finished, tally: Tally | None = None) -> Tally:
     return tally
 
 
-def test_a_summary_counts_generations_with_causes_and_the_other_requests_after_them() -> None:
+def test_a_summary_counts_generations_before_other_requests() -> None:
     limited = msgspec.structs.replace(ONE, outcome="http_error", outcome_detail="rate_limited", status=429, flags=[])
     models = msgspec.structs.replace(ONE, operation="models")
     assert summary(
@@ -214,6 +214,6 @@ def test_a_summary_names_the_owners_of_a_few_stalls() -> None:
     assert asked == [[ONE.id] * 2]
 
 
-def test_a_summary_has_no_causes_if_not_all_endings_are_known() -> None:
+def test_a_summary_with_unknown_endings_has_no_causes() -> None:
     assert summary(Totals(1, 1, 0, 0), tallied()) == "1 generation, 1 failed"
     assert summary(Totals(3, 1, 0, 0), tallied(ONE)) == "3 generations, 1 failed"

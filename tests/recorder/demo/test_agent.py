@@ -14,7 +14,7 @@ def answered(step: agent.Step) -> Scene:
     return agent.choose(ReceivedRequest(headers=headers, body=json.dumps(step.body).encode()))
 
 
-def test_each_request_begins_with_the_messages_of_the_one_before_apart_from_cache_points() -> None:
+def test_each_request_repeats_its_predecessors_messages_but_cache_points() -> None:
     said = [json.dumps(step.body["messages"]).replace(json.dumps(agent.CACHED)[1:-1], "") for step in STEPS]
     counts = [len(step.body["messages"]) for step in STEPS]
     assert counts == [1, 3, 3, 5, 7]
@@ -22,21 +22,21 @@ def test_each_request_begins_with_the_messages_of_the_one_before_apart_from_cach
         assert after.startswith(before[:-6])
 
 
-def test_requests_are_small_and_differ_before_their_messages_only_in_the_last_system_prompt() -> None:
+def test_requests_are_small_and_share_all_but_messages() -> None:
     assert max(len(json.dumps(step.body)) for step in STEPS) < 4000
     assert len({json.dumps(step.body["system"]) for step in STEPS[:-1]}) == 1
     assert STEPS[-1].body["system"] != STEPS[-2].body["system"]
     assert len({json.dumps(step.body["tools"]) for step in STEPS}) == 1
 
 
-def test_only_the_first_attempt_of_the_second_turn_is_refused_and_each_answer_has_an_id_of_its_own() -> None:
+def test_only_the_second_turns_first_attempt_is_refused() -> None:
     heads = [answered(step).pieces[0][1].decode() for step in STEPS]
     assert [head.split()[1] for head in heads] == ["200", "429", "200", "200", "200"]
     ids = {line for head in heads for line in head.splitlines() if line.startswith("request-id: ")}
     assert len(ids) == len(STEPS)
 
 
-def test_silence_is_longer_than_a_stall_in_the_turn_after_the_steps_before_it() -> None:
+def test_the_turn_after_the_steps_stalls_before_its_silence() -> None:
     longest = [max(delay for delay, _ in answered(step).pieces) for step in STEPS]
     assert [one > 2.0 for one in longest] == [place == agent.STALLED for place in range(len(STEPS))]
 

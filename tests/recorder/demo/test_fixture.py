@@ -50,7 +50,7 @@ def test_most_exchanges_are_complete(tape: Path) -> None:
     assert 0.85 < found["complete"] / 300 < 0.97
 
 
-def test_a_seed_gives_the_same_tape_and_another_seed_another(tmp_path: Path) -> None:
+def test_a_seed_always_gives_the_same_tape(tmp_path: Path) -> None:
     first, again, other = (tmp_path / name for name in ("first.db", "again.db", "other.db"))
     make(first, seed=4)
     make(again, seed=4)

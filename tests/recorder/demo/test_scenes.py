@@ -44,7 +44,7 @@ def test_a_recording_of_the_scenes_shows_what_they_promise(tmp_path: Path) -> No
         relay.runner.run(main())
 
 
-def test_a_text_comes_in_fragments_that_a_model_would_stream() -> None:
+def test_text_fragments_look_like_a_models() -> None:
     assert scenes.fragments("A ro|bot learned, then: **wait**\n\nOnce.") == [
         "A", " ro", "bot", " learned", ",", " then", ":", " **", "wait", "**\n\n", "Once", "."
     ]  # fmt: skip

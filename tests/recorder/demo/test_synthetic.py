@@ -23,7 +23,7 @@ def test_measures_are_what_the_recorder_derives(model: synthetic.Model, ending: 
             assert measured.outcome == ending
 
 
-def test_a_stall_raises_its_flag_as_it_would_in_a_recording() -> None:
+def test_a_synthetic_stall_is_flagged_like_a_recorded_one() -> None:
     one, random = synthetic.template(MODELS[0], "complete", 300, 0), np.random.default_rng(1)
     flagged = [synthetic.timed(one, random) for _ in range(100)]
     stalled = [measured for _, _, measured in flagged if "stall" in measured.flags]

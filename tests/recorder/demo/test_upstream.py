@@ -71,7 +71,7 @@ async def test_a_reset_is_a_reset() -> None:
 
 @pytest.mark.parametrize("leave", [lambda writer: writer.close(), reset], ids=["close", "reset"])
 @on_loop
-async def test_the_peers_leaving_is_noted_in_a_scene_and_in_silence(
+async def test_a_leaving_peer_is_noted_even_in_silence(
     leave: Callable[[asyncio.StreamWriter], None],
 ) -> None:
     scenes = iter([Scene([], "stall"), answer([(0.01, b"x")] * 1000), answer([(0.2, b"x")] * 50)])

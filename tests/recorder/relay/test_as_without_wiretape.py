@@ -376,7 +376,7 @@ def test_a_program_gets_the_same_as_alone(transcripts: dict[str, dict[str, Any]]
         assert got == alone
 
 
-def test_a_program_without_a_certificate_that_is_asked_for_gets_an_error_at_once(
+def test_a_missing_client_certificate_is_an_error_at_once(
     transcripts: dict[str, dict[str, Any]],
 ) -> None:
     ends = {way: rows["certificate_asked"] for way, rows in transcripts.items()}

@@ -96,18 +96,18 @@ def fed(*pieces: bytes, lost: Exception | None = None, ends: bool = False, bodil
         ((b"HTTP/1.1 103 Early Hints\r\n\r\n" + HEAD, b"1\r\na\r\n"), [(2, b"a")]),
     ],
 )
-def test_a_read_is_one_piece_of_data_with_its_timestamp(pieces: tuple[bytes, ...], reads: list[Any]) -> None:
+def test_a_read_is_one_piece_of_data_with_timestamp(pieces: tuple[bytes, ...], reads: list[Any]) -> None:
     assert fed(*pieces).reads == reads
 
 
-def test_a_read_that_is_one_whole_chunk_is_also_passed_on_as_that() -> None:
+def test_a_read_of_one_chunk_is_passed_on_whole() -> None:
     exchange = fed(
         HEAD, b"2\r\nab\r\n", b"a\r\n0123456789\r\n", b"0A\r\n0123456789\r\n", b"1;x\r\na\r\n", b"1\r\nb\r\n"
     )
     assert exchange.chunks == [b"2\r\nab\r\n", b"a\r\n0123456789\r\n", b"", b"", b"1\r\nb\r\n"]
 
 
-def test_however_a_chunked_body_is_cut_into_reads_its_bytes_and_its_end_are_the_same() -> None:
+def test_cutting_a_chunked_body_changes_neither_bytes_nor_end() -> None:
     # The second body looks like chunks itself, and so do its parts.
     bodies = [b"abc", b"a\r\na\r\na\r\na\r\n5\r\na\r\n", b"\r\n", b"1\r\nb\r\n"]
     body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in bodies) + b"0\r\n\r\n"
@@ -136,7 +136,7 @@ def test_however_a_chunked_body_is_cut_into_reads_its_bytes_and_its_end_are_the_
         ),
     ],
 )
-def test_each_way_of_breaking_has_its_name_and_is_reported_once(pieces: tuple[bytes, ...], ended_by: str) -> None:
+def test_each_break_has_its_name_and_is_reported_once(pieces: tuple[bytes, ...], ended_by: str) -> None:
     exchange = fed(*pieces, ends=True)
     failure = exchange.connection.failure
     assert failure is not None
@@ -144,7 +144,7 @@ def test_each_way_of_breaking_has_its_name_and_is_reported_once(pieces: tuple[by
     assert exchange.socket.is_closed
 
 
-def test_an_illegal_step_within_the_parser_is_no_fault_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_illegal_parser_step_is_not_the_servers_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(RECEIVING, (Receiving.WAITING, "head"))  # type: ignore[arg-type]
     with pytest.raises(IllegalStep, match="WAITING has no step for 'head'"):
         fed(OK)
@@ -191,7 +191,7 @@ def test_a_connection_is_kept_after_a_clean_end_only(response: bytes, keeps: boo
     assert (exchange.connection.state is Receiving.SURPLUS) == (response.startswith(OK) and response != OK)
 
 
-def test_a_connection_is_not_kept_before_the_whole_request_is_sent() -> None:
+def test_a_connection_is_kept_only_after_the_whole_request() -> None:
     async def main() -> None:
         exchange = Exchange()
         exchange.connection.begin(exchange, ConnectionFacts(), bodiless=False)
@@ -202,7 +202,7 @@ def test_a_connection_is_not_kept_before_the_whole_request_is_sent() -> None:
     run(main())
 
 
-def test_a_request_is_sent_when_the_kernel_has_taken_its_last_byte() -> None:
+def test_a_request_is_sent_once_the_kernel_has_it() -> None:
     async def main() -> None:
         exchange = Exchange()
         exchange.connection.begin(exchange, facts := ConnectionFacts(), bodiless=False)
@@ -219,7 +219,7 @@ def test_a_request_is_sent_when_the_kernel_has_taken_its_last_byte() -> None:
 
 
 @pytest.mark.parametrize("after", [b"x", OK, None], ids=["surplus", "response", "close"])
-def test_the_end_is_that_of_the_response_with_or_without_later_bytes(after: bytes | None) -> None:
+def test_the_end_is_the_responses_despite_later_bytes(after: bytes | None) -> None:
     exchange = fed(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\no", b"k")
     if after is None:
         exchange.lose(None)
@@ -248,7 +248,7 @@ def test_the_next_exchange_knows_nothing_of_the_one_before() -> None:
 
 
 @pytest.mark.parametrize("news", [[b" "], [b"HTTP/1.1 408 Timeout\r\n\r\n"]])
-def test_a_kept_connection_on_which_something_came_is_not_silent(news: list[bytes]) -> None:
+def test_a_kept_connection_that_received_data_is_not_silent(news: list[bytes]) -> None:
     exchange = fed(OK)
     exchange.connection.keep()
     exchange.socket.news = news

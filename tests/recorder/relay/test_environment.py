@@ -37,7 +37,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return there
 
 
-def test_the_bundle_has_the_roots_of_the_system_of_the_user_and_ours(place: Path, tmp_path: Path) -> None:
+def test_the_bundle_holds_system_roots_user_roots_and_ours(place: Path, tmp_path: Path) -> None:
     (tmp_path / "corporate.pem").write_text("# ours\n" + pem("corporate") + pem("twice"))
     (tmp_path / "extra.pem").write_text(pem("extra") + pem("twice"))
     (tmp_path / "given.pem").write_text(pem("given"))
@@ -74,14 +74,14 @@ def test_bundles_that_are_directories_are_joined_and_trusted_upstream(place: Pat
     assert environment.remarks(environ) == []
 
 
-def test_a_trusted_certificate_of_openssl_is_read_without_its_purposes(tmp_path: Path) -> None:
+def test_a_trusted_openssl_certificate_is_read_without_its_purposes(tmp_path: Path) -> None:
     certificate = b"\x30\x82\x01\x00" + b"c" * 256
     text = ssl.DER_cert_to_PEM_cert(certificate + b"\x30\x04\x0c\x02me").replace(" CERT", " TRUSTED CERT")
     (tmp_path / "trusted.pem").write_text(text)
     assert environment.authorities({"CURL_CA_BUNDLE": str(tmp_path / "trusted.pem")}) == {certificate}
 
 
-def test_a_bundle_that_cannot_be_read_stays_where_its_program_fails_without_it(place: Path, tmp_path: Path) -> None:
+def test_an_unreadable_bundle_stays_if_its_program_needs_it(place: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     environ = {name: str(tmp_path / "empty") for name in ("PIP_CERT", "NODE_EXTRA_CA_CERTS", "SSL_CERT_DIR")}
     with environment.certificate_files(pem("own"), environ | {"AWS_CA_BUNDLE": "/not/there"}, None) as names:
@@ -118,9 +118,7 @@ STORES = {"JKS": jks, "PKCS12": functools.partial(pkcs12_store, password="change
 
 
 @pytest.mark.parametrize("form", STORES)
-def test_what_was_added_to_the_store_of_java_is_trusted_by_java_and_upstream(
-    place: Path, tmp_path: Path, form: str
-) -> None:
+def test_certificates_added_to_javas_store_are_trusted_everywhere(place: Path, tmp_path: Path, form: str) -> None:
     root, corporate = (ssl.PEM_cert_to_DER_cert(authority.make().certificate) for _ in range(2))
     store = tmp_path / "jre/lib/security/cacerts"
     store.parent.mkdir(parents=True)
@@ -134,7 +132,7 @@ def test_what_was_added_to_the_store_of_java_is_trusted_by_java_and_upstream(
 
 
 @pytest.mark.parametrize("form", [jks, pkcs12_store])
-def test_the_store_that_the_options_of_java_name_is_taken_over_if_it_can_be_read(
+def test_the_store_in_javas_options_is_copied_if_readable(
     place: Path, tmp_path: Path, form: Callable[[Mapping[str, bytes], str], bytes]
 ) -> None:
     corporate = ssl.PEM_cert_to_DER_cert(authority.make().certificate)
@@ -154,7 +152,7 @@ def test_the_store_that_the_options_of_java_name_is_taken_over_if_it_can_be_read
         )
 
 
-def test_the_directory_of_a_killed_recorder_is_removed_by_the_next(place: Path) -> None:
+def test_the_next_recorder_removes_a_killed_ones_directory(place: Path) -> None:
     left, new = place / "wiretape-ca-killed", place / "wiretape-ca-new"
     for directory in (left, new):
         directory.mkdir()
@@ -221,13 +219,13 @@ def test_the_variable_that_a_program_reads_is_named(agent: str, variable: str) -
         ("it closed the connection on seeing it", "seems not to", "NODE_EXTRA_CA_CERTS"),
     ],
 )
-def test_what_an_unknown_program_reads_is_guessed_by_how_it_leaves(why: str, how: str, variable: str) -> None:
+def test_the_advice_guesses_what_an_unknown_program_reads(why: str, how: str, variable: str) -> None:
     assert f"a program {how} trust wiretape's certificate for api.test ({why}). It probably reads {variable} (" in (
         environment.advice("api.test", "", why)
     )
 
 
-def test_node_reads_a_path_with_spaces_and_letters_of_any_script() -> None:
+def test_node_reads_paths_with_spaces_and_any_letters() -> None:
     assert environment.node_option("--require=/home/é/node.cjs") == "--require=/home/é/node.cjs"
     assert environment.node_option('--require=/home/é "x"/node.cjs') == '--require="/home/é \\"x\\"/node.cjs"'
 
@@ -245,7 +243,7 @@ def test_node_reads_a_path_with_spaces_and_letters_of_any_script() -> None:
         ("node " + "-r " * 200 + "a.js", None),
     ],
 )
-def test_an_option_is_added_where_node_itself_asks_for_permission(command: str, position: int | None) -> None:
+def test_an_option_is_added_where_node_asks_for_permission(command: str, position: int | None) -> None:
     words = command.split("|") if "|" in command else command.split()
     changed = environment.permitting(words)
     added = [at for at, word in enumerate(changed) if word.startswith("--allow-fs-read=/")]
@@ -253,7 +251,7 @@ def test_an_option_is_added_where_node_itself_asks_for_permission(command: str, 
     assert [word for at, word in enumerate(changed) if at not in added] == words
 
 
-def test_no_text_that_looks_like_node_is_changed_or_taken_for_a_line_of_a_shell() -> None:
+def test_text_that_only_looks_like_node_is_unchanged() -> None:
     prompt = ["claude", "-p", "why does node --permission fail?"]
     assert environment.permitting(prompt) == prompt
     assert not environment.asks_in_shell(prompt)
@@ -265,13 +263,13 @@ def test_a_programs_name_is_clipped() -> None:
     assert advice.startswith(f"{'x' * 59}… does not trust")
 
 
-def test_a_variable_that_is_cleared_is_named_and_no_proxy_that_is_used() -> None:
+def test_a_cleared_variable_and_an_unused_proxy_are_named() -> None:
     (notice,) = environment.remarks({"NO_PROXY": "*", "https_proxy": "http://u:secret@corporate:3128"})
     assert notice.startswith("NO_PROXY=* is cleared")
     assert environment.remarks({"NO_PROXY": " "}) == []
 
 
-def test_java_gets_the_proxy_without_its_password_and_a_store_with_all_roots(place: Path) -> None:
+def test_java_gets_a_proxy_without_password_and_all_roots(place: Path) -> None:
     own = authority.make().certificate
     with environment.certificate_files(own, {}, None) as names:
         options = environment.proxied({}, URL, names)[environment.JAVA]
@@ -292,7 +290,7 @@ def test_java_gets_no_proxy_that_would_only_refuse_it(place: Path, monkeypatch: 
         assert "proxyHost" not in environment.java_options(URL, names)
 
 
-def test_options_that_java_has_already_stay_and_so_does_a_proxy_in_them(place: Path) -> None:
+def test_java_keeps_its_options_and_the_proxy_in_them(place: Path) -> None:
     with environment.certificate_files(authority.make().certificate, {}, None) as names:
         for given in ("-Xmx1g", "-Dhttps.proxyHost=corporate"):
             options = environment.proxied({environment.JAVA: given}, URL, names)[environment.JAVA]
@@ -303,7 +301,7 @@ def test_options_that_java_has_already_stay_and_so_does_a_proxy_in_them(place: P
         assert ' -Djavax.net.ssl.trustStore="/' in f" {environment.java_options(URL, spaced)}"
 
 
-def test_excluded_hosts_are_in_the_variables_of_all_programs_and_left_to_java(place: Path) -> None:
+def test_excluded_hosts_are_in_every_variable_and_javas_own(place: Path) -> None:
     with environment.certificate_files(authority.make().certificate, {}, None) as names:
         past = environment.proxied({"NO_PROXY": "corporate"}, URL, names, excluded=["localhost", "127.0.0.1"])
         assert [past[name] for name in environment.BYPASSES] == ["localhost,127.0.0.1"] * 2
@@ -311,6 +309,6 @@ def test_excluded_hosts_are_in_the_variables_of_all_programs_and_left_to_java(pl
         assert "-Dhttp.nonProxyHosts=" in environment.proxied({}, URL, names)[environment.JAVA]
 
 
-def test_a_run_within_a_run_gets_no_proxy_past_the_outer_one(place: Path) -> None:
+def test_a_nested_run_cannot_bypass_the_outer_proxy(place: Path) -> None:
     with environment.certificate_files(authority.make().certificate, {}, None) as names:
         assert "WIRETAPE_PROXY" not in environment.proxied({"WIRETAPE_PROXY": "http://u:p@corporate"}, URL, names)

@@ -12,7 +12,7 @@ def decoded(data: bytes) -> Iterator[journal.Frame]:
     return (frame for _, frame in journal.decode(bytearray(data)))
 
 
-def test_reads_of_a_frame_stand_by_their_source_in_front_of_its_other_entries() -> None:
+def test_a_frames_reads_precede_its_other_entries_by_source() -> None:
     queue, one, other = FrameQueue(SYSTEM), Source("e1"), Source("e2")
     queue.put(end("e1", []))
     for source, at, data in [(one, 1, b"a"), (other, 2, b"b"), (one, 3, b"c")]:
@@ -39,7 +39,7 @@ def test_another_writer_gets_all_frames_that_are_not_acknowledged() -> None:
     assert queue.is_sent
 
 
-def test_the_size_is_that_of_all_that_is_gathered_or_not_acknowledged() -> None:
+def test_the_size_counts_all_that_is_not_acknowledged() -> None:
     queue, source = FrameQueue(SYSTEM), Source("e1")
     queue.read(source, 1, 1, b"abc", 3)
     assert queue.size == 3
@@ -49,7 +49,7 @@ def test_the_size_is_that_of_all_that_is_gathered_or_not_acknowledged() -> None:
     assert (queue.size, len(queue), queue.oldest_at) == (0, 0, None)
 
 
-def test_a_large_body_makes_a_frame_and_a_piece_of_its_own() -> None:
+def test_a_large_body_gets_a_frame_and_a_piece() -> None:
     queue, source = FrameQueue(SYSTEM), Source("e1")
     queue.read(source, 1, 1, b"a", 1)
     queue.encode()

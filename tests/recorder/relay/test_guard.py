@@ -106,7 +106,7 @@ async def test_the_names_of_loopback_are_let_in(relay: Relay, host: str) -> None
 
 
 @on_loop
-async def test_what_a_parser_of_another_make_sends_arrives_as_it_reads_it(relay: Relay) -> None:
+async def test_requests_of_another_parser_arrive_as_it_reads_them(relay: Relay) -> None:
     target = relay.plays(JSON)
     request = h11.Request(
         method="POST", target=target, headers=[("host", "localhost"), ("x", "a  b"), ("content-length", "3")]
@@ -137,7 +137,7 @@ def offering(body: bytes, *lines: str) -> bytes:
 )
 @pytest.mark.parametrize("piece", [1, 150, 1 << 16])
 @on_loop
-async def test_an_offer_of_http_2_is_ignored_and_the_body_goes_on(relay: Relay, request_: bytes, piece: int) -> None:
+async def test_an_offer_of_http2_is_ignored_despite_its_body(relay: Relay, request_: bytes, piece: int) -> None:
     targets = [relay.plays(JSON) for _ in range(3)]
     sent = b"".join(request_.replace(b"{target}", target.encode()) for target in targets)
     got = b""
@@ -181,7 +181,7 @@ def test_a_host_that_is_allowed_besides_is_let_in(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["", " ", "localhost:", "localhost:x", "localhost:123456", "127.1", "0", "[::1", "::1"]
 )
-def test_what_is_no_name_of_loopback_is_no_host_of_ours(host: str) -> None:
+def test_a_name_outside_loopback_is_not_our_host(host: str) -> None:
     assert verdict(("host", host)) == 421
 
 
@@ -201,7 +201,7 @@ def test_a_page_from_this_machine_may_call(origin: str) -> None:
     assert verdict(LOCAL, ("origin", origin), ("sec-fetch-site", "same-site")) is None
 
 
-def test_a_link_in_a_page_from_elsewhere_may_not_be_followed_either() -> None:
+def test_a_link_from_another_page_may_not_be_followed() -> None:
     link = ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")
     assert verdict(LOCAL, *link) == 403
 
@@ -217,7 +217,7 @@ def test_any_path_passes(target: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["authorization", "X-API-Key", "api-key", "cookie", "content-type", "content-length"])
-def test_connection_may_not_take_away_what_a_request_is_made_of(name: str) -> None:
+def test_connection_may_not_remove_essential_headers(name: str) -> None:
     assert verdict(LOCAL, ("connection", f"close, {name}")) == 400
 
 
@@ -259,13 +259,13 @@ def test_an_absolute_target_is_a_url_without_a_user(target: bytes, split: tuple[
     ("host", "status"),
     [("api.test", None), ("API.TEST:443", None), ("api.test:80", 421), ("x.api.test", 421), ("api.test/x", 421)],
 )
-def test_a_request_in_a_tunnel_is_for_the_host_that_was_connected_to(host: str, status: int | None) -> None:
+def test_a_tunnelled_request_is_for_the_connected_host(host: str, status: int | None) -> None:
     foreign = (b"origin", b"https://elsewhere.test")  # its server's to judge
     refusal = guard.check_proxied("GET", b"/x", [(b"host", host.encode()), foreign], SITE)
     assert (refusal and refusal.status) == status
 
 
-def test_headers_that_connection_names_are_not_passed_on_in_any_case() -> None:
+def test_headers_named_by_connection_are_dropped_in_any_case() -> None:
     headers = [
         (b"Connection", b"X-One, close"),
         (b"x-one", b"1"),
@@ -309,7 +309,7 @@ def test_a_path_tells_whether_credentials_are_exchanged(path: bytes, grants: boo
 
 
 @on_loop
-async def test_a_request_that_exchanges_credentials_is_relayed_and_not_recorded(relay: Relay) -> None:
+async def test_a_request_for_credentials_is_relayed_but_not_recorded(relay: Relay) -> None:
     got = await relay.get("/v1/oauth/token")
     assert (got.status, got.body) == (200, b"{}")
     other = relay.plays(JSON)

@@ -42,7 +42,7 @@ def test_a_message_that_is_not_complete_is_waited_for() -> None:
     assert [at for at in range(len(whole)) if hello.parse(whole[:at]) is not None] == []
 
 
-def test_a_name_that_is_longer_than_a_host_name_is_wrong() -> None:
+def test_a_name_longer_than_a_host_name_is_wrong() -> None:
     name = b"a" * 60_000
     sized = b"\0" + len(name).to_bytes(2) + name
     names = len(sized).to_bytes(2) + sized
@@ -54,6 +54,6 @@ def test_a_name_that_is_longer_than_a_host_name_is_wrong() -> None:
 
 
 @given(st.binary() | st.binary().map(lambda body: b"\x16\x03\x01" + len(body).to_bytes(2) + body))
-def test_any_bytes_are_a_hello_or_incomplete_or_an_error(data: bytes) -> None:
+def test_any_bytes_are_a_hello_incomplete_or_an_error(data: bytes) -> None:
     with contextlib.suppress(ValueError):
         assert isinstance(hello.parse(data), Hello | None)

@@ -52,7 +52,7 @@ async def tape_of(relay: Relay, path: str) -> Any:
 
 
 @on_loop
-async def test_a_stream_is_relayed_over_http_2_and_is_an_exchange(tmp_path: Path) -> None:
+async def test_an_http2_stream_is_relayed_as_an_exchange(tmp_path: Path) -> None:
     requests = list[Stream]()
 
     async def stream_as_it_is_read(answering: Stream) -> None:
@@ -95,7 +95,7 @@ async def test_streams_of_one_connection_share_one_to_the_upstream(tmp_path: Pat
 
 @pytest.mark.parametrize(("method", "status"), [("HEAD", "200"), ("POST", "204"), ("GET", "304")])
 @on_loop
-async def test_an_answer_without_a_body_is_no_stream_that_was_cut(tmp_path: Path, method: str, status: str) -> None:
+async def test_an_answer_without_a_body_is_not_truncated(tmp_path: Path, method: str, status: str) -> None:
     async def bare(answering: Stream) -> None:
         answering.send_head([(":status", status), SSE], end=True)
 
@@ -125,7 +125,7 @@ async def test_informational_responses_pass_over_http_2(tmp_path: Path, speaks_h
 
 @pytest.mark.parametrize("code", [2, CALM, 0x42])
 @on_loop
-async def test_a_reset_by_the_upstream_reaches_the_client_and_the_tape(tmp_path: Path, code: int) -> None:
+async def test_an_upstream_reset_reaches_the_client_and_the_tape(tmp_path: Path, code: int) -> None:
     async def breaking(answering: Stream) -> None:
         answering.send_head([OK, SSE])
         await answering.send(chunk("a"))
@@ -151,7 +151,7 @@ async def test_a_reset_before_an_answer_is_a_connect_error(tmp_path: Path) -> No
 
 
 @on_loop
-async def test_a_reset_by_the_client_reaches_the_upstream_and_spares_its_neighbour(tmp_path: Path) -> None:
+async def test_a_client_reset_reaches_upstream_and_spares_other_streams(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     async def waiting(answering: Stream) -> None:
@@ -174,7 +174,7 @@ async def test_a_reset_by_the_client_reaches_the_upstream_and_spares_its_neighbo
 
 
 @on_loop
-async def test_a_slow_stream_holds_its_upstream_back_and_not_its_neighbour(tmp_path: Path) -> None:
+async def test_a_slow_stream_holds_back_only_its_own_upstream(tmp_path: Path) -> None:
     size = 4 << 20
 
     async def flooding(answering: Stream) -> None:
@@ -217,7 +217,7 @@ async def test_requests_beyond_the_upstreams_limit_of_streams_wait(tmp_path: Pat
 
 
 @on_loop
-async def test_a_body_goes_up_as_it_comes_with_its_trailers(tmp_path: Path) -> None:
+async def test_a_body_is_uploaded_as_it_comes_with_trailers(tmp_path: Path) -> None:
     async def echoing(answering: Stream) -> None:
         answering.send_head([OK])
         await answering.until(lambda: answering.body)
@@ -234,7 +234,7 @@ async def test_a_body_goes_up_as_it_comes_with_its_trailers(tmp_path: Path) -> N
 
 
 @on_loop
-async def test_trailers_without_a_field_end_a_request_and_its_answer(tmp_path: Path) -> None:
+async def test_empty_trailers_end_a_request_and_its_answer(tmp_path: Path) -> None:
     async def echoing(answering: Stream) -> None:
         await answering.until(lambda: answering.is_ended)
         answering.peer.raw(
@@ -255,7 +255,7 @@ async def test_trailers_without_a_field_end_a_request_and_its_answer(tmp_path: P
 
 
 @on_loop
-async def test_an_upstream_of_http_1_1_is_asked_over_it_and_the_exchange_says_so(tmp_path: Path) -> None:
+async def test_an_http1_upstream_is_asked_and_recorded_as_such(tmp_path: Path) -> None:
     async with recording(tmp_path, stream) as (relay, _, base), connect(base) as peer:
         target = relay.plays(answer([(0, DONE)]))
         for _ in range(2):
@@ -272,7 +272,7 @@ def first_of_two(relay: Relay, target: str) -> Any:
 
 
 @on_loop
-async def test_a_graceful_goaway_is_passed_on_and_running_streams_end_whole(tmp_path: Path) -> None:
+async def test_a_graceful_goaway_lets_running_streams_end_whole(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     async def leaving(answering: Stream) -> None:
@@ -296,7 +296,7 @@ async def test_a_graceful_goaway_is_passed_on_and_running_streams_end_whole(tmp_
 
 
 @on_loop
-async def test_data_that_came_with_a_goaway_precedes_it_also_on_a_stream_that_it_denies(tmp_path: Path) -> None:
+async def test_data_received_with_a_goaway_precedes_it_everywhere(tmp_path: Path) -> None:
     async def leaving(answering: Stream) -> None:
         await answering.until(lambda: answering.is_ended)
         denied = frame(GOAWAY, 0, CALM.to_bytes(8, "big"))
@@ -314,9 +314,7 @@ async def test_data_that_came_with_a_goaway_precedes_it_also_on_a_stream_that_it
 
 @pytest.mark.parametrize(("code", "detail"), [(CALM, "goaway_enhance_your_calm"), (0, "eof")])
 @on_loop
-async def test_a_connection_closed_after_goaway_ends_its_streams_with_the_error(
-    tmp_path: Path, code: int, detail: str
-) -> None:
+async def test_a_close_after_goaway_ends_streams_with_its_error(tmp_path: Path, code: int, detail: str) -> None:
     async def leaving(answering: Stream) -> None:
         answering.send_head([OK, SSE])
         await answering.send(chunk("a"))
@@ -329,7 +327,7 @@ async def test_a_connection_closed_after_goaway_ends_its_streams_with_the_error(
 
 
 @on_loop
-async def test_a_lost_upstream_ends_its_streams_and_the_clients_connection(tmp_path: Path) -> None:
+async def test_a_lost_upstream_ends_its_streams_and_their_connection(tmp_path: Path) -> None:
     async def dying(answering: Stream) -> None:
         answering.send_head([OK, SSE])
         await answering.send(chunk("a"))
@@ -344,7 +342,7 @@ async def test_a_lost_upstream_ends_its_streams_and_the_clients_connection(tmp_p
 
 
 @on_loop
-async def test_an_intercepted_client_speaks_http_2_where_its_server_does(tmp_path: Path, authority: Path) -> None:
+async def test_an_intercepted_client_speaks_http2_if_its_server_does(tmp_path: Path, authority: Path) -> None:
     settings = intercept.make(("127.0.0.1",))
     async with recording(
         tmp_path, stream, tls=serving(authority, "good"), interception=settings, ca_file=authority / "ca.pem"
@@ -407,7 +405,7 @@ async def test_priorities_are_passed_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("trailers", [None, [("grpc-status", "0")]])
 @on_loop
-async def test_an_answer_without_a_body_ends_with_its_head_or_trailers(
+async def test_a_bodiless_answer_ends_with_its_head_or_trailers(
     tmp_path: Path, trailers: list[tuple[str, str]] | None
 ) -> None:
     async def ending(answering: Stream) -> None:
@@ -423,7 +421,7 @@ async def test_an_answer_without_a_body_ends_with_its_head_or_trailers(
 
 
 @on_loop
-async def test_a_client_is_allowed_as_many_streams_as_its_upstream_takes(tmp_path: Path) -> None:
+async def test_a_client_may_open_as_many_streams_as_upstream(tmp_path: Path) -> None:
     async with recording(tmp_path, stream, limits=Limits(streams=7)) as (_, _, base), connect(base) as peer:
         assert peer.h2.remote_settings.max_concurrent_streams > 7
         await peer.request(ask("/h/x"), end=True).over()
@@ -431,7 +429,7 @@ async def test_a_client_is_allowed_as_many_streams_as_its_upstream_takes(tmp_pat
 
 
 @on_loop
-async def test_a_proxy_is_asked_over_http_2_for_a_host_of_its_own(tmp_path: Path) -> None:
+async def test_a_proxy_is_asked_over_http2_for_its_host(tmp_path: Path) -> None:
     settings = intercept.make(("127.0.0.1",))
     async with recording(tmp_path, stream, interception=settings) as (relay, upstream, base), connect(base) as peer:
         place = upstream.url.removeprefix("http://")
@@ -447,7 +445,7 @@ async def test_a_proxy_is_asked_over_http_2_for_a_host_of_its_own(tmp_path: Path
 
 @pytest.mark.parametrize("ending", ["request", "refusal", "client"])
 @on_loop
-async def test_a_request_may_go_on_after_the_end_of_its_answer(tmp_path: Path, ending: str) -> None:
+async def test_a_request_may_outlast_its_answer(tmp_path: Path, ending: str) -> None:
     async def first(answering: Stream) -> None:
         await answering.until(lambda: answering.body)
         answering.send_head([OK])
@@ -479,7 +477,7 @@ async def test_a_request_may_go_on_after_the_end_of_its_answer(tmp_path: Path, e
 
 @pytest.mark.parametrize("more", [b"", b"more"])
 @on_loop
-async def test_a_body_without_a_length_reaches_an_upstream_of_http_1_1(tmp_path: Path, more: bytes) -> None:
+async def test_a_body_without_length_reaches_an_http1_upstream(tmp_path: Path, more: bytes) -> None:
     async with recording(tmp_path, stream) as (relay, _, base), connect(base) as peer:
         target = relay.plays(answer([(0, DONE)]))
         asked = peer.request(ask(target))
@@ -494,7 +492,7 @@ async def test_a_body_without_a_length_reaches_an_upstream_of_http_1_1(tmp_path:
 
 
 @on_loop
-async def test_a_lost_upstream_is_a_lost_connection_after_the_data_that_came(tmp_path: Path) -> None:
+async def test_a_lost_upstream_closes_the_connection_after_its_data(tmp_path: Path) -> None:
     size = 100_000
 
     async def dying(answering: Stream) -> None:
@@ -514,7 +512,7 @@ async def test_a_lost_upstream_is_a_lost_connection_after_the_data_that_came(tmp
 
 
 @on_loop
-async def test_a_lost_upstream_resets_its_streams_where_the_client_has_others(tmp_path: Path) -> None:
+async def test_a_lost_upstream_resets_only_its_own_streams(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     async def dying(answering: Stream) -> None:
@@ -573,7 +571,7 @@ async def test_settings_of_an_upstream_that_leaves_are_no_fault(tmp_path: Path) 
 
 
 @on_loop
-async def test_a_header_that_is_never_to_be_indexed_keeps_that_mark(tmp_path: Path) -> None:
+async def test_a_never_indexed_header_keeps_its_mark(tmp_path: Path) -> None:
     async def setting(answering: Stream) -> None:
         answering.send_head([OK, NeverIndexedHeaderTuple("x-secret", "s")], end=True)
 

@@ -200,7 +200,7 @@ FLOODS: dict[str, tuple[bytes, float]] = {
 
 @pytest.mark.parametrize("name", FLOODS)
 @on_site
-async def test_a_flood_is_read_at_the_pace_of_its_credit(site: Site, name: str) -> None:
+async def test_a_flood_is_read_at_its_credits_pace(site: Site, name: str) -> None:
     frames, cost = FLOODS[name]
 
     async def attack(peer: Peer) -> None:
@@ -232,7 +232,7 @@ async def test_a_head_costs_by_its_fields(site: Site) -> None:
 
 
 @on_site
-async def test_windows_that_open_by_single_bytes_are_opened_at_the_pace_of_their_credit(site: Site) -> None:
+async def test_single_byte_windows_open_at_their_credits_pace(site: Site) -> None:
     async def attack(peer: Peer) -> None:
         stream = peer.request(ask("/h/endless/bytes"), end=True)
         await stream.until(lambda: len(stream.body) == peer.limits.connection)
@@ -248,7 +248,7 @@ async def test_windows_that_open_by_single_bytes_are_opened_at_the_pace_of_their
 
 
 @on_site
-async def test_data_of_a_stream_that_is_over_is_read_at_the_pace_of_its_credit(site: Site) -> None:
+async def test_data_of_ended_streams_is_read_at_credit_pace(site: Site) -> None:
     async def attack(peer: Peer) -> None:
         stream = peer.request(ask("/h/never/over"))
         await until(lambda: site.stream("/never/over"))
@@ -262,7 +262,7 @@ async def test_data_of_a_stream_that_is_over_is_read_at_the_pace_of_its_credit(s
 
 
 @on_site
-async def test_streams_that_are_reset_at_once_reach_the_upstream_at_the_pace_of_their_credit(site: Site) -> None:
+async def test_streams_reset_at_once_reach_upstream_at_credit_pace(site: Site) -> None:
     async def attack(peer: Peer) -> None:
         for _ in range(300):
             opened = [peer.request(ask("/h/never/reset"), end=True) for _ in range(10)]
@@ -279,7 +279,7 @@ async def test_streams_that_are_reset_at_once_reach_the_upstream_at_the_pace_of_
 
 
 @on_site
-async def test_empty_frames_of_data_are_read_at_the_pace_of_their_credit(site: Site) -> None:
+async def test_empty_data_frames_are_read_at_credit_pace(site: Site) -> None:
     async def attack(peer: Peer) -> None:
         stream = peer.request(ask("/h/never/empty"))
         await flood(peer, frame(DATA, stream.id))
@@ -299,7 +299,7 @@ async def test_empty_frames_of_data_are_read_at_the_pace_of_their_credit(site: S
 
 @pytest.mark.parametrize("payload", [b"?", b"\x0f" + bytes(15)], ids=["byte", "padding"])
 @on_site
-async def test_small_frames_of_data_let_other_connections_have_their_turn(site: Site, payload: bytes) -> None:
+async def test_small_data_frames_leave_other_connections_their_turn(site: Site, payload: bytes) -> None:
     async with connect(site.relay.base) as peer, connect(site.relay.base) as other:
         stream = peer.request(ask("/h/never/small"))
         await until(lambda: site.stream("/never/small"))
@@ -378,7 +378,7 @@ async def test_a_head_without_an_end_ends_the_connection(site: Site, size: int) 
 
 
 @on_site
-async def test_a_client_that_takes_no_answers_to_its_pings_is_no_longer_read(site: Site) -> None:
+async def test_a_client_that_ignores_ping_answers_is_not_read(site: Site) -> None:
     async def attack(peer: Peer) -> None:
         peer.reading.clear()
         await flood(peer, b"")
@@ -557,7 +557,7 @@ HOSTILE |= {name.replace(" ", "-"): hostile(data) for name, data in BROKEN.items
 
 @pytest.mark.parametrize("name", BROKEN)
 @on_site
-async def test_an_upstream_that_breaks_http_2_ends_its_own_exchanges_only(site: Site, name: str) -> None:
+async def test_an_upstream_that_breaks_http2_ends_only_its_exchanges(site: Site, name: str) -> None:
     path = f"/{name.replace(' ', '-')}"
     ended = list[Stream]()
 
@@ -574,7 +574,7 @@ async def test_an_upstream_that_breaks_http_2_ends_its_own_exchanges_only(site: 
 
 @pytest.mark.parametrize("name", FLOODS_OF_UPSTREAM)
 @on_site
-async def test_a_flood_of_an_upstream_is_read_at_the_pace_of_its_credit(site: Site, name: str) -> None:
+async def test_an_upstreams_flood_is_read_at_credit_pace(site: Site, name: str) -> None:
     async def attack(peer: Peer) -> None:
         await peer.request(ask(f"/h/flood/{name}"), end=True).over()
 
@@ -587,7 +587,7 @@ async def test_a_flood_of_an_upstream_is_read_at_the_pace_of_its_credit(site: Si
 
 
 @on_site
-async def test_an_upstream_that_sends_more_than_its_window_ends_its_own_exchanges_only(site: Site) -> None:
+async def test_an_upstream_beyond_its_window_ends_only_its_exchanges(site: Site) -> None:
     async def attack(peer: Peer) -> None:
         await peer.request(ask("/h/overrun"), end=True).over()
 
@@ -599,7 +599,7 @@ async def test_an_upstream_that_sends_more_than_its_window_ends_its_own_exchange
 
 
 @on_site
-async def test_what_exceeds_a_window_breaks_the_connection_also_when_the_client_leaves_before_it_is_accounted(
+async def test_exceeding_a_window_counts_even_if_the_client_left(
     site: Site,
 ) -> None:
     async with connect(site.relay.base, Limits(window=100, is_manual=True)) as peer:

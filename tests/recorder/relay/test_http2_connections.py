@@ -45,7 +45,7 @@ async def whole(answering: Stream) -> None:
 
 
 @on_loop
-async def test_a_silent_stream_is_reset_on_both_sides_and_its_neighbour_goes_on(tmp_path: Path) -> None:
+async def test_a_silent_stream_is_reset_alone_on_both_sides(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     async def silent(answering: Stream) -> None:
@@ -83,7 +83,7 @@ async def test_a_single_silent_stream_leaves_its_connection_open(tmp_path: Path)
 
 
 @on_loop
-async def test_a_request_after_a_final_goaway_is_not_sent_for_the_client_repeats_it(tmp_path: Path) -> None:
+async def test_a_request_after_a_final_goaway_is_not_sent(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     async def leaving(answering: Stream) -> None:
@@ -118,7 +118,7 @@ async def test_an_idle_connection_ends_with_the_upstreams(tmp_path: Path, says_g
 
 
 @on_loop
-async def test_a_request_that_crosses_the_end_of_the_connection_is_not_sent(tmp_path: Path) -> None:
+async def test_a_request_that_crosses_a_close_is_not_sent(tmp_path: Path) -> None:
     async with recording(tmp_path, whole) as (relay, upstream, base), connect(base) as peer:
         await peer.request(ask("/h/x"), end=True).over()
         upstream.peers[0].finish()
@@ -131,7 +131,7 @@ async def test_a_request_that_crosses_the_end_of_the_connection_is_not_sent(tmp_
 
 
 @on_loop
-async def test_a_request_opens_another_connection_where_the_kept_one_has_just_been_closed(tmp_path: Path) -> None:
+async def test_a_request_replaces_a_kept_connection_just_closed(tmp_path: Path) -> None:
     async with recording(tmp_path, whole) as (_, upstream, base), connect(base) as peer:
         await peer.request(ask("/h/x"), end=True).over()
         ours, theirs = (one.socket.dup() for one in (peer, upstream.peers[0]))
@@ -168,7 +168,7 @@ async def test_a_body_of_another_length_resets_its_stream_alone(tmp_path: Path) 
 
 @pytest.mark.parametrize(("method", "status"), [("HEAD", "200"), ("GET", "304")])
 @on_loop
-async def test_the_length_of_a_body_that_is_not_sent_is_no_error(tmp_path: Path, method: str, status: str) -> None:
+async def test_an_unsent_bodys_length_is_no_error(tmp_path: Path, method: str, status: str) -> None:
     async def bare(answering: Stream) -> None:
         answering.send_head([(":status", status), ("content-length", "10")], end=True)
 
@@ -178,7 +178,7 @@ async def test_the_length_of_a_body_that_is_not_sent_is_no_error(tmp_path: Path,
 
 
 @on_loop
-async def test_a_client_that_leaves_while_the_upstream_begins_closes_that_connection(tmp_path: Path) -> None:
+async def test_a_client_that_leaves_early_closes_its_upstream_connection(tmp_path: Path) -> None:
     came: list[asyncio.StreamReader] = []
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -221,7 +221,7 @@ async def test_a_method_that_is_no_token_is_refused(tmp_path: Path, method: str)
 
 
 @on_loop
-async def test_a_stop_announces_the_end_and_takes_no_further_request(tmp_path: Path) -> None:
+async def test_a_stop_announces_the_end_and_refuses_requests(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     async def slow(answering: Stream) -> None:
@@ -248,7 +248,7 @@ async def test_a_stop_announces_the_end_and_takes_no_further_request(tmp_path: P
 
 
 @on_loop
-async def test_a_lost_stream_that_the_client_resets_does_not_keep_the_connection_open(tmp_path: Path) -> None:
+async def test_a_reset_of_a_lost_stream_closes_the_connection(tmp_path: Path) -> None:
     async def dying(answering: Stream) -> None:
         answering.send_head([OK, SSE])
         await answering.send(b"a" * 100)
@@ -269,7 +269,7 @@ async def test_a_lost_stream_that_the_client_resets_does_not_keep_the_connection
 
 @pytest.mark.parametrize("header", [("x-a", "1\r\nset-cookie: b=2"), ("a name", "1")])
 @on_loop
-async def test_a_header_that_would_break_http_1_1_is_no_answer(tmp_path: Path, header: tuple[str, str]) -> None:
+async def test_a_header_that_breaks_http1_is_no_answer(tmp_path: Path, header: tuple[str, str]) -> None:
     async def breaking(answering: Stream) -> None:
         answering.send_head([OK, SSE, header], end=True)
 
@@ -279,7 +279,7 @@ async def test_a_header_that_would_break_http_1_1_is_no_answer(tmp_path: Path, h
 
 
 @on_loop
-async def test_bytes_beyond_a_requests_length_do_not_reach_an_upstream_of_http_1_1(tmp_path: Path) -> None:
+async def test_bytes_beyond_a_requests_length_stay_from_http1_upstreams(tmp_path: Path) -> None:
     relay = Relay(tmp_path)
     await relay.start()
     async with connect(relay.base) as peer:
@@ -292,7 +292,7 @@ async def test_bytes_beyond_a_requests_length_do_not_reach_an_upstream_of_http_1
 
 
 @on_loop
-async def test_streams_of_a_client_that_spoke_before_it_was_accepted_outlive_the_limit_of_a_head(
+async def test_streams_that_began_before_accept_outlive_the_head_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.1)
@@ -317,7 +317,7 @@ async def test_streams_of_a_client_that_spoke_before_it_was_accepted_outlive_the
 
 
 @on_loop
-async def test_a_client_that_breaks_http_2_is_closed_by_wiretape_which_says_so(tmp_path: Path) -> None:
+async def test_a_client_that_breaks_http2_is_told_and_closed(tmp_path: Path) -> None:
     async def endless(answering: Stream) -> None:
         answering.send_head([OK, SSE])
         await answering.send(chunk("a"))
@@ -336,7 +336,7 @@ async def test_a_client_that_breaks_http_2_is_closed_by_wiretape_which_says_so(t
 
 @pytest.mark.parametrize("size", [100, 60_000])
 @on_loop
-async def test_what_came_before_a_frame_that_broke_the_connection_is_kept(tmp_path: Path, size: int) -> None:
+async def test_data_before_a_broken_frame_is_kept(tmp_path: Path, size: int) -> None:
     async def breaking(answering: Stream) -> None:
         answering.send_head([OK, SSE])
         await answering.until(lambda: answering.peer.h2.local_flow_control_window(answering.id) > size)
@@ -351,7 +351,7 @@ async def test_what_came_before_a_frame_that_broke_the_connection_is_kept(tmp_pa
 
 
 @on_loop
-async def test_a_goaway_that_refuses_a_request_reaches_the_client_as_it_came(tmp_path: Path) -> None:
+async def test_a_goaway_that_refuses_requests_reaches_the_client_verbatim(tmp_path: Path) -> None:
     async def refusing(answering: Stream) -> None:
         if answering.headers[":path"] == "/whole":
             await whole(answering)
@@ -384,7 +384,7 @@ async def test_repeated_announcements_are_not_kept_for_a_client(tmp_path: Path) 
 
 
 @on_loop
-async def test_the_table_of_our_heads_is_small_however_large_a_one_the_peer_allows(tmp_path: Path) -> None:
+async def test_our_header_table_is_small_whatever_the_peer_allows(tmp_path: Path) -> None:
     async with recording(tmp_path, whole) as (_, _, base):
         for allowed, size in ((1 << 30, 4096), (100, 100)):
             limits = Limits(others={SettingCodes.HEADER_TABLE_SIZE: allowed})
@@ -401,7 +401,7 @@ async def test_the_table_of_our_heads_is_small_however_large_a_one_the_peer_allo
      ("transfer-encoding", "chunked"), (":path", "/v1/x HTTP/1.1\r\nx: y")],
 )  # fmt: skip
 @on_loop
-async def test_a_header_that_would_break_http_1_1_is_no_request(tmp_path: Path, header: tuple[str, str]) -> None:
+async def test_a_header_that_breaks_http1_is_no_request(tmp_path: Path, header: tuple[str, str]) -> None:
     relay = Relay(tmp_path)
     await relay.start()
     async with connect(relay.base) as peer:
@@ -415,7 +415,7 @@ async def test_a_header_that_would_break_http_1_1_is_no_request(tmp_path: Path, 
 
 
 @on_loop
-async def test_limits_of_streams_that_a_client_does_not_acknowledge_are_not_sent_again_and_again(
+async def test_unacknowledged_stream_limits_are_not_sent_repeatedly(
     tmp_path: Path,
 ) -> None:
     async def changing(answering: Stream) -> None:

@@ -282,7 +282,7 @@ def encoded(trailers: Headers | None) -> str | None:
 
 @settings(max_examples=settings.default.max_examples // 2)
 @given(mixed_plays())
-def test_a_stream_over_http_1_1_to_the_upstream_has_the_same_bytes(
+def test_a_stream_to_an_http1_upstream_keeps_its_bytes(
     rig: Rig, play: tuple[Limits, list[tuple[Side, Http1Answer]]]
 ) -> None:
     client, told = play

@@ -42,7 +42,7 @@ def read(*reads: bytes, has_preface: bool = False) -> list[list[tuple[int | None
     return found
 
 
-def test_a_part_of_a_data_frame_is_a_frame_of_its_read() -> None:
+def test_part_of_a_data_frame_belongs_to_its_read() -> None:
     whole = frame(DATA, 5, b"abcdef", END_STREAM)
     assert read(whole[:11], whole[11:13], whole[13:]) == [
         [(DATA, 0, 5, b"ab")], [(DATA, 0, 5, b"cd")], [(DATA, END_STREAM, 5, b"ef")],
@@ -62,7 +62,7 @@ def test_the_preface_is_a_frame_of_no_kind() -> None:
     assert [one[0] for one in second] == [None, HEADERS]
 
 
-def test_a_frame_larger_than_allowed_is_refused_by_its_head_alone() -> None:
+def test_an_oversized_frame_is_refused_by_its_head() -> None:
     with pytest.raises(BadFrame, match="16385"):
         read(frame(DATA, 1, bytes(16385))[:9])
 
@@ -90,7 +90,7 @@ UPDATES = [b"\x20", b"\x3f\xe1\x1f", b"\x3e"]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_a_head_may_change_the_table_to_the_smallest_and_the_last_size(count: int) -> None:
+def test_a_head_may_change_the_table_size_twice(count: int) -> None:
     block = b"".join(UPDATES[:count]) + b"\x82\x86"
     assert [payload for *_, payload in read(frame(HEADERS, 1, block))[0]] == [block]
 
@@ -99,9 +99,7 @@ def test_a_head_may_change_the_table_to_the_smallest_and_the_last_size(count: in
     "prefix", [(b"", 0), (b"\1", PADDED), (bytes(5), PRIORITIZED), (bytes(6), PADDED | PRIORITIZED)]
 )
 @pytest.mark.parametrize("size", [1, 4, 100])
-def test_a_head_that_changes_the_table_again_and_again_is_refused_at_its_beginning(
-    prefix: tuple[bytes, int], size: int
-) -> None:
+def test_a_head_that_keeps_changing_the_table_is_refused(prefix: tuple[bytes, int], size: int) -> None:
     block, (fields, flags) = b"".join(UPDATES) + b"\x20" * 100, prefix
     parts = [block[at : at + size] for at in range(0, len(block), size)]
     with pytest.raises(BadFrame, match="table") as caught:
@@ -117,7 +115,7 @@ def test_a_head_is_no_larger_in_hpack_than_without() -> None:
     assert caught.value.code == CALM
 
 
-def test_settings_that_are_not_asked_for_and_earlier_values_are_dropped() -> None:
+def test_unknown_settings_and_earlier_values_are_dropped() -> None:
     pairs = [(4, 1), (0x4A0A, 7), (3, 100), (4, 2)]
     received = Frame(SETTINGS, 0, 0, frame(SETTINGS, 0, b"".join(struct.pack(">HI", *pair) for pair in pairs)))
     assert with_settings(received, {3, 4}).payload == struct.pack(">HIHI", 4, 2, 3, 100)

@@ -118,7 +118,7 @@ async def test_the_tape_has_the_stream_and_no_credential(relay: Intercepting) ->
 
 
 @on_loop
-async def test_a_stream_that_breaks_and_a_client_that_leaves_are_seen_through_tls(relay: Intercepting) -> None:
+async def test_breaks_and_departures_are_seen_through_tls(relay: Intercepting) -> None:
     begun = [(0.0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\n:a\n\n\r\n")]
     broken, left = relay.plays(Scene(begun, "reset")), relay.plays(Scene(begun, "stall"))
     async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
@@ -190,7 +190,7 @@ async def test_a_tunnel_ends_though_its_server_does_not_close(
 
 
 @on_loop
-async def test_a_slow_client_gets_all_that_came_through_a_tunnel_before_a_reset(relay: Intercepting) -> None:
+async def test_a_slow_tunnel_client_gets_everything_before_a_reset(relay: Intercepting) -> None:
     counts: asyncio.Queue[int] = asyncio.Queue()
 
     async def play(server: socket.socket) -> None:
@@ -225,16 +225,14 @@ async def test_a_clients_reset_passes_a_tunnel(relay: Intercepting) -> None:
 
 @pytest.mark.parametrize("wrong", [(), ("content-length", "4"), ("transfer-encoding", "chunked")])
 @on_loop
-async def test_connect_has_a_host_and_a_port_and_no_body(
-    relay: Intercepting, wrong: tuple[str, str] | tuple[()]
-) -> None:
+async def test_connect_has_a_host_a_port_and_no_body(relay: Intercepting, wrong: tuple[str, str] | tuple[()]) -> None:
     place = "127.0.0.2:1" if wrong else "127.0.0.2"
     got = await raw(relay.base, relay.connect(place, relay.authorization, *([wrong] if wrong else [])))
     assert got.startswith(b"HTTP/1.1 400 ")
     assert [refusal.status for refusal in relay.refused] == [400]
 
 
-def test_a_tunnel_to_a_silent_host_ends_with_the_limit_of_connections(tmp_path: Path, authority: Path) -> None:
+def test_a_tunnel_to_a_silent_host_times_out(tmp_path: Path, authority: Path) -> None:
     async def main() -> None:
         got = await raw(relay.base, relay.connect("{}:{}".format(*full.getsockname()), relay.authorization))
         assert got.startswith(b"HTTP/1.1 502 ")
@@ -259,7 +257,7 @@ async def test_a_host_that_cannot_be_reached_is_answered_502(relay: Intercepting
 
 
 @on_loop
-async def test_plain_http_is_relayed_and_recorded_only_from_an_api(relay: Intercepting) -> None:
+async def test_plain_http_is_recorded_only_from_an_api(relay: Intercepting) -> None:
     async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nx-y: z\r\n\r\n%b" % (len(head), head))
@@ -297,7 +295,7 @@ async def test_plain_http_is_relayed_and_recorded_only_from_an_api(relay: Interc
     ],
 )
 @on_loop
-async def test_a_server_that_is_no_api_may_speak_an_older_http(
+async def test_a_server_without_an_api_may_speak_older_http(
     relay: Intercepting, version: str, answer: bytes, head: bytes
 ) -> None:
     async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -325,7 +323,7 @@ async def test_a_tunnel_to_an_api_may_hold_plain_http(relay: Intercepting) -> No
 
 
 @on_loop
-async def test_plain_http_in_a_tunnel_to_this_machine_is_recorded_from_an_api(relay: Intercepting) -> None:
+async def test_tunnelled_plain_http_to_a_local_api_is_recorded(relay: Intercepting) -> None:
     seen = list[bytes]()
     calls = [("GET", "/health", b""), ("POST", "/infill", b"{}"), ("POST", "/text-to-speech/a/with-timestamps", b"{}")]
 
@@ -402,7 +400,7 @@ async def shaking(
 
 
 @on_loop
-async def test_a_client_that_does_not_trust_the_authority_gets_the_missing_variable_reported(
+async def test_a_client_without_the_authority_learns_the_missing_variable(
     relay: Intercepting,
 ) -> None:
     proxy = httpx.Proxy(relay.proxy, headers={"user-agent": "curl/8.1"})
@@ -417,7 +415,7 @@ async def test_a_client_that_does_not_trust_the_authority_gets_the_missing_varia
 
 
 @on_loop
-async def test_a_client_that_leaves_on_seeing_the_certificate_does_not_trust_it(relay: Intercepting) -> None:
+async def test_a_client_that_leaves_at_the_certificate_distrusts_it(relay: Intercepting) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     async with shaking(relay, context, "left.loopback.test"):
@@ -441,7 +439,7 @@ async def test_a_client_that_has_gone_on_before_trusts_it(relay: Intercepting) -
 
 
 @on_loop
-async def test_the_certificate_is_for_the_name_asked_for_and_http_1_1_only(relay: Intercepting) -> None:
+async def test_the_certificate_is_for_the_named_host_over_http1(relay: Intercepting) -> None:
     context = relay.trusting()
     context.set_alpn_protocols(["h2", "http/1.1"])
     async with shaking(relay, context, "api.loopback.test") as (_, writer):
@@ -463,7 +461,7 @@ async def test_a_client_that_speaks_no_http_is_let_through(relay: Intercepting, 
 
 
 @on_loop
-async def test_a_client_that_offers_http_2_speaks_what_its_server_does(relay: Intercepting) -> None:
+async def test_a_client_that_offers_http2_speaks_its_servers_version(relay: Intercepting) -> None:
     target, (host, port), context = relay.plays(STREAM), address(relay.upstream.url), relay.trusting()
     context.set_alpn_protocols(["h2", "http/1.1"])
     async with shaking(relay, context, host, port) as (reader, writer):
@@ -486,7 +484,7 @@ def test_a_recorder_in_several_processes_intercepts(tmp_path: Path, authority: P
         relay.runner.run(main())
 
 
-def test_what_is_not_recorded_may_be_silent_and_holds_up_no_end(tmp_path: Path, authority: Path) -> None:
+def test_unrecorded_tunnels_may_be_silent_and_delay_no_end(tmp_path: Path, authority: Path) -> None:
     async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         await asyncio.sleep(0.15)
@@ -513,9 +511,7 @@ def test_what_is_not_recorded_may_be_silent_and_holds_up_no_end(tmp_path: Path, 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @on_loop
-async def test_where_an_api_cannot_be_reached_its_program_gets_no_answer_as_without_wiretape(
-    relay: Intercepting, scheme: str
-) -> None:
+async def test_an_unreachable_api_gives_its_program_no_answer_either(relay: Intercepting, scheme: str) -> None:
     with socket.socket() as refusing:
         refusing.bind(("127.0.0.2", 0))
         place = "{}:{}".format(*refusing.getsockname())
@@ -530,9 +526,7 @@ async def test_where_an_api_cannot_be_reached_its_program_gets_no_answer_as_with
 
 
 @on_loop
-async def test_an_api_whose_certificate_is_not_trusted_is_reported_to_the_user_and_not_to_the_program(
-    relay: Intercepting, authority: Path
-) -> None:
+async def test_only_the_user_learns_of_an_untrusted_certificate(relay: Intercepting, authority: Path) -> None:
     async def unused(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -551,7 +545,7 @@ async def test_an_api_whose_certificate_is_not_trusted_is_reported_to_the_user_a
 
 @pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
 @pytest.mark.parametrize(("asks", "detail"), [(True, "tls"), (False, "reset")], ids=["asks_for_certificate", "closes"])
-def test_an_api_that_ends_behind_its_handshake_is_recorded_whatever_the_program_offered(
+def test_an_api_that_ends_after_its_handshake_is_recorded(
     tmp_path: Path, authority: Path, protocol: str, asks: bool, detail: str
 ) -> None:
     async def main() -> None:
@@ -575,7 +569,7 @@ def test_an_api_that_ends_behind_its_handshake_is_recorded_whatever_the_program_
 
 
 @on_loop
-async def test_an_api_that_resets_before_an_answer_resets_the_programs_connection(relay: Intercepting) -> None:
+async def test_an_api_reset_before_an_answer_resets_its_program(relay: Intercepting) -> None:
     async def play(server: socket.socket) -> None:
         await asyncio.get_running_loop().sock_recv(server, 65536)
         reset_at_once(server)
@@ -597,7 +591,7 @@ async def test_a_redirect_of_an_api_stays_as_it_is(relay: Intercepting) -> None:
 
 
 @on_loop
-async def test_an_api_that_closes_without_an_answer_closes_the_programs_connection(relay: Intercepting) -> None:
+async def test_an_api_close_without_answer_closes_its_program(relay: Intercepting) -> None:
     target = relay.plays(Scene([], "fin"))
     async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
         with pytest.raises(httpx.RemoteProtocolError, match="disconnected without sending a response"):
@@ -605,7 +599,7 @@ async def test_an_api_that_closes_without_an_answer_closes_the_programs_connecti
     assert (await relay.kept(target)).outcome == ("connect_error", "reset")
 
 
-def test_a_limit_of_the_recorder_is_answered_through_the_proxy_too(tmp_path: Path, authority: Path) -> None:
+def test_a_limit_of_the_recorder_is_answered_through_proxies(tmp_path: Path, authority: Path) -> None:
     async def main() -> None:
         target = relay.plays(Scene([], "stall"))
         async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:

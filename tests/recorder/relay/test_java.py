@@ -30,7 +30,7 @@ public class Calls {
 
 
 @pytest.mark.skipif(JAVA is None, reason="there is no Java")
-def test_javas_own_client_is_recorded_over_tls_and_over_plain_http(tmp_path: Path, authority: Path) -> None:
+def test_javas_client_is_recorded_over_tls_and_plain_http(tmp_path: Path, authority: Path) -> None:
     settings = intercept.make(("127.0.0.1",))
     stream = answer([(0, chunk("Hello", finish="stop")), (0, DONE)])
     (tmp_path / "Calls.java").write_text(PROGRAM)

@@ -38,7 +38,7 @@ def no_descriptors() -> Iterator[None]:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "name.test"])
 @on_loop
-async def test_an_upstream_is_not_blamed_for_descriptors_that_are_missing_here(host: str) -> None:
+async def test_upstream_is_not_blamed_for_our_missing_descriptors(host: str) -> None:
     upstream = providers.parse(f"http://{host}:9/")
     transport = Transport()
     with no_descriptors(), pytest.raises(UpstreamError) as caught:
@@ -59,7 +59,7 @@ async def ask(base: str, number: int) -> Answer:
 
 
 @on_loop
-async def test_with_few_descriptors_each_client_gets_its_answer_or_the_reason(tmp_path: Path) -> None:
+async def test_with_few_descriptors_clients_get_answers_or_the_reason(tmp_path: Path) -> None:
     def choose(asked: ReceivedRequest) -> Scene:
         return answer([(0.0, chunk("a")), (0.7, chunk("b", finish="stop")), (0.0, DONE)])
 
@@ -98,7 +98,7 @@ async def test_connections_that_do_nothing_do_not_end_the_recorder(tmp_path: Pat
 
 
 @on_loop
-async def test_a_start_that_fails_for_want_of_descriptors_says_so(tmp_path: Path) -> None:
+async def test_a_start_without_descriptors_says_so(tmp_path: Path) -> None:
     command = ("record", "--db", tmp_path / "tape.db", "--upstream", "http://127.0.0.1:9", "--listen", ":0")
     async with wiretape(*command, is_fresh=True, preexec_fn=limit(16, 16)) as process:
         code, out, err = await finish(process)
@@ -107,7 +107,7 @@ async def test_a_start_that_fails_for_want_of_descriptors_says_so(tmp_path: Path
 
 
 @on_loop
-async def test_the_limit_is_raised_for_the_relay_and_its_writer(tmp_path: Path) -> None:
+async def test_the_descriptor_limit_rises_for_relay_and_writer(tmp_path: Path) -> None:
     async with (
         ScriptedUpstream(lambda _: answer([(0.0, DONE)])) as upstream,
         recording(tmp_path / "tape.db", upstream.url, preexec_fn=limit(64, 4096)) as (process, _),
@@ -124,7 +124,7 @@ def soft_limit(pid: int) -> int:
     return int(next(line for line in lines if line.startswith("Max open files")).split()[3])
 
 
-def test_a_limit_that_the_system_refuses_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_limit_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[tuple[int, int]] = []
 
     def refuse(_: int, limits: tuple[int, int]) -> None:
@@ -143,7 +143,7 @@ def test_a_limit_that_is_high_enough_stays(monkeypatch: pytest.MonkeyPatch) -> N
     local.raise_descriptor_limit()
 
 
-def test_where_no_directory_tells_what_is_open_a_few_are_taken_for_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_descriptor_directory_a_few_count_as_open(monkeypatch: pytest.MonkeyPatch) -> None:
     def deny(_: str) -> None:
         raise PermissionError
 

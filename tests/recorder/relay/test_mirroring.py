@@ -199,7 +199,7 @@ async def test_when_the_client_closes_its_connection_upstream_is_closed(relay: R
 
 
 @on_loop
-async def test_a_closed_connection_and_those_upstream_need_no_garbage_collection(relay: Relay) -> None:
+async def test_closed_connections_need_no_garbage_collection(relay: Relay) -> None:
     def count() -> int:
         return sum(isinstance(item, Http1Client | Connection) for item in gc.get_objects())
 
@@ -251,7 +251,7 @@ async def test_connection_close_of_upstream_reaches_the_client(relay: Relay) -> 
 
 
 @on_loop
-async def test_an_answer_that_ends_by_closing_ends_the_clients_connection(relay: Relay) -> None:
+async def test_an_answer_ended_by_closing_closes_the_clients_connection(relay: Relay) -> None:
     async def respond(server: Server, target: bytes, writer: asyncio.StreamWriter) -> bool:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nto the end")
         return False
@@ -272,9 +272,7 @@ async def test_an_idle_connection_is_kept_for_a_bounded_time(relay: Relay, monke
 
 
 @on_loop
-async def test_upstreams_promise_about_its_connection_is_passed_on_and_kept(
-    relay: Relay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_upstreams_promise_about_its_connection_is_kept(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("proxy", "server"):
         monkeypatch.setattr(f"wiretape.recorder.relay.{module}.KEEP_ALIVE_SECONDS", 0.1)
 
@@ -320,9 +318,7 @@ async def broken_second(relay: Relay, says: bytes, how: str = "close") -> tuple[
 
 @pytest.mark.parametrize(("how", "ended_by"), [("close", "eof"), ("reset", "reset")])
 @on_loop
-async def test_a_kept_connection_that_breaks_after_the_request_is_mirrored(
-    relay: Relay, how: str, ended_by: str
-) -> None:
+async def test_a_kept_connections_break_after_the_request_is_mirrored(relay: Relay, how: str, ended_by: str) -> None:
     got, tape, _ = await broken_second(relay, b"", how)
     assert (got.status, got.complete) == (0, False)
     assert (tape.outcome, tape.row["ended_by"]) == (("connect_error", "reset"), ended_by)
@@ -377,9 +373,7 @@ async def test_after_an_early_response_neither_connection_is_used_again(relay: R
 
 
 @on_loop
-async def test_a_client_may_wait_with_its_upload_for_the_end_of_an_early_response(
-    relay: Relay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_upload_may_wait_for_an_early_responses_end(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "BODY_PAUSE_SECONDS", 0.1)
 
     async def respond(server: Server, target: bytes, writer: asyncio.StreamWriter) -> bool:
@@ -406,7 +400,7 @@ def same_socket(writer: asyncio.StreamWriter) -> socket.socket:
 
 @pytest.mark.parametrize("first", ["upstream", "client"])
 @on_loop
-async def test_a_request_that_comes_as_upstream_closes_goes_over_a_new_connection(relay: Relay, first: str) -> None:
+async def test_a_request_during_upstreams_close_gets_a_new_connection(relay: Relay, first: str) -> None:
     async with served(relay) as (upstream, base):
         targets = [next(fresh) for _ in range(10)]
         for target in targets:

@@ -161,7 +161,7 @@ async def printed(
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
-def test_every_way_in_which_node_calls_is_recorded_and_a_failure_is_an_error(tmp_path: Path, authority: Path) -> None:
+def test_every_kind_of_node_call_is_recorded(tmp_path: Path, authority: Path) -> None:
     settings = intercept.make(("127.0.0.1", "*.test"))
     stream = answer([(0, chunk("Hello", finish="stop")), (0, DONE)])
 
@@ -184,9 +184,7 @@ def test_every_way_in_which_node_calls_is_recorded_and_a_failure_is_an_error(tmp
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
-def test_http2_of_node_goes_by_the_proxy_with_and_without_tls_and_ends_with_its_program(
-    tmp_path: Path, authority: Path
-) -> None:
+def test_nodes_http2_uses_the_proxy_and_ends_with_it(tmp_path: Path, authority: Path) -> None:
     settings = intercept.make(())
     files = str(authority / "good.key"), str(authority / "good.pem")
     with Relay(tmp_path, interception=settings, ca_file=authority / "ca.pem") as relay:
@@ -204,7 +202,7 @@ def test_http2_of_node_goes_by_the_proxy_with_and_without_tls_and_ends_with_its_
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
 @on_loop
-async def test_node_takes_what_a_server_sends_with_the_answer_of_the_proxy_and_its_end_without_an_error(
+async def test_node_accepts_early_server_data_and_its_end(
     authority: Path,
 ) -> None:
     async def answer_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -219,9 +217,7 @@ async def test_node_takes_what_a_server_sends_with_the_answer_of_the_proxy_and_i
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
-def test_nodes_fetch_to_a_plain_server_of_this_machine_is_recorded_without_a_warning(
-    tmp_path: Path, authority: Path
-) -> None:
+def test_nodes_fetch_of_a_local_server_is_recorded_silently(tmp_path: Path, authority: Path) -> None:
     settings = intercept.make(())
     stream = answer([(0, chunk("Hello", finish="stop")), (0, DONE)])
     with Relay(tmp_path, choose=lambda _: stream, interception=settings) as relay:

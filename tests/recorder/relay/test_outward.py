@@ -63,7 +63,7 @@ def test_credentials_are_percent_decoded_and_in_no_text() -> None:
         (f"socks5://{'hunter2' * 40}@a", "more than 255 bytes"),
     ],
 )
-def test_a_proxy_that_cannot_be_used_is_named_without_its_password(url: str, words: str) -> None:
+def test_an_unusable_proxy_is_named_without_its_password(url: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as raised:
         outward.read({"HTTPS_PROXY": url})
     assert str(raised.value).startswith("HTTPS_PROXY ")
@@ -81,7 +81,7 @@ def test_a_proxy_that_cannot_be_used_is_named_without_its_password(url: str, wor
         ("0.1,,(", [], ["10.0.0.1:1", "a.test:1"]),
     ],
 )
-def test_no_proxy_has_names_with_all_below_them_ports_addresses_and_networks(
+def test_no_proxy_matches_names_ports_addresses_and_networks(
     excluded: str, past: list[str], through: list[str]
 ) -> None:
     for name in ("NO_PROXY", "no_proxy"):
@@ -92,7 +92,7 @@ def test_no_proxy_has_names_with_all_below_them_ports_addresses_and_networks(
                 assert (proxies.of("https", host.strip("[]"), int(port)) is None) is is_past, place
 
 
-def test_a_proxy_elsewhere_is_not_asked_for_this_machine_and_a_recorder_not_by_itself() -> None:
+def test_a_remote_proxy_is_not_asked_for_this_machine() -> None:
     away, here = (outward.read({"HTTP_PROXY": f"http://{host}:8377"}) for host in ("proxy.test", "localhost"))
     assert away.of("http", "127.0.0.1", 8000) is None
     assert here.of("http", "127.0.0.1", 8000) is not None
@@ -134,7 +134,7 @@ async def behind(directory: Path, proxy: str, authority: Path | None = None, **m
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-def test_a_recorded_call_goes_through_one_tunnel_and_no_file_has_the_password(
+def test_a_recorded_call_uses_one_tunnel_without_storing_passwords(
     tmp_path: Path, authority: Path, scheme: str
 ) -> None:
     run(record_through_tunnel(tmp_path, authority, scheme))
@@ -154,7 +154,7 @@ async def record_through_tunnel(directory: Path, authority: Path, scheme: str) -
 
 
 @on_loop
-async def test_http2_is_agreed_on_with_the_server_through_one_tunnel(tmp_path: Path, authority: Path) -> None:
+async def test_http2_is_agreed_on_through_one_tunnel(tmp_path: Path, authority: Path) -> None:
     async def play(stream: Stream) -> None:
         stream.send_head([(":status", "200"), ("content-type", "text/event-stream")])
         await stream.send(DONE, end=True)
@@ -174,7 +174,7 @@ async def test_http2_is_agreed_on_with_the_server_through_one_tunnel(tmp_path: P
 
 
 @on_loop
-async def test_plain_http_is_asked_of_the_proxy_itself_over_one_connection(tmp_path: Path) -> None:
+async def test_plain_http_asks_the_proxy_over_one_connection(tmp_path: Path) -> None:
     async with CompanyProxy() as proxy, behind(tmp_path, proxy.url()) as relay:
         target = relay.plays(STREAM)
         async with relay.client() as client:
@@ -206,7 +206,7 @@ async def test_a_websocket_by_plain_http_goes_through_a_tunnel(tmp_path: Path) -
 
 
 @on_loop
-async def test_bytes_that_come_first_from_a_host_are_not_taken_for_the_proxys(tmp_path: Path) -> None:
+async def test_a_hosts_first_bytes_are_not_the_proxys(tmp_path: Path) -> None:
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail")
         writer.close()
@@ -247,7 +247,7 @@ FORBIDDEN = b"HTTP/1.1 403 Not here\r\ncontent-length: 0\r\n\r\n"
     ],
 )
 @on_loop
-async def test_a_proxys_refusal_is_the_answer_to_connect_a_row_and_a_line(
+async def test_a_proxys_refusal_is_answered_recorded_and_reported(
     tmp_path: Path, said: bytes | None, shown: bytes, outcome: tuple[str, str], words: str
 ) -> None:
     async with CompanyProxy(said) as proxy, behind(tmp_path, proxy.url(password="wrong")) as relay:
@@ -264,7 +264,7 @@ async def test_a_proxys_refusal_is_the_answer_to_connect_a_row_and_a_line(
 
 
 @on_loop
-async def test_a_client_of_a_base_url_gets_the_reason_of_a_proxy_that_is_down_or_silent(tmp_path: Path) -> None:
+async def test_a_base_url_client_learns_why_the_proxy_failed(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         full = socket.create_connection(silent.getsockname())

@@ -25,13 +25,13 @@ def pointed(plan: pointing.PointingPlan) -> dict[str, str]:
     return pointed
 
 
-def test_behind_a_forward_proxy_nothing_is_changed_that_was_not_set() -> None:
+def test_a_forward_proxy_leaves_unset_variables_alone() -> None:
     assert changed("x") == {}
     assert {"openai", "ollama"} <= {one.name for one in pointing.plan([], {}, ["x"]).upstreams}
 
 
 @pytest.mark.parametrize("variable", [variable.name for api in APIS for variable in api.variables])
-def test_behind_a_forward_proxy_a_variable_stays_whose_server_speaks_tls_and_that_is_intercepted(variable: str) -> None:
+def test_a_forward_proxy_keeps_variables_with_intercepted_tls(variable: str) -> None:
     plan = pointing.plan([], {variable: "https://me:secret@gw.test:8443/x/v1/"}, ["x"])
     assert plan.variables == {}
     (found,) = [one for one in plan.upstreams if one.host == "gw.test"]
@@ -39,20 +39,20 @@ def test_behind_a_forward_proxy_a_variable_stays_whose_server_speaks_tls_and_tha
 
 
 @pytest.mark.parametrize("variable", [variable.name for api in APIS for variable in api.variables])
-def test_behind_a_forward_proxy_a_variable_is_redirected_whose_server_speaks_plain_http(variable: str) -> None:
+def test_a_forward_proxy_redirects_variables_with_plain_http(variable: str) -> None:
     found = changed("x", **{variable: "http://gpu.test:8000/x/v1/"})
     base, _, upstream = found[variable].partition(" → ")
     assert (upstream, base.endswith("/x/v1/"), len(found)) == ("http://gpu.test:8000", True, 1)
 
 
 @pytest.mark.parametrize("value", ["sk-secret", "unix:///run/api.sock", "http://[", "${GATEWAY}/v1"])
-def test_behind_a_forward_proxy_a_variable_stays_that_names_no_server(value: str) -> None:
+def test_a_forward_proxy_keeps_variables_without_a_server(value: str) -> None:
     plan = pointing.plan([], {"OPENAI_BASE_URL": value}, ["x"])
     assert (plan.variables, list(plan.left)) == ({}, ["OPENAI_BASE_URL"])
     assert "secret" not in plan.left["OPENAI_BASE_URL"]
 
 
-def test_ollamas_own_client_gets_its_variable_as_go_asks_no_proxy_for_loopback() -> None:
+def test_ollamas_client_gets_its_variable_despite_a_proxy() -> None:
     assert changed("ollama", "run", "x") == {"OLLAMA_HOST": "/ollama → http://127.0.0.1:11434"}
     assert changed("ollama", "run", "x", OLLAMA_HOST="box") == {"OLLAMA_HOST": "/ollama → http://box:11434"}
     assert "OLLAMA_HOST" not in changed("ollama", "run", "x", OLLAMA_API_BASE="http://gpu.test")
@@ -92,20 +92,20 @@ def test_with_nothing_set_the_well_known_apis_are_served() -> None:
 
 
 @pytest.mark.parametrize("variable", [variable.name for api in APIS for variable in api.variables])
-def test_a_variable_that_is_set_names_the_upstream_of_its_api_and_keeps_its_path(variable: str) -> None:
+def test_a_set_variable_names_upstream_and_keeps_its_path(variable: str) -> None:
     found = planned("x", **{variable: "https://gw.test/x/v1/"})
     base, _, upstream = found[variable].partition(" → ")
     assert (upstream, base.endswith("/x/v1/")) == ("https://gw.test", True)
     assert [name for name, place in found.items() if "gw.test" in place] == [variable]
 
 
-def test_two_variables_of_one_api_that_differ_reach_their_own() -> None:
+def test_two_different_variables_reach_their_own_upstreams() -> None:
     found = planned("x", OPENAI_BASE_URL="http://a.test/1", OPENAI_API_BASE="http://b.test/y")
     assert found["OPENAI_BASE_URL"] == "/openai/1 → http://a.test"
     assert found["OPENAI_API_BASE"] == "/openai_api_base/y → http://b.test"
 
 
-def test_where_clients_go_by_the_host_its_variable_is_left_alone() -> None:
+def test_a_variable_used_by_host_clients_is_left_alone() -> None:
     for variable, url in (
         ("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "https://bedrock-runtime.us-east-1.amazonaws.com"),
         ("GOOGLE_VERTEX_BASE_URL", "https://us-central1-aiplatform.googleapis.com"),
@@ -123,13 +123,13 @@ def test_where_clients_go_by_the_host_its_variable_is_left_alone() -> None:
         (("ollama", "serve"), "OLLAMA_HOST"),
     ],
 )
-def test_a_program_that_does_not_work_with_a_variable_does_not_get_it(command: tuple[str, ...], variable: str) -> None:
+def test_a_variable_its_program_cannot_use_is_not_set(command: tuple[str, ...], variable: str) -> None:
     assert variable in planned("python", "gemini")
     assert variable not in planned(*command)
     assert pointing.plan_base_urls([], {}, command).unreached == []
 
 
-def test_gemini_cli_keeps_the_variable_that_its_user_set_and_a_server_of_ollama_its_address() -> None:
+def test_users_keep_the_variables_of_gemini_and_ollama() -> None:
     found = planned("gemini", GOOGLE_GEMINI_BASE_URL="http://a.test")
     assert found["GOOGLE_GEMINI_BASE_URL"] == "/gemini → http://a.test"
     assert "OLLAMA_HOST" not in planned("ollama", "serve", OLLAMA_HOST="0.0.0.0")
@@ -154,7 +154,7 @@ def test_given_upstreams_are_all_that_is_served() -> None:
     assert "OPENAI_BASE_URL" not in found
 
 
-def test_a_variable_that_is_no_url_is_named_and_its_value_is_not_quoted() -> None:
+def test_an_invalid_url_is_named_without_its_value() -> None:
     with pytest.raises(ValueError, match="OPENAI_BASE_URL is not set to the base URL of an API") as caught:
         planned("x", OPENAI_BASE_URL="sk-secret")
     assert "secret" not in str(caught.value)

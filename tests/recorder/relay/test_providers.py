@@ -51,13 +51,11 @@ def test_an_upstream_is_read_in_its_parts(
         ("https://api.test", b"", b""),
     ],
 )
-def test_a_location_at_the_upstream_leads_to_its_place_at_wiretape(
-    upstream: str, target: bytes, location: bytes
-) -> None:
+def test_an_upstream_location_is_mapped_to_wiretape(upstream: str, target: bytes, location: bytes) -> None:
     assert providers.location(providers.parse(upstream), target, b"http://us") == location
 
 
-def test_user_info_becomes_basic_authorization_and_no_part_of_the_authority() -> None:
+def test_user_info_becomes_basic_authorization_outside_the_authority() -> None:
     found = providers.parse("https://me:s%2Fcret@api.test:1/x")
     assert (found.authority, found.authorization) == (b"api.test:1", b"Basic bWU6cy9jcmV0")
 
@@ -76,7 +74,7 @@ def test_an_invalid_upstream_is_reported(text: str) -> None:
         providers.parse(text)
 
 
-def test_an_error_about_a_url_quotes_no_part_of_a_password() -> None:
+def test_a_url_error_quotes_no_part_of_a_password() -> None:
     with pytest.raises(ValueError, match="percent-encoded") as caught:
         providers.parse("https://me:hunter2#x@api.test")
     assert "hunter2" not in str(caught.value)
@@ -94,9 +92,7 @@ def test_an_error_about_a_url_quotes_no_part_of_a_password() -> None:
         (b"/v1/chat?x=/openai/", "", b"/v1/chat?x=/openai/"),
     ],
 )
-def test_a_target_goes_to_the_upstream_that_it_names_or_to_the_one_at_the_root(
-    target: bytes, name: str, rest: bytes
-) -> None:
+def test_a_target_goes_to_its_named_or_root_upstream(target: bytes, name: str, rest: bytes) -> None:
     upstreams = [providers.parse("https://root.test"), providers.parse("openai=https://api.test/base")]
     found = providers.route(upstreams, target)
     assert found is not None
@@ -133,9 +129,7 @@ def test_the_well_known_apis_are_served_by_name() -> None:
         ("deepseek=https://api.deepseek.com", b"/deepseek/chat/completions", b"/chat/completions"),
     ],
 )
-def test_a_version_that_is_missing_or_doubled_is_put_right_where_only_one_path_can_be_meant(
-    upstream: str, target: bytes, reached: bytes
-) -> None:
+def test_an_unambiguous_version_is_added_or_removed(upstream: str, target: bytes, reached: bytes) -> None:
     found = providers.route([providers.parse(upstream)], target)
     assert found is not None
     assert found[0].prefix + found[1] == reached
@@ -164,7 +158,7 @@ def test_a_version_that_is_missing_or_doubled_is_put_right_where_only_one_path_c
         ("", None),
     ],
 )
-def test_an_api_is_known_by_its_hosts_and_by_no_other(host: str, name: str | None) -> None:
+def test_an_api_is_recognised_by_its_hosts_only(host: str, name: str | None) -> None:
     assert providers.api_of(host) == name
 
 
@@ -177,7 +171,7 @@ def test_no_host_and_no_variable_is_of_two_apis() -> None:
         assert providers.api_of(host or "") == (api.name if host and host != "127.0.0.1" else None)
 
 
-def test_an_sdk_is_pointed_at_the_path_that_it_expects() -> None:
+def test_an_sdk_is_pointed_at_its_expected_path() -> None:
     bare, versioned = providers.parse("https://api.test"), providers.parse("openai=https://api.test/v1")
     beta = providers.parse("https://api.test/v1beta")
     assert providers.sdk_base("http://x", bare, "/v1") == "http://x/v1"

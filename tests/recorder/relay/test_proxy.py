@@ -37,7 +37,7 @@ from wiretape.recorder.relay.upstream import Connection, ConnectionFacts, Transp
 
 
 @on_loop
-async def test_every_read_reaches_the_client_and_the_tape_as_it_was_sent(relay: Relay) -> None:
+async def test_every_read_reaches_client_and_tape_verbatim(relay: Relay) -> None:
     pieces = [os.urandom(size) for size in (1, 7, 4096, 1, 300, 65_000, 2, 1024, 33, 5)]
     target = relay.plays(answer([(0.02, piece) for piece in pieces]))
     got = await relay.get(target)
@@ -53,7 +53,7 @@ async def test_every_read_reaches_the_client_and_the_tape_as_it_was_sent(relay: 
 
 
 @on_loop
-async def test_a_read_is_relayed_at_once_and_not_with_the_next(relay: Relay) -> None:
+async def test_a_read_is_relayed_before_the_next_arrives(relay: Relay) -> None:
     reads = [(b"1\r\na\r\n", b"a\r\n"), (b"1\r\nb\r\n", b"b\r\n"), (b"0\r\n\r\n", b"0\r\n\r\n")]
     got, tape = await relay.shows_apart((CHUNKED, b"\r\n\r\n"), *reads)
     assert got.complete
@@ -64,7 +64,7 @@ async def test_a_read_is_relayed_at_once_and_not_with_the_next(relay: Relay) -> 
 
 
 @on_loop
-async def test_several_http_chunks_in_one_socket_read_are_one_read(relay: Relay) -> None:
+async def test_several_http_chunks_in_one_read_stay_one(relay: Relay) -> None:
     both = b"3\r\nabc\r\n4;ext=1\r\ndefg\r\n", b"abcdefg\r\n"
     rest = b"1\r\nh\r\n0\r\nTrailer: x\r\n\r\n", b"0\r\n\r\n"
     got, tape = await relay.shows_apart((CHUNKED, b"\r\n\r\n"), both, rest)
@@ -73,7 +73,7 @@ async def test_several_http_chunks_in_one_socket_read_are_one_read(relay: Relay)
 
 
 @on_loop
-async def test_an_http_chunk_that_comes_in_two_reads_is_two_reads(relay: Relay) -> None:
+async def test_one_http_chunk_in_two_reads_stays_two(relay: Relay) -> None:
     halves = [(b"6\r\nabc", b"abc\r\n"), (b"def\r\n", b"def\r\n")]
     got, tape = await relay.shows_apart((CHUNKED, b"\r\n\r\n"), *halves, (b"0\r\n\r\n", b"0\r\n\r\n"))
     assert got.complete
@@ -108,7 +108,7 @@ async def test_fifty_streams_at_once_lose_and_reorder_nothing(relay: Relay) -> N
 
 
 @on_loop
-async def test_a_compressed_body_passes_and_is_stored_as_it_came(relay: Relay) -> None:
+async def test_a_compressed_body_is_relayed_and_stored_verbatim(relay: Relay) -> None:
     packed = gzip.compress(b"".join(piece for _, piece in STREAM))
     got, tape = await relay.shows(answer([(0, packed)], headers=[("content-encoding", "gzip")]))
     assert got.headers["content-encoding"] == "gzip"
@@ -117,7 +117,7 @@ async def test_a_compressed_body_passes_and_is_stored_as_it_came(relay: Relay) -
 
 
 @on_loop
-async def test_a_body_that_ends_by_closing_is_a_clean_end(relay: Relay) -> None:
+async def test_a_body_ended_by_closing_ends_cleanly(relay: Relay) -> None:
     got, tape = await relay.shows(answer(STREAM, framing="close"))
     assert got.complete
     assert (tape.row["framing"], tape.outcome) == ("close", ("complete", None))
@@ -153,7 +153,7 @@ async def test_after_a_broken_upstream_the_client_is_cut(
     ],
 )  # fmt: skip
 @on_loop
-async def test_what_came_before_a_broken_end_is_relayed_and_stored(
+async def test_bytes_before_a_broken_end_are_relayed_and_stored(
     relay: Relay, pieces: list[tuple[bytes, bytes]], end: str, detail: str, stored: bytes
 ) -> None:
     got, tape = await relay.shows_apart(*pieces, end=end)
@@ -188,7 +188,7 @@ async def test_what_came_before_a_broken_end_is_relayed_and_stored(
     ],
 )
 @on_loop
-async def test_a_head_that_is_no_http_is_a_502_of_ours(relay: Relay, head: bytes) -> None:
+async def test_a_head_that_is_not_http_becomes_a_502(relay: Relay, head: bytes) -> None:
     got, tape = await relay.shows(Scene([(0, head)], "stall"))
     assert (got.status, got.headers["x-wiretape-error"], got.complete) == (502, "protocol", True)
     assert b'"type":"wiretape_error"' in got.body
@@ -198,7 +198,7 @@ async def test_a_head_that_is_no_http_is_a_502_of_ours(relay: Relay, head: bytes
 
 @pytest.mark.parametrize("end", ["fin", "reset"])
 @on_loop
-async def test_an_upstream_that_closes_without_an_answer_is_a_502(relay: Relay, end: Any) -> None:
+async def test_an_upstream_close_without_answer_becomes_a_502(relay: Relay, end: Any) -> None:
     got, tape = await relay.shows(Scene([], end))
     assert (got.status, got.headers["x-wiretape-id"]) == (502, tape.row["id"])
     assert tape.outcome == ("connect_error", "reset")
@@ -217,7 +217,7 @@ async def test_what_follows_a_response_reaches_nobody(relay: Relay) -> None:
     assert (tape.body, "surplus_bytes" in tape.flags) == (b"mine", True)
 
 
-def test_where_the_kernel_has_another_clock_times_are_the_loops_and_flagged(relay: Relay) -> None:
+def test_another_kernel_clock_gives_flagged_loop_times(relay: Relay) -> None:
     clock = Clock(wall_ns=lambda: time.time_ns() + 10_000_000_000)
     targets = [relay.plays(Scene([(0, CHUNKED), *[(0.05, b"1\r\nx\r\n")] * 4, (0, b"0\r\n\r\n")])) for _ in range(3)]
 
@@ -239,7 +239,7 @@ def test_where_the_kernel_has_another_clock_times_are_the_loops_and_flagged(rela
 
 
 @on_loop
-async def test_reads_that_merged_while_the_loop_was_late_are_flagged(relay: Relay) -> None:
+async def test_reads_merged_by_a_late_loop_are_flagged(relay: Relay) -> None:
     both = threading.Barrier(2, timeout=60)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -284,7 +284,7 @@ class Unstamped(Transport):
 
 @pytest.mark.parametrize("transport", [Transport, Unstamped])
 @on_loop
-async def test_the_loops_lag_is_measured_only_while_it_stamps_reads(relay: Relay, transport: type[Transport]) -> None:
+async def test_loop_lag_is_measured_only_while_stamping_reads(relay: Relay, transport: type[Transport]) -> None:
     looks = 0
 
     def now() -> int:

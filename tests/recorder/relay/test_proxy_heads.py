@@ -26,7 +26,7 @@ async def test_a_status_and_its_body_pass_as_they_came(relay: Relay, status: int
     [(302, "redirect"), (400, "client_error"), (429, "rate_limited"), (500, "server_error"), (529, "server_error")],
 )
 @on_loop
-async def test_a_status_of_300_and_above_is_an_http_error(relay: Relay, status: int, outcome: str) -> None:
+async def test_a_status_from_300_on_is_an_error(relay: Relay, status: int, outcome: str) -> None:
     _, tape = await relay.shows(plain(b"{}", status=status))
     assert tape.outcome == ("http_error", outcome)
 
@@ -40,7 +40,7 @@ async def test_an_answer_without_a_body_ends_with_its_head(relay: Relay, status:
 
 
 @on_loop
-async def test_head_has_the_length_of_a_body_that_never_comes(relay: Relay) -> None:
+async def test_head_announces_the_length_of_a_missing_body(relay: Relay) -> None:
     got, tape = await relay.shows(
         Scene([(0, b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n")]), method="HEAD", body=b""
     )
@@ -69,9 +69,7 @@ async def test_any_method_and_path_passes_and_is_recorded(relay: Relay, method: 
     "name", ["location", "operation-location", "azure-asyncoperation", "x-goog-upload-url", "x-goog-upload-control-url"]
 )
 @on_loop
-async def test_an_address_within_the_upstream_leads_to_wiretape_and_is_recorded_as_it_came(
-    relay: Relay, name: str
-) -> None:
+async def test_a_location_within_upstream_leads_to_wiretape(relay: Relay, name: str) -> None:
     address = (name, f"{relay.upstream.url}/v1/moved?a=1")
     got, tape = await relay.shows(plain(b"", status=202, headers=[address]))
     assert got.headers[name] == "http://localhost/v1/moved?a=1"
@@ -79,7 +77,7 @@ async def test_an_address_within_the_upstream_leads_to_wiretape_and_is_recorded_
 
 
 @on_loop
-async def test_informational_responses_pass_before_the_answer_and_are_not_recorded(relay: Relay) -> None:
+async def test_informational_responses_pass_without_being_recorded(relay: Relay) -> None:
     early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"
     early += b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
     target = relay.plays(Scene([(0, early), (0.02, CHUNKED + b"2\r\nok\r\n0\r\n\r\n")]))
@@ -103,9 +101,7 @@ async def test_an_answer_may_follow_any_number_of_informational_responses(relay:
     ids=["long_target", "many_headers"],
 )
 @on_loop
-async def test_the_size_of_a_head_is_for_the_api_to_judge(
-    relay: Relay, query: str, headers: list[tuple[str, str]]
-) -> None:
+async def test_the_api_judges_the_size_of_a_head(relay: Relay, query: str, headers: list[tuple[str, str]]) -> None:
     target = "/v1/sizes" + query
     await relay.get(target, headers=headers)
     asked = relay.upstream.requests[-1]
@@ -114,7 +110,7 @@ async def test_the_size_of_a_head_is_for_the_api_to_judge(
 
 
 @on_loop
-async def test_a_head_that_is_too_large_for_wiretape_is_refused_with_a_row(relay: Relay) -> None:
+async def test_a_head_too_large_for_wiretape_is_recorded_refused(relay: Relay) -> None:
     before = relay.upstream.connections
     got = await raw(relay.base, post("/v1/large", b"", [("x-large", "y" * (1 << 20))]))
     assert got.startswith(b"HTTP/1.1 431 ")
@@ -125,7 +121,7 @@ async def test_a_head_that_is_too_large_for_wiretape_is_refused_with_a_row(relay
 
 
 @on_loop
-async def test_request_headers_pass_in_order_but_for_those_of_the_connection(relay: Relay) -> None:
+async def test_request_headers_keep_their_order_without_connection_headers(relay: Relay) -> None:
     target = relay.plays(plain(b"{}"))
     hop = [("connection", "close, x-hop"), ("x-hop", "1"), ("te", "trailers"), ("proxy-authorization", "Basic x")]
     kept_on = [("authorization", "Bearer k"), ("x-twice", "1"), ("x-twice", "2"), ("user-agent", "t\xe9st")]
@@ -163,7 +159,7 @@ async def test_labels_are_stored_and_not_passed_on(relay: Relay) -> None:
 
 
 @on_loop
-async def test_a_label_that_is_none_is_refused_rather_than_lost(relay: Relay) -> None:
+async def test_an_invalid_label_is_refused_rather_than_lost(relay: Relay) -> None:
     got = await relay.get(relay.plays(answer(STREAM)), headers=[("X-Wiretape-Label", "run")])
     assert (got.status, b"key=value" in got.body) == (400, True)
 
@@ -181,7 +177,7 @@ async def test_trailers_of_a_request_never_become_its_headers(relay: Relay) -> N
 
 
 @on_loop
-async def test_http_1_0_is_refused_since_a_broken_answer_would_look_whole(relay: Relay) -> None:
+async def test_http10_cannot_show_a_break_and_is_refused(relay: Relay) -> None:
     async with dial(relay.base) as (reader, writer):
         writer.write(b"GET /v1/old HTTP/1.0\r\nhost: localhost\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 505 ")

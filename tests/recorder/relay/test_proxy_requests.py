@@ -14,7 +14,7 @@ from wiretape.recorder.demo.upstream import answer
 
 
 @on_loop
-async def test_a_request_is_stored_up_to_a_cap_with_the_size_and_hash_of_the_whole(relay: Relay) -> None:
+async def test_a_capped_request_keeps_its_full_size_and_hash(relay: Relay) -> None:
     body = os.urandom(1 << 20) * 17
     target = relay.plays(plain(b"{}"))
     await relay.get(target, body=body)
@@ -83,7 +83,7 @@ async def test_an_upload_has_no_limit_and_takes_little_memory(relay: Relay) -> N
 
 
 @pytest.mark.nightly
-def test_ten_large_uploads_at_a_time_stay_within_a_bound_of_memory() -> None:
+def test_ten_large_uploads_stay_within_a_memory_bound() -> None:
     """The relay and the writer together; with all bodies in memory they took 1.4 GiB."""
     command = [sys.executable, str(ROOT / "tests" / "bench" / "uploads.py"), "--uploads", "10", "--mib", "60"]
     report = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -93,7 +93,7 @@ def test_ten_large_uploads_at_a_time_stay_within_a_bound_of_memory() -> None:
 
 
 @on_loop
-async def test_an_answer_before_the_end_of_the_request_passes_at_once(relay: Relay) -> None:
+async def test_an_answer_before_the_requests_end_passes_at_once(relay: Relay) -> None:
     async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 413 Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nno!")
@@ -110,9 +110,7 @@ async def test_an_answer_before_the_end_of_the_request_passes_at_once(relay: Rel
 
 
 @on_loop
-async def test_a_request_body_that_does_not_come_is_not_waited_for(
-    relay: Relay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_request_body_that_never_comes_times_out(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wiretape.recorder.relay.server.BODY_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr("wiretape.recorder.relay.server.LINGER_SECONDS", 0.1)
     got = await raw(relay.base, post("/v1/half", b"", [("content-length", "2")]) + b"{")
@@ -122,7 +120,7 @@ async def test_a_request_body_that_does_not_come_is_not_waited_for(
 
 
 @on_loop
-async def test_a_request_body_that_is_no_http_ends_the_exchange(relay: Relay) -> None:
+async def test_a_malformed_request_body_ends_the_exchange(relay: Relay) -> None:
     before = relay.upstream.connections
     async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(b"POST /v1/garbled HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
@@ -134,7 +132,7 @@ async def test_a_request_body_that_is_no_http_ends_the_exchange(relay: Relay) ->
 
 
 @on_loop
-async def test_there_is_a_bound_on_how_many_run_at_a_time(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_running_exchanges_is_limited(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wiretape.recorder.relay.app.LIVE", 0)
     got = await relay.get("/x")
     assert (got.status, got.headers["retry-after"]) == (503, "1")

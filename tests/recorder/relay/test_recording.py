@@ -60,7 +60,7 @@ def test_timestamps_count_from_just_before_the_request_is_sent(tape: Path) -> No
     assert (row["outcome"], row["bytes"], row["gap_bytes"]) == ("complete", len(b"".join(STREAM)), 0)
 
 
-def test_a_read_that_a_client_never_got_has_no_timestamp_of_relaying(tape: Path) -> None:
+def test_an_undelivered_read_has_no_relay_timestamp(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         recording.client_closed_ns = 7
@@ -73,7 +73,7 @@ def test_a_read_that_a_client_never_got_has_no_timestamp_of_relaying(tape: Path)
     assert (row["paused"], row["surplus"], row["headers_ns"]) == (3, 1, None)
 
 
-def test_reads_without_room_are_a_counted_gap_and_the_body_is_an_exact_prefix(tape: Path) -> None:
+def test_dropped_reads_are_a_counted_gap_after_a_prefix(tape: Path) -> None:
     pieces = [b"%06d" % no * 100 for no in range(50)]
     dropped: list[int] = []
 
@@ -110,7 +110,7 @@ def test_a_body_is_stored_up_to_a_bound(tape: Path, monkeypatch: pytest.MonkeyPa
     assert (row["bytes"], row["gap_bytes"]) == (11, 1)
 
 
-def test_a_request_body_without_room_is_left_out_but_its_size_and_hash_are_kept(tape: Path) -> None:
+def test_a_dropped_request_body_keeps_its_size_and_hash(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         recording.end("refused", None, 3000)
@@ -125,9 +125,7 @@ def begin_in_pieces(recording: ExchangeFrames) -> None:
     recording.begin(upload("e1", [])[0])  # type: ignore[arg-type]
 
 
-def test_a_request_body_comes_in_pieces_and_is_stored_up_to_a_bound(
-    tape: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_body_is_stored_up_to_a_bound(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "REQUEST_STORED_BYTES", 10)
 
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
@@ -143,7 +141,7 @@ def test_a_request_body_comes_in_pieces_and_is_stored_up_to_a_bound(
     assert row["request_sha256"] == hashlib.sha256(b"123456789012345").hexdigest()
 
 
-def test_pieces_of_a_request_without_room_are_counted_and_none_after_them_is_stored(tape: Path) -> None:
+def test_request_pieces_after_a_dropped_one_are_not_stored(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         begin_in_pieces(recording)
         for piece in (b"1" * 1000, b"2" * 5000, b"3" * 10):
@@ -177,7 +175,7 @@ def test_the_connection_and_the_clock_are_noted(tape: Path) -> None:
     )
 
 
-def test_the_protocol_the_trailers_and_the_error_of_a_stream_are_noted(tape: Path) -> None:
+def test_a_streams_protocol_trailers_and_error_are_noted(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         recording.sent_ns, recording.headers_ns, recording.protocol = 20, 30, "h2"
@@ -196,7 +194,7 @@ def test_the_protocol_the_trailers_and_the_error_of_a_stream_are_noted(tape: Pat
     assert b"c4n4ry" not in tape.read_bytes()
 
 
-def test_the_boot_clock_is_read_with_the_wall_clock_at_the_start() -> None:
+def test_boot_clock_and_wall_clock_are_read_together() -> None:
     clock = Clock(now=lambda: 5, wall_ns=lambda: 0, boot_ns=lambda: 77)
     one = ExchangeFrames(
         SimpleNamespace(put=lambda _: None, frames=FrameQueue(clock), unstored=SimpleNamespace(follow=lambda _: None)),
@@ -226,7 +224,7 @@ def test_an_exchange_is_described_again_only_after_progress(tape: Path) -> None:
     assert record(tape, scenario)["bytes"] == 4
 
 
-def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_end() -> None:
+def test_a_whole_dropped_exchange_is_counted_at_its_end() -> None:
     counts = SimpleNamespace(dropped_bytes=0, unrecorded=0)
     calls: list[str] = []
     full: Any = SimpleNamespace(
@@ -246,7 +244,7 @@ def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_en
     assert calls == ["follow", "lack", "forget"]
 
 
-def test_of_what_a_client_sends_beyond_the_bound_the_beginning_is_kept_and_the_rest_is_counted(tape: Path) -> None:
+def test_client_data_beyond_the_bound_is_only_counted(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1", method="GET", body=b""))
         recording.connected_ns, recording.sent_ns, recording.headers_ns = 10, 20, 30

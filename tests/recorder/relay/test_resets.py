@@ -110,7 +110,7 @@ def framed(body: bytes) -> bytes:
     ],
 )
 @on_loop
-async def test_all_that_came_with_upstreams_reset_is_relayed_and_stored(relay: Relay, answer: bytes) -> None:
+async def test_all_data_before_an_upstream_reset_is_relayed(relay: Relay, answer: bytes) -> None:
     path = f"/v1/chat/completions?upstream-{len(answer)}"
     async with accepting(resetting(answer)) as port, relaying(relay, port) as base:
         got = await fetch(base, post(path))
@@ -121,7 +121,7 @@ async def test_all_that_came_with_upstreams_reset_is_relayed_and_stored(relay: R
 
 @pytest.mark.parametrize("answer", [b"", HEAD], ids=["nothing", "half_a_head"])
 @on_loop
-async def test_a_reset_before_a_whole_head_is_a_failed_connection(relay: Relay, answer: bytes) -> None:
+async def test_a_reset_before_the_head_is_a_connect_error(relay: Relay, answer: bytes) -> None:
     path = f"/v1/chat/completions?head-{len(answer)}"
     async with accepting(resetting(answer)) as port, relaying(relay, port) as base:
         got = await fetch(base, post(path))
@@ -129,7 +129,7 @@ async def test_a_reset_before_a_whole_head_is_a_failed_connection(relay: Relay, 
 
 
 @on_loop
-async def test_a_reset_behind_the_streams_own_end_is_only_flagged(relay: Relay) -> None:
+async def test_a_reset_after_the_streams_end_is_only_flagged(relay: Relay) -> None:
     path = "/v1/chat/completions?done"
     body = chunk("a", finish="stop") + DONE
     async with accepting(resetting(CHUNKED + framed(body))) as port, relaying(relay, port) as base:
@@ -139,7 +139,7 @@ async def test_a_reset_behind_the_streams_own_end_is_only_flagged(relay: Relay) 
 
 
 @on_loop
-async def test_an_answer_that_came_with_a_reset_of_its_upload_is_passed_on(relay: Relay) -> None:
+async def test_an_answer_that_resets_its_upload_is_passed_on(relay: Relay) -> None:
     path, refusal = "/v1/chat/completions?upload", b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nbig"
     async with accepting(resetting(refusal)) as port, relaying(relay, port) as base:
         got = await fetch(base, post(path, b"x" * 1_000_000))
@@ -147,7 +147,7 @@ async def test_an_answer_that_came_with_a_reset_of_its_upload_is_passed_on(relay
 
 
 @on_loop
-async def test_all_messages_that_came_with_upstreams_reset_pass_a_websocket(relay: Relay) -> None:
+async def test_websocket_messages_before_an_upstream_reset_are_passed_on(relay: Relay) -> None:
     path = "/v1/responses?upstream"
     server = side()
     data = b"".join(bytes(server.send_data(message)) for message in response(1, *(["Hel"] * 900))[:-1])
@@ -170,9 +170,7 @@ async def test_all_messages_that_came_with_upstreams_reset_pass_a_websocket(rela
     ],
 )
 @on_loop
-async def test_a_slow_client_gets_all_that_was_read_before_upstreams_reset(
-    relay: Relay, head: bytes, piece: bytes
-) -> None:
+async def test_a_slow_client_gets_everything_before_an_upstream_reset(relay: Relay, head: bytes, piece: bytes) -> None:
     path, is_reset = f"/slow/{len(head)}", asyncio.Event()
 
     async def play(sock: socket.socket) -> None:
@@ -212,7 +210,7 @@ async def request_of(sock: socket.socket) -> tuple[h2.connection.H2Connection, i
     ("code", "outcome"), [(None, ("truncated", "reset")), (2, ("truncated", "rst_internal_error"))]
 )
 @on_loop
-async def test_all_frames_that_came_with_upstreams_reset_pass_http_2(
+async def test_http2_frames_before_an_upstream_reset_are_passed_on(
     relay: Relay, code: int | None, outcome: tuple[str, str]
 ) -> None:
     path = f"/v1/chat/completions?h2-{code}"
@@ -236,7 +234,7 @@ async def test_all_frames_that_came_with_upstreams_reset_pass_http_2(
 
 
 @on_loop
-async def test_a_reset_between_two_requests_of_http_2_reaches_the_client(relay: Relay) -> None:
+async def test_a_reset_between_http2_requests_reaches_the_client(relay: Relay) -> None:
     path, may_reset = "/v1/chat/completions?h2-idle", asyncio.Event()
 
     async def play(sock: socket.socket) -> None:
@@ -257,7 +255,7 @@ async def test_a_reset_between_two_requests_of_http_2_reaches_the_client(relay: 
 
 
 @on_loop
-async def test_a_slow_client_of_http_2_gets_all_that_was_read_before_upstreams_reset(relay: Relay) -> None:
+async def test_a_slow_http2_client_gets_everything_before_a_reset(relay: Relay) -> None:
     path, is_reset = "/v1/chat/completions?h2-slow", asyncio.Event()
     # A client that grants windows meets the reset by a write, and loses its unread bytes.
     wide = http2.Limits(window=1 << 24, connection=1 << 24, is_manual=True)
@@ -295,7 +293,7 @@ async def leave(base: str, data: bytes) -> None:
 
 
 @on_loop
-async def test_a_client_that_resets_behind_its_request_ends_upstreams_silence(relay: Relay) -> None:
+async def test_a_client_reset_ends_upstreams_silence(relay: Relay) -> None:
     path, upstream = "/v1/chat/completions?client", Silent()
     async with accepting(upstream) as port, relaying(relay, port) as base:
         await leave(base, post(path))
@@ -316,7 +314,7 @@ async def test_a_client_that_leaves_in_good_order_resets_nothing(relay: Relay) -
 
 
 @on_loop
-async def test_a_clients_reset_within_its_upload_is_noticed_with_all_that_came(relay: Relay) -> None:
+async def test_a_client_reset_during_its_upload_keeps_all_data(relay: Relay) -> None:
     path, upstream, piece = "/v1/chat/completions?upload-left", Silent(), b"x" * 80_000
     request = post(path, headers=[("content-length", "1000000")], body=b"") + piece
     async with accepting(upstream) as port, relaying(relay, port) as base:
@@ -330,7 +328,7 @@ async def test_a_clients_reset_within_its_upload_is_noticed_with_all_that_came(r
 
 
 @on_loop
-async def test_a_clients_reset_is_noticed_while_its_upload_is_held(relay: Relay) -> None:
+async def test_a_client_reset_is_noticed_while_uploads_are_held(relay: Relay) -> None:
     path, upstream = "/v1/chat/completions?held", Silent(receives=False)
     async with accepting(upstream) as port, relaying(relay, port) as base:
         with socket.create_connection(address(base)) as sock:
@@ -343,7 +341,7 @@ async def test_a_clients_reset_is_noticed_while_its_upload_is_held(relay: Relay)
 
 
 @on_loop
-async def test_all_messages_that_came_with_a_clients_reset_pass_a_websocket(relay: Relay) -> None:
+async def test_websocket_messages_before_a_client_reset_are_passed_on(relay: Relay) -> None:
     path, upstream, client = "/v1/responses?client", Silent(SWITCH), side(client=True)
     data = b"".join(bytes(client.send_data(ASK)) for _ in range(len(SMALLER) // len(ASK)))
     async with accepting(upstream) as port, relaying(relay, port) as base:
@@ -362,7 +360,7 @@ async def test_all_messages_that_came_with_a_clients_reset_pass_a_websocket(rela
 
 
 @on_loop
-async def test_a_client_of_http_2_that_resets_ends_upstreams_silence(relay: Relay) -> None:
+async def test_an_http2_client_reset_ends_upstreams_silence(relay: Relay) -> None:
     path, end = "/v1/chat/completions?h2-client", asyncio.get_running_loop().create_future()
 
     async def play(sock: socket.socket) -> None:

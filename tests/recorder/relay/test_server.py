@@ -42,7 +42,7 @@ def test_a_taken_port_is_reported_in_one_line() -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_an_address_that_is_not_ours_cannot_be_listened_on() -> None:
+def test_a_foreign_address_cannot_be_listened_on() -> None:
     with pytest.raises(CannotListen):
         server.listen("192.0.2.1", 0)
 
@@ -66,7 +66,7 @@ def test_only_loopback_is_listened_on(relay: Relay) -> None:
 
 
 @on_loop
-async def test_a_head_that_does_not_come_is_not_waited_for(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_head_that_never_comes_times_out(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
     assert await raw(relay.base) == b""
     assert await raw(relay.base, b"POST /x HTTP/1.1\r\nhost: loc") == b""
@@ -84,7 +84,7 @@ async def test_only_what_begins_as_tls_does_is_called_tls(relay: Relay) -> None:
 
 
 @on_loop
-async def test_a_stream_may_last_longer_than_a_head_may_take(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_may_outlast_the_head_timeout(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
     got, _ = await relay.shows(answer([(0.5, b"late")]))
     assert (got.complete, got.body) == (True, b"late")
@@ -138,7 +138,7 @@ async def test_what_follows_a_request_does_not_touch_its_response(
 
 
 @on_loop
-async def test_the_row_of_a_connection_that_wiretape_closes_names_wiretape(relay: Relay) -> None:
+async def test_a_connection_that_wiretape_closes_names_wiretape(relay: Relay) -> None:
     held, listening = Held(relay), server.listen("127.0.0.1", 0)
     closing = server.Server(relay.recorder.proxy, listening)
     async with dial(server.base_url(listening)) as (reader, writer):
@@ -151,7 +151,7 @@ async def test_the_row_of_a_connection_that_wiretape_closes_names_wiretape(relay
 
 
 @on_loop
-async def test_a_head_that_came_in_part_may_be_completed_after_the_response(
+async def test_a_partial_head_may_be_completed_after_the_response(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.4)
@@ -175,7 +175,7 @@ async def test_endless_trailers_of_a_request_are_refused(relay: Relay) -> None:
 
 
 @on_loop
-async def test_requests_that_come_in_one_read_count_each_for_itself(relay: Relay) -> None:
+async def test_several_requests_in_one_read_each_count(relay: Relay) -> None:
     target = relay.plays(answer([(0, b"whole")]))
     large = b"z" * 200_000
     head = f"POST {target} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(large)}\r\n\r\n".encode()
@@ -199,7 +199,7 @@ async def test_a_client_that_sent_nonsense_may_still_leave(relay: Relay) -> None
 
 
 @on_loop
-async def test_a_line_end_between_requests_does_not_keep_a_connection_open(
+async def test_a_newline_between_requests_keeps_no_connection_open(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.1)
@@ -219,9 +219,7 @@ async def test_clients_that_come_all_at_once_are_all_served(relay: Relay) -> Non
         assert (await relay.get(relay.plays(answer([(0, b"x")])))).body == b"x"
 
 
-def test_clients_beyond_the_limit_get_the_reason_and_are_closed_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clients_beyond_the_limit_are_told_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "free_descriptors", lambda: 0)
 
     async def main() -> None:
@@ -249,7 +247,7 @@ class Answering:
 
 
 @on_loop
-async def test_what_a_client_does_not_read_of_its_last_response_is_not_kept_for_ever(
+async def test_an_unread_last_response_is_not_kept_forever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "LAST_SECONDS", 0.05)
@@ -292,7 +290,7 @@ class Uploading(Responder):
 
 
 @on_loop
-async def test_an_illegal_step_within_the_parser_is_no_fault_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_illegal_parser_step_is_not_the_clients_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Uploading()
     monkeypatch.delitem(INBOUND, (Inbound.BODY, "end"))  # type: ignore[arg-type]
     with pytest.raises(IllegalStep, match="BODY has no step for 'end'"):
@@ -300,7 +298,7 @@ async def test_an_illegal_step_within_the_parser_is_no_fault_of_the_client(monke
 
 
 @on_loop
-async def test_a_body_that_waited_goes_on_when_it_is_taken_at_once() -> None:
+async def test_a_waiting_body_goes_on_when_taken() -> None:
     app = Uploading()
     for _ in range(2):
         app.client.received(0, memoryview(b"%x\r\n%b\r\n" % (server.UPLOAD_BYTES, bytes(server.UPLOAD_BYTES))))
@@ -311,7 +309,7 @@ async def test_a_body_that_waited_goes_on_when_it_is_taken_at_once() -> None:
 
 
 @on_loop
-async def test_a_body_that_breaks_off_while_it_is_held_leaves_no_connection_behind(
+async def test_a_broken_held_body_leaves_no_connection_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "LAST_SECONDS", 0.05)
@@ -451,7 +449,7 @@ async def test_a_connection_is_taken_over_with_what_came_meanwhile(request_: byt
 
 
 @on_loop
-async def test_a_connection_whose_upgrade_is_not_granted_goes_on_in_http() -> None:
+async def test_a_connection_without_its_upgrade_stays_http() -> None:
     app = Noting()
     app.comes(UPGRADE + b"GET /2 HTTP/1.1\r\n")
     app.comes(b"\r\nGET /3 HT")
@@ -466,7 +464,7 @@ async def test_a_connection_whose_upgrade_is_not_granted_goes_on_in_http() -> No
 
 
 @on_loop
-async def test_a_client_waits_with_much_of_a_protocol_that_it_does_not_have_yet() -> None:
+async def test_a_client_waits_with_data_of_an_ungranted_protocol() -> None:
     app = Noting()
     app.comes(UPGRADE)
     app.comes(bytes(server.UPLOAD_BYTES))
@@ -478,7 +476,7 @@ async def test_a_client_waits_with_much_of_a_protocol_that_it_does_not_have_yet(
 
 
 @on_loop
-async def test_a_body_that_another_protocol_would_follow_ends_the_connection() -> None:
+async def test_a_body_before_another_protocol_ends_the_connection() -> None:
     app = Noting()
     app.comes(UPGRADE.replace(b"\r\n\r\n", b"\r\ncontent-length: 30\r\n\r\n") + b"GET /body HTTP/1.1\r\n\r\n")
     app.answer()
@@ -489,7 +487,7 @@ async def test_a_body_that_another_protocol_would_follow_ends_the_connection() -
 # The drain
 
 
-def test_a_drain_lets_streams_end_and_closes_what_is_idle(tmp_path: Path) -> None:
+def test_a_drain_finishes_streams_and_closes_idle_connections(tmp_path: Path) -> None:
     async def main() -> None:
         target = relay.plays(answer([(0.0, chunk("a")), (0.6, chunk("b", finish="stop")), (0.0, DONE)]))
         async with (
@@ -546,7 +544,7 @@ def test_a_stream_that_outlasts_the_drain_is_cut(tmp_path: Path, monkeypatch: py
         relay.runner.run(main())
 
 
-def test_a_client_that_reads_nothing_does_not_delay_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_reads_nothing_delays_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         target = relay.plays(answer([(0.0, bytes(1 << 20))] * 32))
         async with dial(relay.base) as (_, writer):

@@ -52,7 +52,7 @@ def test_a_stop_takes_ten_seconds_at_most() -> None:
     assert service.DRAIN_SECONDS + 1.5 <= service.STOP_SECONDS < 10
 
 
-def test_a_tape_that_is_written_by_no_recorder_is_left_alone(tape: Path) -> None:
+def test_a_tape_of_no_recorder_is_left_alone(tape: Path) -> None:
     async def main() -> None:
         with file.writing(tape, "wiretape db vacuum"), pytest.raises(TapeBusy, match="written by wiretape db vacuum"):
             await Recorder(Options(tape, [providers.parse("http://127.0.0.1:9")]), Observer()).start()
@@ -64,7 +64,7 @@ def test_a_tape_that_is_written_by_no_recorder_is_left_alone(tape: Path) -> None
     ("identity", "client", "sent"),
     [(False, ["br, gzip"], ["br, gzip"]), (False, [], []), (True, ["br"], ["identity"]), (True, [], ["identity"])],
 )
-def test_accept_encoding_is_passed_on_as_it_was_sent_unless_identity_is_asked_for_and_noted(
+def test_accept_encoding_passes_unless_identity_is_requested(
     tmp_path: Path, identity: bool, client: list[str], sent: list[str]
 ) -> None:
     with Relay(tmp_path, identity=identity) as relay:
@@ -79,7 +79,7 @@ def test_accept_encoding_is_passed_on_as_it_was_sent_unless_identity_is_asked_fo
     assert (tape.row["asks_identity"], "asks_identity" in tape.flags) == (identity or None, identity)
 
 
-def test_a_named_upstream_is_served_below_its_name_and_nothing_else_is(tmp_path: Path) -> None:
+def test_a_named_upstream_is_served_only_below_its_name(tmp_path: Path) -> None:
     async def main() -> None:
         async with ScriptedUpstream(lambda _: answer([(0, b"x")])) as upstream:
             given = upstream.url.replace("//", "//user:p%40ss@") + "/base/"
@@ -122,7 +122,7 @@ def test_tls_fails_closed(tmp_path: Path, authority: Path, tmp_path_factory: pyt
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_server_that_asks_for_a_client_certificate_gets_it_or_is_reported(
+def test_a_requested_client_certificate_is_sent_or_reported_missing(
     tmp_path: Path, authority: Path, version: ssl.TLSVersion
 ) -> None:
     tls, certificate = serving(authority, "good"), tmp_path / "client.pem"
@@ -158,7 +158,7 @@ def test_a_client_certificate_without_its_key_is_reported(tmp_path: Path, author
         run(Recorder(options, Observer()).start())
 
 
-def test_an_invalid_ca_file_is_reported_and_nothing_stays_open(tmp_path: Path) -> None:
+def test_an_invalid_ca_file_is_reported_without_leaks(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     options = Options(tmp_path / "tape.db", [providers.parse("http://127.0.0.1:1")], ca_file=tmp_path / "ca.pem")
     with pytest.raises(WiretapeError, match="give certificates in PEM"):
@@ -190,7 +190,7 @@ def test_the_writer_may_die_and_nothing_is_lost(tmp_path: Path) -> None:
         relay.runner.run(main())
 
 
-def test_a_host_beyond_loopback_may_call_by_the_name_that_is_allowed(tmp_path: Path) -> None:
+def test_an_allowed_name_reaches_a_host_beyond_loopback(tmp_path: Path) -> None:
     async def main() -> None:
         for host, status in ((b"box.test:8377", b"200"), (b"localhost", b"200"), (b"other.test", b"421")):
             got = await raw(relay.base, b"GET /x HTTP/1.1\r\nhost: %s\r\nconnection: close\r\n\r\n" % host)
@@ -201,7 +201,7 @@ def test_a_host_beyond_loopback_may_call_by_the_name_that_is_allowed(tmp_path: P
     assert [refusal.status for refusal in relay.refused] == [421]
 
 
-def test_a_recorder_that_is_cut_before_it_starts_starts_all_the_same(tmp_path: Path) -> None:
+def test_a_recorder_interrupted_before_its_start_still_starts(tmp_path: Path) -> None:
     async def main() -> None:
         recorder = Recorder(Options(tmp_path / "tape.db", [providers.parse("http://127.0.0.1:1")]), Observer())
         recorder.cut()

@@ -43,7 +43,7 @@ def recorder(tape: Path, uuid: str, **more: Any) -> Tap:
 
 
 @on_loop
-async def test_each_relay_gets_acknowledgements_and_reports_of_its_own_frames(tape: Path) -> None:
+async def test_each_relay_gets_its_own_acknowledgements_and_reports(tape: Path) -> None:
     first, joined = taps(tape)
     for tap, ids in ((first, ("a1", "a2")), (joined, ("b1",))):
         await tap.start()
@@ -56,7 +56,7 @@ async def test_each_relay_gets_acknowledgements_and_reports_of_its_own_frames(ta
 
 
 @on_loop
-async def test_what_one_could_not_store_is_counted_and_kept_beside_the_tape(tape: Path) -> None:
+async def test_unstored_data_is_counted_and_kept_beside_the_tape(tape: Path) -> None:
     first, joined = taps(tape, queue_bytes=1000)
     await first.start()
     await joined.start()
@@ -78,7 +78,7 @@ async def test_what_one_could_not_store_is_counted_and_kept_beside_the_tape(tape
 
 
 @on_loop
-async def test_the_exchanges_of_one_that_breaks_off_are_interrupted_and_those_of_others_go_on(tape: Path) -> None:
+async def test_only_the_exchanges_of_a_broken_relay_are_interrupted(tape: Path) -> None:
     statement = "SELECT id, ended_by FROM exchanges ORDER BY id"
     first, joined = taps(tape)
     await first.start()
@@ -93,7 +93,7 @@ async def test_the_exchanges_of_one_that_breaks_off_are_interrupted_and_those_of
 
 
 @on_loop
-async def test_recorders_of_one_tape_share_a_writer_and_each_gets_reports_of_its_own(tape: Path) -> None:
+async def test_recorders_of_one_tape_share_a_writer(tape: Path) -> None:
     first, second = recorder(tape, "a"), recorder(tape, "b")
     await first.start()
     await first.ready()
@@ -113,7 +113,7 @@ async def test_recorders_of_one_tape_share_a_writer_and_each_gets_reports_of_its
 
 
 @on_loop
-async def test_a_recorder_that_ends_first_leaves_its_writer_to_the_others(tape: Path) -> None:
+async def test_a_recorder_that_ends_first_leaves_its_writer(tape: Path) -> None:
     first, second = recorder(tape, "a"), recorder(tape, "b")
     await first.start()
     await second.start()
@@ -139,7 +139,7 @@ async def test_a_recorder_that_ends_first_leaves_its_writer_to_the_others(tape: 
 
 
 @on_loop
-async def test_a_killed_writer_is_replaced_by_one_and_loses_nothing_of_any_recorder(tape: Path) -> None:
+async def test_a_killed_shared_writer_is_replaced_once_without_losses(tape: Path) -> None:
     taps = [recorder(tape, uuid) for uuid in "abc"]
     await asyncio.gather(*(tap.start() for tap in taps))  # on a tape that is not there yet
     assert sorted(tap.pid is None for tap in taps) == [False, True, True]
@@ -160,7 +160,7 @@ async def test_a_killed_writer_is_replaced_by_one_and_loses_nothing_of_any_recor
 
 
 @on_loop
-async def test_a_recorder_waits_for_the_writer_of_another_while_that_is_alive_and_loads(
+async def test_a_recorder_waits_for_anothers_loading_writer(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, script, loaded = tmp_path / "python", tmp_path / "loading.py", tmp_path / "loaded"
@@ -220,7 +220,7 @@ async def test_surviving_recorders_lose_nothing_if_other_processes_end(tape: Pat
     assert bodies_of(tape) == {f"{uuid}1": b"".join(pieces) for uuid, pieces in streams.items()}
 
 
-def test_sums_are_of_all_and_the_lag_is_the_longest() -> None:
+def test_sums_cover_all_relays_with_the_longest_lag() -> None:
     parts = [
         Share(
             Counts(recorded=1, dropped_bytes=5, restarts=1, lag_ns=3), Unstored("s", [Relayed(id="a", bytes=1)]), live=2
@@ -269,9 +269,7 @@ def test_sockets_of_killed_recorders_are_removed_and_nothing_else(short: Path, m
     assert (places["full"].parent / "other").read_text() == "precious"
 
 
-def test_where_nothing_temporary_can_be_made_the_socket_is_beside_the_tape(
-    short: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_temporary_directory_the_socket_joins_the_tape(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read_only() -> str:
         raise FileNotFoundError
 
@@ -285,7 +283,7 @@ def test_where_nothing_temporary_can_be_made_the_socket_is_beside_the_tape(
 
 
 @on_loop
-async def test_a_worker_starts_the_writer_where_its_recorder_has_not(tape: Path) -> None:
+async def test_a_worker_starts_a_missing_writer(tape: Path) -> None:
     first, worker = taps(tape)
     await worker.start()
     assert worker.pid is not None
@@ -309,7 +307,7 @@ async def test_a_worker_starts_the_writer_where_its_recorder_has_not(tape: Path)
 
 @pytest.mark.damages
 @on_loop
-async def test_each_recorder_gets_its_own_counts_from_a_writer_that_refuses_a_damaged_tape(tape: Path) -> None:
+async def test_each_recorder_gets_counts_from_a_refusing_writer(tape: Path) -> None:
     first, second = recorder(tape, "a"), recorder(tape, "b")
     for tap, ids in ((first, ("a1",)), (second, ("b1", "b2", "b3"))):
         await tap.start()
@@ -326,7 +324,7 @@ async def test_each_recorder_gets_its_own_counts_from_a_writer_that_refuses_a_da
 
 
 @on_loop
-async def test_a_start_that_takes_a_removed_lock_file_does_not_stop_the_recorder_that_runs(tape: Path) -> None:
+async def test_taking_a_removed_lock_file_stops_no_recorder(tape: Path) -> None:
     first = recorder(tape, "a")
     await first.start()
     lock.lock_of(tape).unlink()

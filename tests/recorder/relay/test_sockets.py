@@ -106,9 +106,7 @@ async def test_the_peers_data_is_received_and_written_data_arrives(loop: Loop, a
 @both_loops
 @plain_and_tls
 @on_loop
-async def test_data_that_the_kernel_does_not_take_waits_and_progress_is_reported(
-    loop: Loop, authority: Path, tls: bool
-) -> None:
+async def test_untaken_data_waits_and_reports_progress(loop: Loop, authority: Path, tls: bool) -> None:
     told, data = Told(), bytes(range(256)) * 40_000
     async with dialled(authority, tls) as (sock, (reader, _)):
         sock.start(told)
@@ -172,7 +170,7 @@ async def test_an_end_and_a_reset_are_distinguished(loop: Loop, authority: Path,
 
 @plain_and_tls
 @on_loop
-async def test_a_socket_that_is_closed_in_a_callback_tells_nothing_more(authority: Path, tls: bool) -> None:
+async def test_a_socket_closed_in_a_callback_stays_quiet(authority: Path, tls: bool) -> None:
     async with dialled(authority, tls) as (sock, (_, writer)):
         told = Told(lambda: sock.close())
         sock.start(told)
@@ -185,7 +183,7 @@ async def test_a_socket_that_is_closed_in_a_callback_tells_nothing_more(authorit
 
 @plain_and_tls
 @on_loop
-async def test_a_handler_that_raises_is_notified_and_not_the_event_loop(authority: Path, tls: bool) -> None:
+async def test_a_failing_handler_is_notified_not_the_loop(authority: Path, tls: bool) -> None:
     unhandled: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
 
@@ -213,7 +211,7 @@ async def unwritable(authority: Path) -> AsyncIterator[tuple[Socket, Told]]:
 
 
 @on_loop
-async def test_a_write_to_a_peer_that_reset_fails_and_is_reported_later(authority: Path) -> None:
+async def test_a_write_to_a_reset_peer_fails_later(authority: Path) -> None:
     async with unwritable(authority) as (_, told):
         assert told.events == []  # not from within `write`
         await until(lambda: told.events)
@@ -221,7 +219,7 @@ async def test_a_write_to_a_peer_that_reset_fails_and_is_reported_later(authorit
 
 
 @on_loop
-async def test_a_failed_write_on_a_closed_socket_is_not_reported(authority: Path) -> None:
+async def test_a_failed_write_on_a_closed_socket_is_silent(authority: Path) -> None:
     async with unwritable(authority) as (sock, told):
         sock.close()
         await asyncio.sleep(0.02)
@@ -229,7 +227,7 @@ async def test_a_failed_write_on_a_closed_socket_is_not_reported(authority: Path
 
 
 @on_loop
-async def test_after_the_end_of_writing_the_peer_is_still_read(authority: Path) -> None:
+async def test_the_peer_is_read_after_writing_has_ended(authority: Path) -> None:
     told, data = Told(), bytes(4 << 20)
     async with dialled(authority, tls=False) as (sock, (reader, writer)):
         sock.start(told)
@@ -268,7 +266,7 @@ LARGE = bytes(range(256)) * 400
 
 @both_loops
 @on_loop
-async def test_all_that_came_with_a_reset_is_received_before_it(loop: Loop) -> None:
+async def test_data_before_a_reset_is_received_first(loop: Loop) -> None:
     for data in (b"", b"little", LARGE):
         told = Told()
         with loopback() as (near, far):
@@ -281,7 +279,7 @@ async def test_all_that_came_with_a_reset_is_received_before_it(loop: Loop) -> N
 
 @both_loops
 @on_loop
-async def test_all_that_came_with_a_reset_over_tls_is_received_before_it(loop: Loop, authority: Path) -> None:
+async def test_data_before_a_reset_over_tls_is_received_first(loop: Loop, authority: Path) -> None:
     told, has_left, data = Told(), threading.Event(), LARGE[:60_000]  # several records, in one window
 
     def take(secured: ssl.SSLSocket) -> None:
@@ -308,7 +306,7 @@ async def test_all_that_came_with_a_reset_over_tls_is_received_before_it(loop: L
 
 @both_loops
 @on_loop
-async def test_a_paused_socket_that_was_reset_is_read_when_it_is_resumed(loop: Loop) -> None:
+async def test_a_paused_reset_socket_is_read_when_resumed(loop: Loop) -> None:
     told = Told(lambda: sock.pause())
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM)
@@ -326,7 +324,7 @@ async def test_a_paused_socket_that_was_reset_is_read_when_it_is_resumed(loop: L
 
 @both_loops
 @on_loop
-async def test_a_socket_that_is_read_to_its_end_cannot_be_paused_after_a_reset(loop: Loop) -> None:
+async def test_a_socket_at_its_end_cannot_be_paused(loop: Loop) -> None:
     told = Told(lambda: sock.pause())
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM)
@@ -343,7 +341,7 @@ async def test_a_socket_that_is_read_to_its_end_cannot_be_paused_after_a_reset(l
 @both_loops
 @pytest.mark.parametrize("is_read_to_end", [False, True])
 @on_loop
-async def test_a_reset_that_a_write_meets_is_no_end_in_good_order(loop: Loop, is_read_to_end: bool) -> None:
+async def test_a_reset_during_a_write_is_no_clean_end(loop: Loop, is_read_to_end: bool) -> None:
     told = Told()
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM)
@@ -373,7 +371,7 @@ async def test_a_hang_up_of_an_earlier_socket_ends_nothing(loop: Loop) -> None:
 
 @both_loops
 @on_loop
-async def test_an_event_of_a_closed_socket_is_not_one_of_the_next_with_its_number(loop: Loop) -> None:
+async def test_a_closed_sockets_event_is_not_its_successors(loop: Loop) -> None:
     with loopback() as (first, first_peer), loopback() as (second, second_peer):
         successors: list[Socket] = []
 
@@ -422,7 +420,7 @@ def loopback() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @both_loops
 @on_loop
-async def test_a_timestamp_is_the_kernels_even_if_the_loop_reads_late(loop: Loop) -> None:
+async def test_a_timestamp_is_the_kernels_despite_a_late_loop(loop: Loop) -> None:
     told = Told()
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM, KernelTime(SYSTEM))
@@ -441,7 +439,7 @@ async def test_a_timestamp_is_the_kernels_even_if_the_loop_reads_late(loop: Loop
 
 
 @on_loop
-async def test_data_that_waited_for_the_loop_show_from_when_it_was_late_and_for_how_long() -> None:
+async def test_data_delayed_by_the_loop_show_its_lag() -> None:
     told, times, delays = Told(), KernelTime(SYSTEM), list[tuple[int, int]]()
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM, times)
@@ -461,7 +459,7 @@ async def test_data_that_waited_for_the_loop_show_from_when_it_was_late_and_for_
 
 @pytest.mark.parametrize("size", [1, READ_BYTES + 1], ids=["paused", "behind a full read"])
 @on_loop
-async def test_data_that_waited_for_their_socket_show_no_late_loop(size: int) -> None:
+async def test_data_delayed_by_their_socket_show_no_late_loop(size: int) -> None:
     told, times, delays = Told(), KernelTime(SYSTEM), list[tuple[int, int]]()
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM, times)
@@ -495,7 +493,7 @@ async def test_without_the_kernels_time_a_timestamp_is_the_loops() -> None:
 
 
 @on_loop
-async def test_after_the_wall_clock_was_set_a_timestamp_is_the_loops() -> None:
+async def test_after_a_wall_clock_change_timestamps_are_the_loops() -> None:
     told, ahead = Told(), 0
     clock = Clock(wall_ns=lambda: time.time_ns() + ahead)
     with loopback() as (near, far):
@@ -516,7 +514,7 @@ async def test_after_the_wall_clock_was_set_a_timestamp_is_the_loops() -> None:
 
 
 @on_loop
-async def test_if_the_kernel_has_another_clock_a_timestamp_is_the_loops() -> None:
+async def test_with_another_kernel_clock_timestamps_are_the_loops() -> None:
     told = Told()
     clock = Clock(wall_ns=lambda: time.time_ns() + 10_000_000_000)
     with loopback() as (near, far):
@@ -532,7 +530,7 @@ async def test_if_the_kernel_has_another_clock_a_timestamp_is_the_loops() -> Non
 
 
 @on_loop
-async def test_what_came_before_another_sockets_request_shows_no_other_clock() -> None:
+async def test_data_before_another_sockets_request_keep_the_clock() -> None:
     told, times = Told(), KernelTime(SYSTEM)
     with loopback() as (near, far), loopback() as (other, _):
         client, upstream = Socket(near, SYSTEM), Socket(other, SYSTEM, times)
@@ -553,7 +551,7 @@ async def test_what_came_before_another_sockets_request_shows_no_other_clock() -
 
 
 @on_loop
-async def test_settings_that_came_before_the_first_request_show_no_other_clock() -> None:
+async def test_settings_before_the_first_request_keep_the_clock() -> None:
     times = KernelTime(SYSTEM)
     with loopback() as (near, far), loopback() as (other, sender):
         stamped = Socket(other, SYSTEM, KernelTime(SYSTEM))
@@ -570,7 +568,7 @@ async def test_settings_that_came_before_the_first_request_show_no_other_clock()
 
 
 @on_loop
-async def test_tickets_that_came_before_the_request_show_no_other_clock(authority: Path) -> None:
+async def test_tickets_before_the_request_keep_the_clock(authority: Path) -> None:
     told, other = Told(), Told()
     with loopback() as (near, far):
         stamped = Socket(near, SYSTEM, KernelTime(SYSTEM))
@@ -611,7 +609,7 @@ def at(sock: socket.socket) -> Address:
 
 @both_loops
 @on_loop
-async def test_a_silent_address_does_not_keep_a_connection_from_the_next_one(loop: Loop) -> None:
+async def test_a_silent_address_does_not_block_the_next(loop: Loop) -> None:
     with silent(socket.AF_INET, "127.0.0.1") as nowhere, socket.create_server(("127.0.0.1", 0)) as listener:
         async with asyncio.timeout(60):
             connection = await connect_to_first([nowhere, at(listener)])
@@ -628,7 +626,7 @@ async def test_the_families_of_a_hosts_addresses_alternate() -> None:
 
 @both_loops
 @on_loop
-async def test_a_host_whose_addresses_all_fail_has_the_first_ones_error(loop: Loop) -> None:
+async def test_a_host_that_fails_reports_its_first_address(loop: Loop) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         of_no_family = -9, *at(closed)[1:]
@@ -674,7 +672,7 @@ def test_a_close_is_announced_to_the_peer(authority: Path) -> None:
 
 
 @on_loop
-async def test_an_end_that_came_with_data_is_known_when_the_data_is_received(authority: Path) -> None:
+async def test_an_end_is_known_with_the_last_data(authority: Path) -> None:
     held: list[bool] = []
     told = Told(lambda: held.append(sock.holds_more))
     trusting = ssl.create_default_context(cafile=str(authority / "ca.pem"))
@@ -699,7 +697,7 @@ async def test_an_end_that_came_with_data_is_known_when_the_data_is_received(aut
 
 
 @both_loops
-def test_an_event_loop_that_has_ended_leaves_no_descriptor_behind(loop: Loop) -> None:
+def test_an_ended_event_loop_leaves_no_descriptor(loop: Loop) -> None:
     async def read() -> None:
         peer, ours = socket.socketpair()
         ours.setblocking(False)

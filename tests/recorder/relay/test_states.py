@@ -27,7 +27,7 @@ def test_every_state_is_reached_from_the_first_one(name: str) -> None:
     assert reached == set(kind)
 
 
-def test_a_step_that_is_not_in_the_table_names_state_and_event() -> None:
+def test_an_unlisted_step_names_its_state_and_event() -> None:
     with pytest.raises(IllegalStep, match="Outbound CLOSED has no step for 'answer'"):
         OUTBOUND[states.Outbound.CLOSED, "answer"]
 
@@ -38,7 +38,7 @@ def test_an_end_is_for_good(state: Enum) -> None:
     assert all(after is state for _, after in steps)
 
 
-def test_the_tables_are_printed_with_a_row_for_each_step() -> None:
+def test_the_tables_are_printed_one_row_a_step() -> None:
     rows = states.described().splitlines()
     assert len(rows) == 2 + sum(map(len, TABLES.values()))
     assert "| Receiving | WAITING | head | STREAMING |" in rows

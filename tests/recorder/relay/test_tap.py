@@ -63,7 +63,7 @@ def test_what_is_put_is_stored_and_reported(tape: Path, loop: Callable[[], async
         pytest.param(2, asyncio.new_event_loop, marks=pytest.mark.nightly),
     ],
 )
-def test_when_writers_are_killed_nothing_is_lost_and_nothing_doubled(
+def test_killed_writers_lose_and_double_nothing(
     tape: Path, seed: int, loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     chance = random.Random(seed)
@@ -140,7 +140,7 @@ def test_a_tape_that_cannot_be_written_stops_the_start(
     play(scenario())
 
 
-def test_a_holder_of_a_tape_that_cannot_be_joined_is_named(tape: Path) -> None:
+def test_a_holder_of_an_unjoinable_tape_is_named(tape: Path) -> None:
     async def scenario() -> None:
         with opened(tape), pytest.raises(TapeBusy, match=r"is being written by a test \(pid \d+\): stop it"):
             await Tap(tape, SESSION, PURPOSE).start()
@@ -170,7 +170,7 @@ def test_a_writer_that_cannot_start_is_reported(tape: Path, monkeypatch: pytest.
     play(scenario())
 
 
-def test_a_check_is_advised_after_the_third_writer_that_dies_early(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_is_advised_after_three_early_deaths(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[str] = []
 
     async def scenario() -> None:
@@ -214,7 +214,7 @@ def test_frames_are_kept_while_the_first_writer_loads(
     assert outcomes_of(tape) == {"e1": "complete"}
 
 
-def test_a_recorder_without_exchanges_does_not_wait_for_its_writer_to_load(
+def test_an_empty_recording_does_not_wait_for_its_writer(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, signal = slow_python(tmp_path)
@@ -234,7 +234,7 @@ def test_a_recorder_without_exchanges_does_not_wait_for_its_writer_to_load(
         assert connection.execute("SELECT ended_at IS NOT NULL FROM sessions").fetchall() == [(1,)]
 
 
-def test_a_recorder_does_not_wait_for_the_writer_of_another_to_load(
+def test_a_recorder_does_not_wait_for_anothers_loading_writer(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, signal = slow_python(tmp_path)
@@ -274,7 +274,7 @@ def test_a_writer_that_ends_before_it_answers_is_replaced(
     assert first.exists()
 
 
-def test_a_tape_taken_away_while_no_writer_ran_is_tried_again_until_it_is_free(tape: Path) -> None:
+def test_a_removed_tape_is_retried_until_it_is_free(tape: Path) -> None:
     said: list[str] = []
 
     async def scenario() -> None:
@@ -313,11 +313,11 @@ def test_all_reads_that_are_gathered_together_are_one_entry(tape: Path) -> None:
     play(scenario())
 
 
-def test_what_a_kill_of_both_processes_costs_is_less_than_a_fifth_of_a_second() -> None:
+def test_killing_both_processes_costs_under_a_fifth_second() -> None:
     assert tap.GATHER_SECONDS * 1e9 + window.WINDOW_NS < 200_000_000
 
 
-def test_an_end_does_not_wait_for_reads_to_be_gathered(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_does_not_wait_for_gathered_reads(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap, "GATHER_SECONDS", 3600)
 
     async def scenario() -> None:
@@ -333,7 +333,7 @@ def test_an_end_does_not_wait_for_reads_to_be_gathered(tape: Path, monkeypatch: 
     play(scenario())
 
 
-def test_an_exchange_that_ends_before_the_writer_is_loaded_is_stored(tape: Path) -> None:
+def test_an_exchange_that_ends_while_writers_load_is_stored(tape: Path) -> None:
     async def scenario() -> None:
         running = Tap(tape, SESSION, PURPOSE)
         await running.start()
@@ -368,7 +368,7 @@ def test_closing_while_another_writer_starts_leaves_no_process(tape: Path) -> No
     play(scenario())
 
 
-def test_an_answer_cut_short_is_the_end_of_the_writer() -> None:
+def test_a_truncated_acknowledgement_ends_the_writer() -> None:
     async def scenario() -> None:
         reader = asyncio.StreamReader()
         line = journal.encode_answer(journal.Trouble("full"))
@@ -433,7 +433,7 @@ READY = journal.encode_answer(journal.Ready("", []))
 @pytest.mark.parametrize(
     "line", [b"x" * 100_000, b"junk\n", b'{"type":"ack","seq":"x"}\n'], ids=["long", "junk", "ack"]
 )
-def test_a_line_that_is_no_answer_is_a_failure_of_the_writer(line: bytes) -> None:
+def test_a_line_without_an_acknowledgement_fails_the_writer(line: bytes) -> None:
     async def scenario() -> None:
         reader = asyncio.StreamReader()
         reader.feed_data(line)
@@ -443,7 +443,7 @@ def test_a_line_that_is_no_answer_is_a_failure_of_the_writer(line: bytes) -> Non
     play(scenario())
 
 
-def test_answers_that_cannot_be_read_are_the_death_of_a_writer_and_nothing_is_lost(
+def test_unreadable_acknowledgements_kill_the_writer_without_losses(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = impostor(tmp_path, READY + b"junk\n")
@@ -485,7 +485,7 @@ def test_an_observer_that_fails_costs_nothing_but_a_restart(tape: Path) -> None:
     assert set(bodies_of(tape)) == {"e1", "e2"}
 
 
-def test_a_tape_removed_while_no_writer_ran_is_not_made_anew(tape: Path) -> None:
+def test_a_tape_removed_without_a_writer_stays_removed(tape: Path) -> None:
     said: list[str] = []
 
     async def scenario() -> None:
@@ -527,7 +527,7 @@ def test_a_hurried_close_leaves_measuring_to_the_next_writer(tape: Path, monkeyp
     play(scenario())
 
 
-def test_closing_goes_on_past_its_grace_while_the_writer_acknowledges(tape: Path) -> None:
+def test_closing_waits_while_the_writer_still_acknowledges(tape: Path) -> None:
     count, grace, late = 100, 60.0, 0
 
     def pass_time(_: journal.Finished) -> None:

@@ -35,7 +35,7 @@ from wiretape.recorder.tape.losses import Totals, Unstored
 from wiretape.recorder.tape.recover import count_missing, recover
 
 
-def test_past_the_bound_reads_are_not_kept_but_what_was_kept_is_stored(tape: Path) -> None:
+def test_reads_past_the_bound_are_dropped_not_the_others(tape: Path) -> None:
     pieces = [b"x" * 1000] * 100
 
     async def scenario() -> None:
@@ -55,7 +55,7 @@ def test_past_the_bound_reads_are_not_kept_but_what_was_kept_is_stored(tape: Pat
     play(scenario())
 
 
-def test_closing_counts_what_a_stuck_writer_did_not_store_and_ends_it(tape: Path) -> None:
+def test_closing_counts_and_ends_a_stuck_writer(tape: Path) -> None:
     async def scenario() -> None:
         running = Tap(tape, SESSION, PURPOSE)
         await running.start()
@@ -86,7 +86,7 @@ def test_the_totals_are_those_of_the_tape_across_writers(tape: Path) -> None:
 
 
 @pytest.mark.damages
-def test_what_was_stored_and_is_no_longer_on_the_tape_is_missing(tape: Path) -> None:
+def test_stored_data_that_left_the_tape_is_missing(tape: Path) -> None:
     async def scenario() -> None:
         running = Tap(tape, SESSION, PURPOSE)
         await running.start()
@@ -122,9 +122,7 @@ def replace_by_another(tape: Path) -> None:
 
 @pytest.mark.damages
 @pytest.mark.parametrize(("fault", "with_writer"), [(overwrite, True), (replace_by_another, False)])
-def test_what_cannot_be_read_from_the_tape_at_the_end_is_missing(
-    tape: Path, fault: Callable[[Path], None], with_writer: bool
-) -> None:
+def test_unreadable_data_at_the_end_is_missing(tape: Path, fault: Callable[[Path], None], with_writer: bool) -> None:
     async def scenario() -> None:
         running = Tap(tape, SESSION, PURPOSE)
         await running.start()
@@ -146,7 +144,7 @@ def test_what_cannot_be_read_from_the_tape_at_the_end_is_missing(
     play(scenario())
 
 
-def test_a_cut_leaves_a_second_to_store_however_long_others_took_to_end(tape: Path) -> None:
+def test_a_cut_leaves_a_second_to_store(tape: Path) -> None:
     late, troubles = 0, list[str]()
 
     async def scenario() -> None:
@@ -167,7 +165,7 @@ def test_a_cut_leaves_a_second_to_store_however_long_others_took_to_end(tape: Pa
 
 @pytest.mark.damages
 @pytest.mark.parametrize("fault", ["overwritten", "cut"])
-def test_damage_while_it_was_recorded_is_found_at_the_end(tape: Path, fault: str) -> None:
+def test_damage_during_recording_is_found_at_the_end(tape: Path, fault: str) -> None:
     with opened(tape) as store:
         for number in range(20):
             store.settle(store.append(exchange(f"before{number}")))
@@ -223,9 +221,7 @@ relays.part()
 """A writer that loads, and cannot make the tape."""
 
 
-def test_a_close_does_not_wait_for_writers_that_fail_again_and_again(
-    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_close_does_not_wait_for_failing_writers(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "python"
     (tmp_path / "failing.py").write_text(FAILING)
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path}/failing.py "$@"\n')
@@ -261,9 +257,7 @@ sys.exit(writer.main(sys.argv[4:], channels.Channels(socket.socket(fileno=int(sy
 """A writer that is killed, the first time, when it has deleted exchanges and has not reported it."""
 
 
-def test_what_a_writer_deleted_before_it_was_killed_is_not_reported_as_lost(
-    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_deleted_before_a_kill_is_not_lost(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "python"
     (tmp_path / "dies.py").write_text(DIES_AFTER_DELETING)
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path}/dies.py "$@"\n')
@@ -284,7 +278,7 @@ def test_what_a_writer_deleted_before_it_was_killed_is_not_reported_as_lost(
     assert totals == [Totals(recorded=2, failed=2, missing_bytes=0, missing_exchanges=0)]
 
 
-def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enters(
+def test_the_next_recorder_enters_a_full_disks_gaps(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noise = random.Random(5).randbytes(50_000)
@@ -321,7 +315,7 @@ def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enter
     assert outcomes_of(tape) == {"e1": "interrupted", "e2": "connect_error"}
 
 
-def test_a_stalled_writer_is_reported_when_the_first_byte_is_lost_and_when_it_is_over(tape: Path) -> None:
+def test_a_stalled_writer_is_reported_at_start_and_end(tape: Path) -> None:
     said: list[str] = []
 
     async def scenario() -> None:
@@ -342,7 +336,7 @@ def test_a_stalled_writer_is_reported_when_the_first_byte_is_lost_and_when_it_is
     play(scenario())
 
 
-def test_a_gap_is_kept_beside_the_tape_while_its_stream_runs(tape: Path) -> None:
+def test_a_gap_is_kept_while_its_stream_runs(tape: Path) -> None:
     async def scenario() -> None:
         async with started(tape, queue_bytes=10_000) as running:
             os.kill(running.pid or 0, signal.SIGSTOP)

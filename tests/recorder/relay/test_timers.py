@@ -10,7 +10,7 @@ from wiretape.recorder.relay.timers import LazyTimer
 MS = 1_000_000
 
 
-def test_a_timer_calls_once_when_it_fires_and_can_be_set_again() -> None:
+def test_a_timer_fires_once_and_can_be_reset() -> None:
     calls = list[str]()
 
     async def scenario() -> None:
@@ -45,7 +45,7 @@ def test_a_far_deadline_can_come_nearer_without_another_timer() -> None:
     play(scenario())
 
 
-def test_an_owner_whose_timer_is_cancelled_needs_no_garbage_collection() -> None:
+def test_a_cancelled_timers_owner_needs_no_garbage_collection() -> None:
     class Owner:
         def __init__(self) -> None:
             self.timer = LazyTimer(asyncio.get_running_loop())

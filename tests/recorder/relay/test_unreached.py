@@ -82,7 +82,7 @@ async def ended(relay: Relay, path: str) -> tuple[Kept, dict[str, Any]]:
     ],
 )
 @on_loop
-async def test_a_call_that_is_not_connected_has_its_body_and_model(
+async def test_an_unconnected_call_has_its_body_and_model(
     relay: Relay, how: str, status: int, outcome: tuple[str, str], header: str
 ) -> None:
     path = f"{PATH}?{how}-{header[0]}"
@@ -101,7 +101,7 @@ async def test_a_call_that_is_not_connected_has_its_body_and_model(
 
 
 @on_loop
-async def test_a_connection_that_breaks_before_the_body_came_loses_nothing_of_it(relay: Relay) -> None:
+async def test_a_break_before_the_body_loses_none_of_it(relay: Relay) -> None:
     async with serving_raw(relay, breaks) as base, dial(base) as (reader, writer), asyncio.timeout(60):
         writer.write(head(f"{PATH}?breaks", LENGTH))
         await asyncio.sleep(0.1)
@@ -112,7 +112,7 @@ async def test_a_connection_that_breaks_before_the_body_came_loses_nothing_of_it
 
 
 @on_loop
-async def test_a_kept_connection_that_breaks_before_the_body_came_is_mirrored_after_it(relay: Relay) -> None:
+async def test_a_kept_connections_early_break_waits_for_the_body(relay: Relay) -> None:
     async def answers_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"{}")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
@@ -131,7 +131,7 @@ async def test_a_kept_connection_that_breaks_before_the_body_came_is_mirrored_af
 
 
 @on_loop
-async def test_a_client_that_expects_100_is_asked_for_its_body(relay: Relay) -> None:
+async def test_a_client_expecting_100_is_asked_for_its_body(relay: Relay) -> None:
     async with dial(relay.base) as (reader, writer), asyncio.timeout(proxy.REST_SECONDS):
         writer.write(head(f"/refused{PATH}?expects", LENGTH, "expect: 100-continue"))
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -141,7 +141,7 @@ async def test_a_client_that_expects_100_is_asked_for_its_body(relay: Relay) -> 
 
 
 @on_loop
-async def test_a_large_body_that_waited_for_the_connection_is_on_the_tape_whole(relay: Relay) -> None:
+async def test_a_large_body_before_the_connection_is_stored_whole(relay: Relay) -> None:
     body = bytes(4 * server.UPLOAD_BYTES)
     async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(head("/connect_timeout/v1/large", f"content-length: {len(body)}") + body)
@@ -152,7 +152,7 @@ async def test_a_large_body_that_waited_for_the_connection_is_on_the_tape_whole(
 
 @pytest.mark.parametrize(("header", "size"), [("content-length: 50000000", 50_000_000), (CHUNKED, None)])
 @on_loop
-async def test_no_more_is_read_of_an_upload_than_can_be_stored(
+async def test_an_upload_is_read_only_up_to_its_limit(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, header: str, size: int | None
 ) -> None:
     monkeypatch.setattr(recording, "REQUEST_STORED_BYTES", 10_000)
@@ -170,7 +170,7 @@ async def test_no_more_is_read_of_an_upload_than_can_be_stored(
     ("header", "size"), [("content-length: 7", 7), (CHUNKED, None), (f"content-length: {2**64 - 1}", None)]
 )
 @on_loop
-async def test_an_upload_that_does_not_come_is_not_waited_for(
+async def test_an_upload_that_never_comes_times_out(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, header: str, size: int | None
 ) -> None:
     monkeypatch.setattr(proxy, "REST_SECONDS", 0.1)
@@ -188,9 +188,7 @@ async def test_an_upload_that_does_not_come_is_not_waited_for(
 
 
 @on_loop
-async def test_a_body_of_which_nothing_came_is_unknown_and_not_empty(
-    relay: Relay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_missing_body_is_unknown_and_not_empty(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy, "REST_SECONDS", 0.05)
     async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(head("/refused/v1/nothing", CHUNKED))
@@ -200,7 +198,7 @@ async def test_a_body_of_which_nothing_came_is_unknown_and_not_empty(
 
 
 @on_loop
-async def test_an_upload_that_is_no_http_ends_as_its_upstream_did(relay: Relay) -> None:
+async def test_a_malformed_upload_ends_as_its_upstream_did(relay: Relay) -> None:
     async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(head("/refused/v1/broken", CHUNKED))
         await asyncio.sleep(0.05)
@@ -226,7 +224,7 @@ async def sending(
 
 
 @on_loop
-async def test_a_client_that_leaves_before_it_was_connected_has_sent_its_request(relay: Relay) -> None:
+async def test_a_client_that_leaves_unconnected_has_sent_its_request(relay: Relay) -> None:
     async with sending(relay, f"/connect_timeout{PATH}?left", BODY):
         pass
     tape = await relay.kept(f"{PATH}?left")
@@ -235,7 +233,7 @@ async def test_a_client_that_leaves_before_it_was_connected_has_sent_its_request
 
 
 @on_loop
-async def test_a_client_that_leaves_after_the_failure_does_not_hide_it(relay: Relay) -> None:
+async def test_a_client_that_leaves_later_hides_no_failure(relay: Relay) -> None:
     async with sending(relay, f"/refused{PATH}?gone", BODY[:10]):
         pass
     tape = await relay.kept(f"{PATH}?gone")

@@ -129,7 +129,7 @@ async def test_a_reset_loses_nothing_that_came_before_it(loop: Loop) -> None:
 
 @both_loops
 @on_loop
-async def test_the_timestamps_are_in_order_and_only_a_new_connection_has_been_connected(loop: Loop) -> None:
+async def test_timestamps_are_ordered_and_only_new_connections_connect(loop: Loop) -> None:
     async with ScriptedUpstream(lambda _: answer([(0.0, b"a"), (0.02, b"b")])) as upstream:
         first = await fetch(upstream.url)
         first.connection.keep()
@@ -150,7 +150,7 @@ async def test_the_timestamps_are_in_order_and_only_a_new_connection_has_been_co
 
 @both_loops
 @on_loop
-async def test_a_request_is_sent_when_its_last_byte_has_gone_out(loop: Loop) -> None:
+async def test_a_request_is_sent_with_its_last_byte(loop: Loop) -> None:
     taking, size = asyncio.Event(), 20 << 20
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -175,7 +175,7 @@ async def test_a_request_is_sent_when_its_last_byte_has_gone_out(loop: Loop) -> 
 
 @both_loops
 @on_loop
-async def test_an_answer_that_comes_while_the_request_is_uploaded_is_taken(loop: Loop) -> None:
+async def test_an_answer_during_the_upload_is_taken(loop: Loop) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(OK.replace(b"200 OK", b"401 No"))
@@ -192,7 +192,7 @@ async def test_an_answer_that_comes_while_the_request_is_uploaded_is_taken(loop:
 
 @both_loops
 @on_loop
-async def test_a_pause_lets_upstream_wait_and_is_no_silence_of_its(loop: Loop) -> None:
+async def test_a_pause_is_not_upstreams_silence(loop: Loop) -> None:
     pieces = [(0.0, b"10000\r\n%s\r\n" % bytes(64 << 10))] * 400
     async with ScriptedUpstream(lambda _: Scene([(0, CHUNKED), *pieces, (0, b"0\r\n\r\n")])) as upstream:
         taken = await ask(upstream.url, limit=0.3)
@@ -249,7 +249,7 @@ def trusting(authority: Path) -> ssl.SSLContext:
 
 @both_loops
 @on_loop
-async def test_a_handshake_that_does_not_end_is_a_timeout_and_leaves_nothing(loop: Loop, authority: Path) -> None:
+async def test_an_endless_handshake_times_out_and_leaves_nothing(loop: Loop, authority: Path) -> None:
     left = asyncio.Event()
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -302,7 +302,7 @@ async def test_tls_that_does_not_verify_is_never_spoken_over(loop: Loop, authori
 
 @both_loops
 @on_loop
-async def test_a_plain_upstream_where_tls_was_expected_is_a_tls_error(loop: Loop, authority: Path) -> None:
+async def test_a_plain_upstream_behind_tls_is_a_tls_error(loop: Loop, authority: Path) -> None:
     async with ScriptedUpstream(lambda _: Scene([(0, OK)])) as upstream:
         url = upstream.url.replace("http:", "https:")
         assert await refusal(providers.parse(url), tls=trusting(authority)) in ("tls", "reset")
@@ -339,7 +339,7 @@ async def test_the_second_connection_resumes_the_tls_session(
 
 @both_loops
 @on_loop
-async def test_a_ticket_that_comes_late_is_no_news_on_a_kept_connection(loop: Loop, authority: Path) -> None:
+async def test_a_late_ticket_on_a_kept_connection_is_nothing(loop: Loop, authority: Path) -> None:
     held: list[bytes] = []
     peers: list[asyncio.StreamWriter] = []
 

@@ -109,7 +109,7 @@ async def test_a_conversation_is_on_the_tape_with_its_measures(relay: Relay) -> 
 
 
 @on_loop
-async def test_what_a_client_sends_before_the_switch_came_before_what_it_sends_then(relay: Relay) -> None:
+async def test_client_data_before_the_switch_comes_first(relay: Relay) -> None:
     data, is_sent = random.Random(2).randbytes(1 << 20), asyncio.Event()
 
     async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -134,7 +134,7 @@ async def test_what_a_client_sends_before_the_switch_came_before_what_it_sends_t
 
 @pytest.mark.parametrize("is_client_slow", [False, True])
 @on_loop
-async def test_who_does_not_read_lets_the_other_wait_and_gets_all(relay: Relay, is_client_slow: bool) -> None:
+async def test_a_slow_reader_holds_the_sender_and_gets_everything(relay: Relay, is_client_slow: bool) -> None:
     data = random.Random(1).randbytes(6 << 20)
     done, path = asyncio.Event(), f"/slow/{is_client_slow}"
 
@@ -170,9 +170,7 @@ async def test_who_does_not_read_lets_the_other_wait_and_gets_all(relay: Relay, 
 
 @pytest.mark.parametrize(("first", "ended_by"), [("upstream", "end"), ("client", "client")])
 @on_loop
-async def test_when_one_side_closes_so_is_the_other_and_the_tape_says_which_was_first(
-    relay: Relay, first: str, ended_by: str
-) -> None:
+async def test_a_close_passes_and_the_tape_names_its_side(relay: Relay, first: str, ended_by: str) -> None:
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if first == "client":
             assert await reader.read() == b"bye"
@@ -190,7 +188,7 @@ async def test_when_one_side_closes_so_is_the_other_and_the_tape_says_which_was_
     assert (row["ended_by"], body, client) == (ended_by, *((b"bye", b"") if first == "upstream" else (b"", b"bye")))
 
 
-def test_a_writer_that_is_killed_loses_nothing_of_either_direction(tmp_path: Path) -> None:
+def test_a_killed_writer_loses_neither_direction(tmp_path: Path) -> None:
     chance = random.Random(7)
     pieces = [chance.randbytes(chance.randrange(1, 5000)) for _ in range(60)]
 
@@ -236,7 +234,7 @@ def test_a_writer_that_is_killed_loses_nothing_of_either_direction(tmp_path: Pat
     "agent", [("user-agent", "codex_cli_rs/0.1"), ("originator", "codex_exec"), ("user-agent", "x")]
 )
 @on_loop
-async def test_a_refused_websocket_keeps_its_status_except_for_codex_which_falls_back_on_426(
+async def test_a_refused_websocket_keeps_its_status_except_for_codex(
     relay: Relay, scene: Scene, status: int, agent: tuple[str, str]
 ) -> None:
     target = relay.plays(scene)
@@ -247,7 +245,7 @@ async def test_a_refused_websocket_keeps_its_status_except_for_codex_which_falls
     assert got.headers.get("x-wiretape-upstream-status") == (str(tape.row["status"]) if is_changed else None)
 
 
-def test_without_websockets_an_upgrade_is_426_and_upstream_hears_nothing(tmp_path: Path) -> None:
+def test_without_websockets_an_upgrade_is_refused_before_upstream(tmp_path: Path) -> None:
     with Relay(tmp_path, websocket=False) as relay:
         got = relay.runner.run(relay.get("/v1/responses", body=b"", headers=UPGRADE, method="GET"))
         assert relay.upstream.requests == []

@@ -72,7 +72,7 @@ async def broken(readers: Sequence[asyncio.StreamReader], tape: Path) -> int:
 
 
 @on_loop
-async def test_a_killed_worker_breaks_its_own_streams_and_is_replaced(tmp_path: Path) -> None:
+async def test_a_killed_worker_loses_only_its_own_streams(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     running = "SELECT id FROM exchanges WHERE ended_by IS NULL"
     async with (
@@ -106,7 +106,7 @@ async def test_a_killed_worker_breaks_its_own_streams_and_is_replaced(tmp_path: 
 
 
 @on_loop
-async def test_a_killed_writer_loses_nothing_of_any_worker_and_a_signal_drains_all(tmp_path: Path) -> None:
+async def test_a_killed_writer_costs_workers_nothing_and_signals_drain(tmp_path: Path) -> None:
     tape, may_end = tmp_path / "tape.db", asyncio.Event()
 
     def pieces() -> Iterator[tuple[float, bytes]]:
@@ -145,7 +145,7 @@ async def test_a_killed_writer_loses_nothing_of_any_worker_and_a_signal_drains_a
 
 
 @on_loop
-async def test_the_exchanges_of_a_worker_killed_with_the_writer_are_interrupted_and_others_go_on(
+async def test_workers_killed_with_the_writer_interrupt_only_their_exchanges(
     tmp_path: Path,
 ) -> None:
     tape = tmp_path / "tape.db"

@@ -354,7 +354,7 @@ def test_a_query_that_never_ends_is_stopped(tape: Path, monkeypatch: pytest.Monk
         stored.exec_driver_sql(endless)
 
 
-def test_a_query_within_the_time_limit_is_not_stopped_however_it_is_sent(tape: Path) -> None:
+def test_a_query_within_its_time_limit_completes(tape: Path) -> None:
     write(tape)
     long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) SELECT count(*) FROM n"
     with file.read_engine(tape).connect() as connection, reader.opened(tape) as stored:
