@@ -42,6 +42,10 @@ class NotFound(WiretapeError):
     exit_code = 4
 
 
+class NoResultFound(LookupError):
+    """A query found no row, though there was one before: who asked tells what is gone."""
+
+
 class NotShipped(NotFound):
     """A request for the bytes of an exchange that was pulled from a server without its body."""
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.errors import SchemaMismatch, sqlite_code
+from wiretape.recorder.errors import NoResultFound, SchemaMismatch, sqlite_code
 from wiretape.recorder.tape import cells, definitions, peek
 from wiretape.recorder.tape.cells import Damage, Type
 from wiretape.recorder.tape.selects import Parameter, Select
@@ -27,10 +27,6 @@ _STEPS: Final = 100_000
 _ROWS_LISTED: Final = 10
 _BEHIND: Final = {"exchanges.request_model": "measures.response_model"}
 """A column that may be the source of an expression of the same type."""
-
-
-class NoResultFound(LookupError):
-    """A query found no row, though there was one before."""
 
 
 class Result:

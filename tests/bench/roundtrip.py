@@ -25,6 +25,7 @@ import tempfile
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -35,7 +36,7 @@ from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.record.rows import Headers
-from wiretape.viewer.source.tape import queries, replayed
+from wiretape.viewer.source.replayed import ReplaySource
 
 MS = 1_000_000
 WIRETAPE = (sys.executable, "-m", "wiretape.viewer.cli")
@@ -79,10 +80,10 @@ COMPARED: dict[str, Callable[[Recorded], object]] = {
 def read(tape: Path) -> dict[bytes, Recorded]:
     """Read a tape's exchanges by the bodies of their requests, of which no two may be alike."""
     found = dict[bytes, Recorded]()
-    with queries.opened(tape) as connection:
-        heads = list(replayed.heads(connection))
-        for head, body in zip(heads, replayed.request_bodies(connection, heads), strict=True):
-            answer, request = replayed.answer(connection, head.no), body or b""
+    with closing(ReplaySource(tape)) as source:
+        heads = source.newer()
+        for head, body in zip(heads, source.request_bodies(heads), strict=True):
+            answer, request = source.answer(head), body or b""
             facts = answer.exchange
             headers = [(name, value) for name, value in facts.headers.response if name not in _OWN]
             assert request not in found, f"{tape}: two requests are {request[:60]!r}"

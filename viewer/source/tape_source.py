@@ -1,6 +1,6 @@
 """An open tape as a source."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from wiretape.viewer.source.base import Selection
 from wiretape.viewer.source.decoder import LARGE
 from wiretape.viewer.source.querying import Queried, condition
 from wiretape.viewer.source.tape import live, queries
+from wiretape.viewer.source.tape.columns import column
 
 if TYPE_CHECKING:
     from wiretape.recorder.process import RecorderRun
@@ -62,6 +63,10 @@ class TapeSource(Queried):
         from wiretape.viewer.source.tape import following
 
         return following.version(self.connection)
+
+    def numbers_of(self, ids: Collection[str]) -> list[int]:
+        """Return the numbers of the exchanges that have these ids, the oldest first."""
+        return list(queries.numbers(self.connection, column("id").in_(ids)))
 
     def newest_run(self) -> "RecorderRun | None":
         """Return the newest run of a recorder on the tape, as it stands."""

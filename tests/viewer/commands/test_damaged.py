@@ -17,9 +17,9 @@ from click.testing import CliRunner
 from tests.support.cases import each_case
 from tests.support.sample_tape import COMPLETE, TOOLS
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.errors import NoResultFound, WiretapeError
 from wiretape.recorder.tape import cells, schema, tables
-from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import false, select
 from wiretape.viewer.cli import group
 from wiretape.viewer.exchange import opened

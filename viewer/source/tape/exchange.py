@@ -23,10 +23,10 @@ from wiretape.recorder.decode.elements import Elements, elements, unpack
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.prompt import Prompt
 from wiretape.recorder.decode.uncoding import Body
-from wiretape.recorder.errors import NotFound, WiretapeError
+from wiretape.recorder.errors import NoResultFound, NotFound, WiretapeError
 from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.tape import reading
-from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import Integer, func, select
 from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.exchange import changes, opened

@@ -15,11 +15,11 @@ from wiretape.recorder.clock import SYSTEM, Clock, wall_ns
 from wiretape.recorder.decode.exchange import NOT_SHIPPED
 from wiretape.recorder.decode.operation import is_covered
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
-from wiretape.recorder.errors import NotFound
+from wiretape.recorder.errors import NoResultFound, NotFound
 from wiretape.recorder.process import boot_id
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape import reading
-from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import Select, Text, case, func, literal, null, or_, select, type_coerce
 from wiretape.recorder.tape.tables import exchanges, measures, sessions
 from wiretape.viewer.record.rows import ConversationRow, TableRow

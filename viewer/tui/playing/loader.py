@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
-from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.tape.reader import NoResultFound
+from wiretape.recorder.errors import NoResultFound, WiretapeError
 from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.source import decoder

@@ -8,9 +8,9 @@ from typing import BinaryIO, Final
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.recorder.errors import NotFound, TapeDamaged
+from wiretape.recorder.errors import NoResultFound, NotFound, TapeDamaged
 from wiretape.recorder.tape.masking import Masker
-from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange import opened, pages
 from wiretape.viewer.query import coverage
 from wiretape.viewer.query.syntax import Filter

@@ -14,10 +14,10 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.decode.values import JsonObject
-from wiretape.recorder.errors import NotFound
+from wiretape.recorder.errors import NoResultFound, NotFound
 from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.tape import reading
-from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.tables import exchanges
 from wiretape.viewer.exchange import states
 from wiretape.viewer.exchange.opened import StoredAnswer

@@ -21,14 +21,14 @@ from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.tape.masking import Rules
+from wiretape.viewer.source.replayed import LabelChoice, ReplaySource
 from wiretape.viewer.wings.replay import recording, testenv, timeline
 from wiretape.viewer.wings.replay.marks import MarkerSettings
 from wiretape.viewer.wings.replay.network import THREADS, NetworkGuard
 from wiretape.viewer.wings.replay.planning import Planner
 from wiretape.viewer.wings.replay.recording import LabelledUpstreams, Recording
-from wiretape.viewer.wings.replay.recordings import LABEL, Shelf, label_of, selected
+from wiretape.viewer.wings.replay.recordings import LABEL, Shelf, label_of, selection
 from wiretape.viewer.wings.replay.serve import Replay, Served, answer_error
-from wiretape.viewer.wings.replay.source import ReplaySource
 from wiretape.viewer.wings.replay.thread import LoopThread
 from wiretape.viewer.wings.replay.timeline import RequestTimeline
 from wiretape.viewer.wings.replay.websocket import Upgrade
@@ -112,10 +112,12 @@ class Background:
     ) -> _Serving:
         """Serve a test, and record its new requests under its id."""
         recorder = await self._recording(settings.tape, tuple(upstreams), settings.options.redaction)
-        select = selected(settings.filter, test, with_unlabelled=settings.options.record != "once")
+        filtered = selection(settings.filter)
+        choice = LabelChoice(LABEL, test, with_unlabelled=settings.options.record != "once")
 
         def open_planner() -> Planner:
-            return Planner(ReplaySource(recorder.path, select), settings.options)
+            source = ReplaySource(recorder.path, lambda _: filtered, choice)
+            return Planner(source, settings.options)
 
         return await self._answer(prefix, settings, open_planner, recorder.labelled({LABEL: test}))
 

@@ -12,12 +12,12 @@ from wiretape.recorder.relay.outward import Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.tape import cut, journal
 from wiretape.recorder.tape.losses import Totals
-from wiretape.viewer.source.tape.replayed import ExchangeHead
+from wiretape.viewer.source.base import ALL
+from wiretape.viewer.source.replayed import ExchangeHead, ReplaySource, Select
 from wiretape.viewer.wings.replay import planning, recording
 from wiretape.viewer.wings.replay.planning import Planner
 from wiretape.viewer.wings.replay.recording import Recording
 from wiretape.viewer.wings.replay.serve import Replay, Served
-from wiretape.viewer.wings.replay.source import ReplaySource, Select
 from wiretape.viewer.wings.replay.websocket import Upgrade
 
 _LAST_SECONDS = 1.0
@@ -28,13 +28,13 @@ _LAST_SECONDS = 1.0
 class CassetteOptions:
     """Settings of a cassette.
 
-    `select` chooses the exchanges to serve; an empty `upstreams` stands for the well-known APIs; new recordings get
+    `choose` selects the exchanges to serve; an empty `upstreams` stands for the well-known APIs; new recordings get
     the `labels`.
     """
 
     tape: Path
     answers: planning.ServingOptions = field(default_factory=planning.ServingOptions)
-    select: Select = lambda _: None
+    choose: Select = lambda _: ALL
     host: str = "127.0.0.1"
     port: int = 0
     upstreams: Sequence[Upstream] = ()
@@ -89,7 +89,7 @@ class Cassette:
             options, observer = self._options, self._observer
             recorder = self._recording
             self._replay = Replay(
-                lambda: Planner(ReplaySource(path, options.select), options.answers),
+                lambda: Planner(ReplaySource(path, options.choose), options.answers),
                 upstreams=None if recorder is None else recorder.labelled(options.labels, observer.recorded),
                 upgrade=Upgrade,
                 on_served=observer.served,

@@ -34,7 +34,7 @@ from wiretape.recorder.relay import apis, providers
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.tape.masking import SECRETS, Masker, Rules, masked
 from wiretape.recorder.tape.redact import Redactor
-from wiretape.viewer.source.tape.replayed import ExchangeHead
+from wiretape.viewer.source.replayed import ExchangeHead
 
 Mode = Literal["request", "model", "sequence", "random", "id"]
 MODES: Final[tuple[Mode, ...]] = ("request", "model", "sequence", "random", "id")

@@ -22,7 +22,7 @@ from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.tape.masking import SECRETS, Rules
 from wiretape.viewer.record.rows import Headers
-from wiretape.viewer.source.tape.replayed import ExchangeHead
+from wiretape.viewer.source.replayed import ExchangeHead
 from wiretape.viewer.wings.replay import faults, schedule, turns
 from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.matching import Library, Miss, Mode, ReplayRequest, read_body

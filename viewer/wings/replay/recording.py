@@ -34,10 +34,9 @@ from wiretape.recorder.tape import cut, file, journal, lock, merge, retention
 from wiretape.recorder.tape.journal import Finished
 from wiretape.recorder.tape.losses import Totals
 from wiretape.recorder.tape.masking import SECRETS, Masker, Rules
-from wiretape.recorder.tape.tables import exchanges
 from wiretape.viewer import outfile
-from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.replayed import ExchangeHead
+from wiretape.viewer.source.place import TapePlace
+from wiretape.viewer.source.replayed import ExchangeHead
 from wiretape.viewer.wings.replay.planning import ToRecord
 
 SETTLE_SECONDS = 3.0
@@ -334,9 +333,8 @@ class TextFile:
                 last_line_end = b"" if not old_text or old_text.endswith(b"\n") else b"\n"
                 lines = [*cut.without(io.BytesIO(old_text + last_line_end), self._session, removed_ids)]
                 mask = Masker(self._redaction)
-                with queries.opened(self._tape) as connection:
-                    numbers = list(queries.numbers(connection, exchanges.c.id.in_(kept_ids)))
-                    new = list(cut.lines(connection, numbers, mask))
+                with TapePlace(self._tape).opened() as source:
+                    new = list(source.lines(source.numbers_of(kept_ids), mask))
                 self.masked_count = mask.count
                 outfile.replace_private(self._path, b"".join([*lines, *(new[1:] if lines else new)]))
         except (OSError, ValueError) as error:
@@ -361,9 +359,8 @@ class DatabaseFile:
         `WiretapeError`.
         """
         mask = Masker(self._redaction)
-        with queries.opened(self._copy) as connection:
-            numbers = list(queries.numbers(connection, exchanges.c.id.in_(kept_ids)))
-            lines = list(cut.lines(connection, numbers, mask))
+        with TapePlace(self._copy).opened() as source:
+            lines = list(source.lines(source.numbers_of(kept_ids), mask))
         with (
             private.directory("wiretape-masked-", "recordings without their secrets") as directory,
             _locked(self._path.parent),

@@ -16,9 +16,8 @@ from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.tape import cut
 from wiretape.recorder.tape.redact import Redactor
 from wiretape.viewer.query.parser import parse
-from wiretape.viewer.source.tape import columns, conditions
-from wiretape.viewer.source.tape.replayed import ExchangeHead
-from wiretape.viewer.wings.replay.source import ReplaySource, Select
+from wiretape.viewer.source.base import Selection
+from wiretape.viewer.source.replayed import ExchangeHead, ReplaySource
 
 LABEL: Final = "test"
 KEPT_BYTES = 64 << 20
@@ -80,21 +79,17 @@ def _file_state(path: Path) -> object:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def selected(filter_text: str | None, test: str, *, with_unlabelled: bool) -> Select:
-    """Return the condition on exchanges to serve to a test while it records: its own, or those of no test."""
-    of_test = columns.label(LABEL) == test
-    condition = of_test | columns.label(LABEL).is_(None) if with_unlabelled else of_test
-    if filter_text is not None:
-        condition &= conditions.condition(parse(filter_text))
-    return lambda _: condition
+def selection(filter_text: str | None) -> Selection:
+    """Return the exchanges of a filter, or all without one. Raises `WiretapeError`."""
+    return Selection(None if filter_text is None else parse(filter_text))
 
 
 class TapeRecordings:
     """The ended exchanges of a tape; answers are cached in memory once read, as long as there is room."""
 
     def __init__(self, tape: Path, filter_text: str | None) -> None:
-        condition = None if filter_text is None else conditions.condition(parse(filter_text))
-        self._source = ReplaySource(cut.readable(tape), lambda _: condition)
+        filtered = selection(filter_text)
+        self._source = ReplaySource(cut.readable(tape), lambda _: filtered)
         self._heads = self._source.newer()
         self._tests = self._source.labelled(LABEL)
         self._cache: dict[tuple[str, int], Any] = {}

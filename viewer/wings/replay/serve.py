@@ -35,7 +35,7 @@ from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.source.tape.replayed import ExchangeHead
+from wiretape.viewer.source.replayed import ExchangeHead
 from wiretape.viewer.wings.replay import matching
 from wiretape.viewer.wings.replay.matching import Miss, ReplayRequest
 from wiretape.viewer.wings.replay.pacing import Pacer, spaced

@@ -164,8 +164,6 @@ def serve(
 
     from wiretape.recorder.relay import outward
     from wiretape.recorder.relay.loop import run
-    from wiretape.viewer.source.place import TapePlace
-    from wiretape.viewer.source.querying import condition
     from wiretape.viewer.wings.replay.cassette import CassetteOptions
 
     host, port = read_listen(listen, frozenset(), "serve answers programs on this one, so listen on 127.0.0.1")
@@ -173,7 +171,7 @@ def serve(
     settings = CassetteOptions(
         path,
         answers,
-        lambda connection: condition(options.selection(TapePlace(path).over(connection), ids, filter)),
+        lambda source: options.selection(source, ids, filter),
         host,
         port,
         read_upstreams(asking.upstreams) if answers.record != "none" else (),

@@ -9,8 +9,8 @@ import pytest
 from tests.support.exchanges import full
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIVE, MS, TOOLS, TRUNCATED
 from wiretape.recorder.decode.exchange import Read
-from wiretape.recorder.errors import TapeDamaged
-from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.recorder.errors import NoResultFound, TapeDamaged
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange.opened import preliminary
 from wiretape.viewer.record import units
 from wiretape.viewer.source.tape import exchange, queries

@@ -9,7 +9,8 @@ from tests.support.compressors import COMPRESS
 from tests.support.exchanges import listed
 from tests.support.sample_tape import COMPLETE, LIVE
 from wiretape.recorder.decode.exchange import Exchange
-from wiretape.recorder.tape.reader import Connection, NoResultFound
+from wiretape.recorder.errors import NoResultFound
+from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.record.rows import DetailRow
 from wiretape.viewer.source.tape import exchange, live, queries
 

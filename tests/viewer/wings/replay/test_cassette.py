@@ -7,6 +7,7 @@ import math
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpst
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.relay import providers
 from wiretape.recorder.tape import journal
-from wiretape.viewer.source.tape import queries, replayed
+from wiretape.viewer.source.replayed import ReplaySource
 from wiretape.viewer.wings.replay.cassette import Cassette, CassetteObserver, CassetteOptions
 from wiretape.viewer.wings.replay.planning import ServingOptions
 from wiretape.viewer.wings.replay.serve import Served
@@ -108,8 +109,8 @@ def text(cassette: Path) -> bytes:
 
 def taped(tape: Path) -> list[tuple[str, str]]:
     """Return the outcome and the id of each exchange of a database."""
-    with queries.opened(tape) as connection:
-        return [(one.outcome, one.id) for one in replayed.heads(connection)]
+    with closing(ReplaySource(tape)) as source:
+        return [(head.outcome, head.id) for head in source.newer()]
 
 
 @pytest.fixture

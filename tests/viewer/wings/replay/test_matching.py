@@ -9,7 +9,7 @@ import brotli
 import pytest
 
 from wiretape.recorder.tape.masking import SECRETS, Rules
-from wiretape.viewer.source.tape.replayed import ExchangeHead
+from wiretape.viewer.source.replayed import ExchangeHead
 from wiretape.viewer.wings.replay import matching
 from wiretape.viewer.wings.replay.matching import Library, Miss, Mode, ReplayRequest
 

@@ -8,6 +8,7 @@ import math
 import os
 import socket
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,13 @@ from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.service import Observer, Recorder
 from wiretape.recorder.relay.service import Options as Recording
 from wiretape.recorder.tape import journal, retention
-from wiretape.viewer.source.tape import queries, replayed
+from wiretape.viewer.source.place import TapePlace
+from wiretape.viewer.source.replayed import ReplaySource
 from wiretape.viewer.wings.replay import serve
 from wiretape.viewer.wings.replay.faults import parse
 from wiretape.viewer.wings.replay.matching import ReplayRequest
 from wiretape.viewer.wings.replay.planning import AnswerPlan, Planner, ServingOptions
 from wiretape.viewer.wings.replay.serve import Replay, Served
-from wiretape.viewer.wings.replay.source import ReplaySource
 from wiretape.viewer.wings.replay.websocket import Upgrade
 
 CHAT = "/v1/chat/completions"
@@ -95,24 +96,24 @@ def broken(ended_by: str, pieces: Sequence[bytes] = PIECES, headers: Sequence[tu
 
 def recorded(tape: Path) -> list[tuple[str, str, str | None, bytes, int | None, list[list[str]]]]:
     """Return the facts of each exchange of a tape that must be the same on another one, in the order of the models."""
-    with queries.opened(tape) as connection:
+    with closing(ReplaySource(tape)) as source, TapePlace(tape).opened() as opened:
         found = []
-        for one in replayed.heads(connection):
-            answer = replayed.answer(connection, one.no)
+        for one in source.newer():
+            answer = source.answer(one)
             kept = [
                 pair for pair in map(list, answer.exchange.headers.response) if not pair[0].startswith("x-wiretape-")
             ]
-            detail = queries.detail(connection, one.no).outcome_detail
+            detail = opened.exchange(one.no).detail().outcome_detail
             found.append((str(one.model), one.outcome, detail, answer.body, one.status, sorted(kept)))
         return sorted(found)
 
 
 def asked(tape: Path) -> list[tuple[str, bytes, Reads, bytes]]:
     """Return each request of a tape, and the reads and the body of its answer."""
-    with queries.opened(tape) as connection:
-        heads = list(replayed.heads(connection))
-        answers = [replayed.answer(connection, one.no) for one in heads]
-        bodies = [body or b"" for body in replayed.request_bodies(connection, heads)]
+    with closing(ReplaySource(tape)) as source:
+        heads = source.newer()
+        answers = [*map(source.answer, heads)]
+        bodies = [body or b"" for body in source.request_bodies(heads)]
         return [
             (one.path, request, answer.reads, answer.body)
             for one, request, answer in zip(heads, bodies, answers, strict=True)

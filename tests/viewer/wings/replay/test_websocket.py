@@ -22,11 +22,10 @@ from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.decode.framings.websocket import messages
 from wiretape.recorder.errors import NotShipped
 from wiretape.recorder.tape import journal
-from wiretape.viewer.source.tape.replayed import ExchangeHead
+from wiretape.viewer.source.replayed import ExchangeHead, ReplaySource
 from wiretape.viewer.wings.replay.faults import parse
 from wiretape.viewer.wings.replay.matching import Miss, ReplayRequest
 from wiretape.viewer.wings.replay.planning import Greeting, Planner, ServingOptions, Talk
-from wiretape.viewer.wings.replay.source import ReplaySource
 
 PATH = "/v1/responses"
 DEFLATE = "permessage-deflate; server_no_context_takeover; client_max_window_bits=12"

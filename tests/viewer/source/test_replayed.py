@@ -1,21 +1,22 @@
 """The rows of exchanges that a replay reads."""
 
+from contextlib import closing
 from pathlib import Path
 
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.tape import file, retention
-from wiretape.viewer.source.tape import queries, replayed
+from wiretape.viewer.source.replayed import ReplaySource
 
 
 def test_requests_are_read_in_groups_in_order_and_a_deleted_one_is_unknown(tmp_path: Path) -> None:
     tape = tmp_path / "t.db"
     with file.writing(tape, "test") as connection:
         assert sum(1 for _ in synthetic.fill(connection, 450, 2, 1))
-    with queries.opened(tape) as connection:
-        heads = list(replayed.heads(connection))[::-1]
+    with closing(ReplaySource(tape)) as source:
+        heads = source.newer()[::-1]
         with file.writing(tape, "test") as writing:
             assert sum(retention.erase(writing, [heads[300].id])) == 1
-        bodies = list(replayed.request_bodies(connection, heads))
+        bodies = list(source.request_bodies(heads))
         found = [no for no, (head, body) in enumerate(zip(heads, bodies, strict=True)) if body is None]
         assert found == [300]
         assert all(str(head.model).encode() in body for head, body in zip(heads, bodies, strict=True) if body)
