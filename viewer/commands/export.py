@@ -304,7 +304,7 @@ def _rows(source: "Source", job: _ExportJob, selection: "Selection", bar: progre
                 return Chunks(bar.over(rows.bodies, rows=lambda pair: sum(map(len, pair[1].runs))), job.limit)
             key = "id" if job.table == "reads" else "exchange_id"
             return bar.over(itertools.islice(rows, job.limit), key=lambda row: row[key])
-    names = job.columns or tuple(text.TABLES[job.table][0])
+    names = job.columns or text.TABLES[job.table]
     rows = source.rows(names, selection, limit=job.limit)
     return Exchanges(names, bar.over(rows.batches, rows=len, steps=len)) if isinstance(rows, Exchanges) else rows
 

@@ -118,7 +118,7 @@ def of(table: str, by: Sequence[str] = ()) -> tuple[ExportField, ...]:
         from wiretape.viewer.stats import summary  # numpy is slow to load, and only a summary needs it
 
         return (*map(_group, by), *(_statistic(name, meaning) for name, meaning in summary.schema().items()))
-    names = text.TABLES[table][0]
+    names = text.TABLES[table]
     if table == "conversations":
         return tuple(map(_conversation, names))
     column_field = {"chunks": _chunk, "reads": _read, "turns": _turn}.get(table, exchange_field)

@@ -26,11 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.commands import options
+from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.tape import peek
-from wiretape.recorder.tape.reader import Connection
-from wiretape.viewer.export import fields
+from wiretape.viewer.export import fields, text
 from wiretape.viewer.export.fields import ExportField, Kind
 from wiretape.viewer.query import coverage
 from wiretape.viewer.query.parser import parse
@@ -40,14 +41,13 @@ from wiretape.viewer.record.fields import is_rounded
 from wiretape.viewer.record.rows import DetailRow, TableRow
 from wiretape.viewer.source.base import Measuring, Selection, Source
 from wiretape.viewer.source.place import TapePlace
-from wiretape.viewer.source.tape import conditions, queries, sessions
-from wiretape.viewer.source.tape.conditions import Condition
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
     from pandas.arrays import FloatingArray, IntegerArray
 
+    from wiretape.viewer.source.tape_source import TapeSource
     from wiretape.viewer.stats.summary import Method, Sample
 
 GAPS: Final = (
@@ -102,8 +102,8 @@ class Tape:
 
         `ttft_ms` is a float, `outcome` a text, `labels` a dictionary; unknown is None. No pandas is needed.
         """
-        with self._selected(filter) as (connection, condition):
-            yield from queries.details(connection, condition, limit)
+        with self._selected(filter) as (source, selection):
+            yield from source.records(selection, limit)
 
     def exchanges(self, filter: str | None = None, *, limit: int | None = None) -> "pd.DataFrame":
         """Return one row for each exchange: its start, model and outcome (text), durations in ms, counts.
@@ -121,16 +121,16 @@ class Tape:
 
         `at_ms` is since T0, `gap_ms` since the chunk before; `output` is whether the chunk counts as output.
         """
-        with self._selected(filter) as (connection, condition):
-            return _frame("chunks", queries.all_chunks(connection, condition, limit))
+        with self._selected(filter) as (source, selection):
+            return _frame("chunks", itertools.islice(source.table("chunks", selection), limit))
 
     def reads(self, filter: str | None = None, *, limit: int | None = None) -> "pd.DataFrame":
         """Return one row for each socket read: timestamps in ms since T0, `start` and `size` in bytes of the body."""
         import numpy as np
 
         ids, parts, remaining = list[str](), [np.empty((5, 0))], limit
-        with self._selected(filter) as (connection, condition):
-            for id, reads in queries.all_reads_packed(connection, condition):
+        with self._selected(filter) as (source, selection):
+            for id, reads in source.packed_reads(selection):
                 if remaining is not None and remaining <= 0:
                     break
                 columns = (reads.seq, reads.at_ns, reads.relayed_ns, reads.start, reads.size)
@@ -144,13 +144,13 @@ class Tape:
 
     def turns(self, filter: str | None = None, *, limit: int | None = None) -> "pd.DataFrame":
         """Return one row for each turn over a WebSocket: what began it, its times in ms, outcome, tokens and audio."""
-        with self._selected(filter) as (connection, condition):
-            return _frame("turns", itertools.islice(queries.all_turns(connection, condition), limit))
+        with self._selected(filter) as (source, selection):
+            return _frame("turns", itertools.islice(source.table("turns", selection), limit))
 
     def conversations(self, filter: str | None = None, *, limit: int | None = None) -> "pd.DataFrame":
         """Return one row for each conversation with the parts of its time; it covers the exchanges that fit."""
-        with self._selected(filter) as (connection, condition):
-            return _frame("conversations", sessions.listed(connection, where=condition)[::-1][:limit])
+        with self._selected(filter) as (source, selection):
+            return _frame("conversations", source.sessions(selection, DEFAULT, SYSTEM)[::-1][:limit])
 
     def gaps(self, filter: str | None = None) -> "pd.DataFrame":
         """Return one row for each gap between two output chunks of an exchange: its number and its length in ms.
@@ -159,10 +159,9 @@ class Tape:
         """
         import numpy as np
 
-        with self._selected(filter) as (connection, condition):
+        with self._selected(filter) as (source, selection):
             # A damaged tape may have a part of another gap behind the last one.
-            packed_gaps = queries.packed_gaps(connection, condition)
-            exchanges = [(id, packed[: len(packed) // 8 * 8]) for id, packed in packed_gaps]
+            exchanges = [(id, packed[: len(packed) // 8 * 8]) for id, packed in source.packed_gaps(selection)]
         counts = np.array([len(packed) // 8 for _, packed in exchanges], np.int64)
         gaps = np.frombuffer(b"".join(packed for _, packed in exchanges), "<i8")
         ends = np.cumsum(counts)
@@ -247,16 +246,14 @@ class Tape:
             return cells.rounded(record, filter(is_rounded, record))
 
     def _exchanges(self, table: str, limit: int | None, filter: str | None) -> "pd.DataFrame":
-        names = tuple(field.name for field in fields.of(table))
-        with self._selected(filter) as (connection, condition):
-            return _frame(table, queries.exchanges(connection, names, where=condition, limit=limit))
+        with self._selected(filter) as (source, selection):
+            return _frame(table, source.rows(text.TABLES[table], selection, limit=limit))
 
     @contextlib.contextmanager
-    def _selected(self, filter: str | None) -> Iterator[tuple[Connection, Condition | None]]:
-        filter_tree = _filter(filter)
-        condition = None if filter_tree is None else conditions.condition(filter_tree)
-        with queries.opened(self.path) as connection:
-            yield connection, condition
+    def _selected(self, filter: str | None) -> Iterator[tuple["TapeSource", Selection]]:
+        selection = Selection(_filter(filter))
+        with TapePlace(self.path).opened() as source:
+            yield source, selection
 
 
 def _filter(*texts: str | None) -> Filter | None:

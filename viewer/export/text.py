@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NamedTuple
 import msgspec
 
 from wiretape.recorder.sanitize import safe
-from wiretape.recorder.tape.reader import Connection
-from wiretape.viewer.record import chunks, rows
+from wiretape.viewer.record import chunks
 from wiretape.viewer.record.cells import DECIMALS, rounded, words
 from wiretape.viewer.record.chunks import Chunks
 from wiretape.viewer.record.fields import (
@@ -41,13 +40,11 @@ from wiretape.viewer.record.fields import (
 )
 from wiretape.viewer.record.rows import Exchanges, TableRow
 from wiretape.viewer.record.units import EXACT, ms
-from wiretape.viewer.source.tape import queries
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.decoder import Decoded
 
 Format = Literal["csv", "tsv", "jsonl", "json", "markdown"]
-Source = tuple[Sequence[str], Callable[[Connection], Iterator[TableRow]]]
 Texts = Callable[[Sequence[Any]], Sequence[str]]
 Shown = Callable[[str], str]
 
@@ -77,24 +74,16 @@ _FLUSH = 1 << 16
 _FIRST: Final = CHUNK_FIELDS.index("event") + 1
 _ORDINARY: Final = re.compile(r"[ \w][ \w.:!?'()—-]*+").fullmatch
 """Match of a text that needs no quotes or escapes in CSV."""
-_TEXTS = FIELDS + TEXT_FIELDS
 
-
-def _conversations(connection: Connection) -> Iterator[TableRow]:
-    from wiretape.viewer.source.tape import sessions
-
-    return rows.only(sessions.listed(connection)[::-1], CONVERSATION_FIELDS)
-
-
-TABLES: Final[dict[str, Source]] = {
-    "exchanges": (FIELDS, queries.exchanges),
-    "texts": (_TEXTS, lambda connection: queries.exchanges(connection, _TEXTS)),
-    "chunks": (CHUNK_FIELDS, queries.all_chunks),
-    "reads": (("id", *READ_FIELDS), queries.all_reads),
-    "turns": (TURN_ROW_FIELDS, queries.all_turns),
-    "conversations": (CONVERSATION_FIELDS, _conversations),
+TABLES: Final[dict[str, tuple[str, ...]]] = {
+    "exchanges": FIELDS,
+    "texts": FIELDS + TEXT_FIELDS,
+    "chunks": CHUNK_FIELDS,
+    "reads": ("id", *READ_FIELDS),
+    "turns": TURN_ROW_FIELDS,
+    "conversations": CONVERSATION_FIELDS,
 }
-"""Exported tables: the fields of each, and the query for its rows, oldest first."""
+"""The fields of each exported table."""
 
 
 def write(

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.commands import options
-from wiretape.recorder.decode.exchange import Standing
+from wiretape.recorder.decode.exchange import Reads, Standing
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import not_
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
-from wiretape.viewer.record.rows import ListRow, TableRow
+from wiretape.viewer.record.rows import DetailRow, ListRow, TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import Selection
 from wiretape.viewer.source.decoder import LARGE
@@ -70,7 +70,8 @@ class TapeSource(Queried):
 
     def newest_run(self) -> "RecorderRun | None":
         """Return the newest run of a recorder on the tape, as it stands."""
-        return reading.newest_run(self.connection)
+        with self.connection.begin():
+            return reading.newest_run(self.connection)
 
     def entries(self, numbers: Sequence[int]) -> "list[RankedExchange]":
         """Return exchanges as a table of several shows them, except those that are gone."""
@@ -92,6 +93,18 @@ class TapeSource(Queried):
         from wiretape.recorder.tape import cut  # it needs SQLAlchemy, which takes longer to load than a list to print
 
         return cut.lines(self.connection, numbers, mask)
+
+    def records(self, selection: Selection, limit: int | None = None) -> Iterator[DetailRow]:
+        """Yield the facts and measures of exchanges, oldest first: at most `limit`."""
+        return queries.details(self.connection, condition(selection), limit)
+
+    def packed_reads(self, selection: Selection) -> Iterator[tuple[str, Reads]]:
+        """Yield the id and the reads of each exchange that has any, oldest first."""
+        return queries.all_reads_packed(self.connection, condition(selection))
+
+    def packed_gaps(self, selection: Selection) -> Iterator[tuple[str, bytes]]:
+        """Yield the id of each exchange, oldest first, and the gaps between its output chunks: int64, in ns."""
+        return queries.packed_gaps(self.connection, condition(selection))
 
     def advice(self) -> str | None:
         return queries.advice(self.connection)

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.support.cases import each_case
 from tests.support.commands import run
 from tests.support.golden import assert_golden
+from tests.support.tables import table_rows
 from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.export import fields, text
 from wiretape.viewer.record.fields import READ_FIELDS
@@ -30,8 +31,8 @@ def test_every_column_has_a_meaning_and_every_number_a_unit(table: str) -> None:
 
 
 def test_the_columns_are_those_of_the_tables() -> None:
-    for table, (names, _) in text.TABLES.items():
-        assert tuple(field.name for field in fields.of(table)) == tuple(names)
+    for table, names in text.TABLES.items():
+        assert tuple(field.name for field in fields.of(table)) == names
     assert tuple(field.name for field in fields.of("summary", GROUPS)) == summary.fields(GROUPS)
 
 
@@ -44,7 +45,7 @@ def test_known_values_are_of_the_described_kind(connection: Connection, table: s
             for one in overview.samples(connection, ("model", "status", "day"))
         ]
     else:
-        found = list(text.TABLES[table][1](connection))
+        found = list(table_rows(connection, table))
     for row in found:
         for name, value in row.items():
             assert value is None or isinstance(value, TYPES[known[name]]), (name, value)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.cases import each_case
+from tests.support.tables import table_rows
 from wiretape.recorder.tape.reader import Connection
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -48,7 +49,7 @@ def expected(field: ExportField, value: Any) -> Any:
 
 @each_case("table", export.TABLES)
 def test_a_table_comes_back_as_it_was(connection: Connection, table: str) -> None:
-    columns, found = fields.of(table), list(export.TABLES[table][1](connection))
+    columns, found = fields.of(table), list(table_rows(connection, table))
     back = read_back(columns, found).to_pylist()
     assert back == [{field.name: expected(field, row[field.name]) for field in columns} for row in found]
 
