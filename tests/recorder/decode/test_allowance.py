@@ -76,7 +76,7 @@ def test_frames_count_and_what_came_before_them_is_kept(frame: bytes) -> None:
     assert "decode_limit" in found.flags
 
 
-def test_of_frames_without_number_only_so_many_ends_are_found() -> None:
+def test_the_ends_of_unnumbered_frames_are_limited() -> None:
     assert len(frame_ends(b"\x00\x00" * 600_000)) == allowance.MAX_LINES // allowance.FRAME
 
 

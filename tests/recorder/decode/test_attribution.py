@@ -30,7 +30,7 @@ def held(*given: tuple[int, int | None, int], paused: int = 0) -> list[tuple[str
     return [(step.who, None if step.ns is None else step.ns // MS) for step in steps(reads(*given), paused)]
 
 
-def test_a_step_begins_when_the_one_before_it_has_ended() -> None:
+def test_a_step_begins_when_its_predecessor_ends() -> None:
     assert held((0, 100, 1), (10, 101, 1), (200, 201, 1)) == [("relay", 100), ("relay", 1), ("relay", 1)]
 
 
@@ -38,7 +38,7 @@ def test_what_fits_the_servers_buffer_waits_for_nobody() -> None:
     assert held((0, 1, 10), (5, 5000, 10), (6, 5001, 10), paused=1)[1] == ("relay", 4995)
 
 
-def test_a_long_step_during_which_other_reads_came_was_the_clients() -> None:
+def test_a_long_step_beside_other_reads_is_the_clients() -> None:
     assert held((0, 1, LARGE), (5, 5000, 10), (6, 5001, 10))[1:] == [("client", 4995), ("relay", 1)]
     assert held((0, 1, LARGE), (5, 9, 10), (6, 10, 10))[1] == ("relay", 4)
 
@@ -70,7 +70,7 @@ def test_of_nothing_nothing_is_known() -> None:
     assert {found.upstream, found.relay, found.client, found.unclear, found.delay} == {None}
 
 
-def test_reading_is_paused_until_half_of_what_may_wait_is_left() -> None:
+def test_reading_pauses_until_half_the_queue_is_left() -> None:
     assert proxy.UNSENT_BYTES == attribution.UNSENT_BYTES
     piece = 50 << 10
     waiting = reads((0, 1000, piece), *((at, 1000 + 100 * at, piece) for at in range(1, 8)))

@@ -6,7 +6,7 @@ from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import DETAILS, OUTCOMES
 
 
-def test_a_count_names_the_causes_of_failures_the_most_frequent_first() -> None:
+def test_a_count_names_frequent_failures_first() -> None:
     endings = {
         Ending("complete"): 9, Ending("complete", stalled=True): 2, Ending("truncated", "eof"): 1,
         Ending("truncated", "reset"): 1, Ending("http_error", "rate_limited", None, 429): 1, Ending("client_closed"): 1,
@@ -41,7 +41,7 @@ def test_the_words_of_every_outcome_fit_a_column() -> None:
     assert all("_" not in one.cause and len(one.cause) <= 23 for one in endings if one.outcome != "http_error")
 
 
-def test_stalls_are_counted_by_whose_they_were_where_that_is_known() -> None:
+def test_stalls_are_counted_by_their_known_party() -> None:
     endings = {Ending("complete", stalled=True): 2, Ending("truncated", "eof", stalled=True, buffered=True): 1}
     assert causes.stalls(endings) == "3 stalls"
     assert causes.stalls(endings, {"by upstream": 2, "by client": 1}) == "2 stalls by upstream, 1 stall by client"

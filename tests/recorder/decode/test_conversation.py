@@ -76,11 +76,11 @@ def test_an_interaction_names_the_one_before_it() -> None:
     assert (found["previous_response_id"], found["messages_hash"], found["asked"]) == ("v1_a", None, "Weather?")
 
 
-def test_a_continuation_without_its_input_names_the_interaction_with_the_token() -> None:
+def test_a_continuation_without_input_names_its_interaction() -> None:
     assert asked_of_gemini(previous_interaction_id="v1_a", continuation_token="t")["previous_response_id"] == "v1_a"
 
 
-def test_a_continuation_with_the_input_again_continues_the_answer_to_it() -> None:
+def test_a_continuation_with_input_continues_its_answer() -> None:
     first = asked_of_gemini(input="Weather?", store=False)
     second = asked_of_gemini(input="Weather?", store=False, continuation_token="t")
     assert (first["continues_hash"], second["continues_hash"]) == (None, first["messages_hash"])
@@ -110,19 +110,19 @@ def test_a_client_says_that_it_sends_a_request_again() -> None:
     assert counts == [0, 2, None, None]
 
 
-def test_what_a_request_leaves_to_the_server_has_no_hash() -> None:
+def test_parts_left_to_the_server_have_no_hash() -> None:
     found = of(USER, previous_response_id="resp_1")
     assert (found["previous_response_id"], found["messages_hash"]) == ("resp_1", None)
 
 
-def test_what_was_asked_is_the_last_text_that_a_person_wrote() -> None:
+def test_the_question_is_a_persons_last_text() -> None:
     reminder = {"type": "text", "text": "<system-reminder>\nbe <b>brief</b>\n</system-reminder>"}
     typed = {"role": "user", "content": [{"type": "text", "text": "Say\n hi \0"}, reminder]}
     assert of(USER, typed, ASSISTANT, TOOL)["asked"] == "Say hi \N{REPLACEMENT CHARACTER}"
     assert of({"role": "user", "content": [reminder]})["asked"].startswith("<system-reminder> be")
 
 
-def test_what_was_asked_begins_behind_what_a_program_put_before_it() -> None:
+def test_the_question_begins_after_a_programs_text() -> None:
     tags = '<system-reminder>\nbe <b>brief</b>\n</system-reminder>\n<env cwd="/tmp">\n<os>x</os></env>\n'
     assert of({"role": "user", "content": f"{tags}Fix <b>it</b>."})["asked"] == "Fix <b>it</b>."
     only_tags = {"role": "user", "content": [{"type": "text", "text": "Fix it."}, {"type": "text", "text": tags}]}
@@ -130,21 +130,21 @@ def test_what_was_asked_begins_behind_what_a_program_put_before_it() -> None:
     assert of({"role": "user", "content": "<b is what I typed"})["asked"] == "<b is what I typed"
 
 
-def test_a_request_that_counts_tokens_belongs_where_its_body_says() -> None:
+def test_a_token_counting_request_belongs_by_its_body() -> None:
     body = b'{"metadata": {"session_id": "k"}, "previous_response_id": "r", "messages": []}'
     found = belonging(RecordedRequest([], body), "count_tokens", None, None)
     assert (found["conversation_key"], found["conversation_key_from"]) == ("k", "metadata.session_id")
     assert (found["previous_response_id"], found.get("messages_hash")) == (None, None)
 
 
-def test_only_the_body_of_a_request_with_a_prompt_is_read() -> None:
+def test_only_prompt_bodies_are_read() -> None:
     found = belonging(
         RecordedRequest([["session-id", "s1"]], b'{"messages": [], "conversation": "c"}'), "embeddings", None, None
     )
     assert (found["conversation_key"], found.get("messages_hash")) == ("s1", None)
 
 
-def test_a_request_answers_tools_if_their_results_are_its_new_messages() -> None:
+def test_a_request_with_only_new_results_answers_tools() -> None:
     assert of(USER, ASSISTANT, TOOL)["answers_tools"] is True
     assert of(USER, ASSISTANT, TOOL, USER)["answers_tools"] is True
     assert of(USER, ASSISTANT, TOOL, {"role": "assistant", "content": "Rain."}, USER)["answers_tools"] is False

@@ -147,7 +147,7 @@ def test_events_that_are_named_and_numbered_are_one_run(line_end: str) -> None:
 
 
 @each_case("separator", ["\n\n", "\r\n\r\n", "\n\n: ping\n\n", "\n\n: two\n: pings\n\n"])
-def test_a_long_answer_is_two_runs_for_all_line_ends(separator: str) -> None:
+def test_any_line_end_makes_a_long_answer_two_runs(separator: str) -> None:
     body = stream(100, separator)
     found = decode(exchange(), cut(body, [100] * 99), body).runs
     assert sum(len(run.texts) for run in found) == 100
@@ -194,7 +194,7 @@ def test_absent_and_empty_bodies_have_no_chunks() -> None:
     assert decode(exchange(framing="none"), [Read(0, 1, None, 0, 9)], b"data: {}\n\n").runs == []
 
 
-def test_more_than_is_decoded_of_one_body_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_beyond_the_decoded_limit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     body = stream(9)
     for limit in range(1, 30):
         monkeypatch.setattr(decoder, "MAX_ITEMS", limit)
@@ -260,7 +260,7 @@ FRAME = b"\0\0\0\x10\0\0\0\0\x05\xc2\x48\xeb\x7d\x98\xc8\xff"
         (OLLAMA, "application/x-ndjson", "/api/chat", "ndjson"),
     ],
 )
-def test_the_framing_follows_from_the_type_unless_the_bytes_begin_otherwise(body, content_type, path, framing):
+def test_the_framing_follows_the_type_unless_bytes_disagree(body, content_type, path, framing):
     assert decode(exchange(content_type, path=path), [], body).framing == framing
 
 

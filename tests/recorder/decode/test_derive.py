@@ -112,7 +112,7 @@ NONSTREAM = {
 }
 
 
-def test_a_json_answer_is_read_but_has_no_first_token():
+def test_a_json_answer_has_no_first_token():
     found = measure(json.dumps(NONSTREAM, indent=1), content_type="application/json; charset=utf-8")
     assert brief(found) == ("complete", "nonstream", {"content": "Hi", "finish_reason": "stop", "output_tokens": 2})
     assert (found.api, found.response_model, found.total_tokens, found.duration_ns) == (
@@ -222,9 +222,7 @@ def test_other_beginnings_are_no_event_stream(head):
         ("data: [DONE]\n\n", "text/event-stream", "end", "complete", ("empty", "no_finish", "no_usage"), None),
     ],
 )
-def test_a_stream_that_is_not_understood_is_judged_by_its_framing(
-    body, content_type, ended_by, outcome, flags, ttfc_ms
-):
+def test_an_unknown_stream_is_judged_by_its_framing(body, content_type, ended_by, outcome, flags, ttfc_ms):
     found = measure(body, content_type=content_type, ended_by=ended_by)
     assert (found.outcome, found.flags) == (outcome, flags)
     assert found.ttfc_ns == (ttfc_ms and ttfc_ms * MS)
@@ -277,7 +275,7 @@ def test_only_framing_completes_an_undecoded_stream(framing, ended_by, outcome):
         ("/v1/threads/t/runs", FOREIGN, "complete", "other"),
     ],
 )
-def test_a_generation_whose_stream_is_not_decoded_neither_succeeds_nor_fails(path, body, outcome, operation):
+def test_an_undecoded_generation_neither_succeeds_nor_fails(path, body, outcome, operation):
     found = measure(body, path=path, request_model="m")
     assert (found.outcome, found.operation) == (outcome, operation)
 
@@ -327,7 +325,7 @@ def test_a_run_of_assistants_is_no_chat_without_output(path):
     assert (found.flags, found.output_tokens, found.chunks) == (("unknown_payload",), None, 0)
 
 
-def test_the_status_of_a_run_of_assistants_is_no_chat():
+def test_an_assistants_runs_status_is_no_chat():
     found = measure(json.dumps(RUN | {"usage": COUNTED}), content_type="application/json", path="/v1/threads/t/runs")
     assert (found.api, found.operation, found.output_tokens) == (None, "other", None)
 
@@ -363,7 +361,7 @@ def test_what_fails_after_the_end_is_a_flag(ended_by):
     assert ("client_left" if ended_by == "client" else "unclean_end") in found.flags
 
 
-def test_an_open_exchange_is_measured_as_far_as_it_came():
+def test_an_open_exchange_is_measured_so_far():
     found = measure(chunk("a"), ended_by=None, end_ns=None)
     assert (found.outcome, found.ttft_ns, found.duration_ns) == ("open", 100 * MS, None)
 
@@ -380,7 +378,7 @@ def test_an_item_without_a_read_has_no_timestamp():
     assert [(item.read, item.at_ns) for item in items] == [(0, 100 * MS), (None, None), (None, None), (None, None)]
 
 
-def test_items_and_chunks_are_in_time_and_name_their_read():
+def test_items_and_chunks_are_ordered_and_name_reads():
     body = b": hi\n\n" + ANSWER
     decoded = decode(exchange(), cut(body, [3, 10, len(body)]), body)
     assert [(item.seq, item.kind, item.read) for item in decoded.items()] == [
@@ -392,7 +390,7 @@ def test_items_and_chunks_are_in_time_and_name_their_read():
     assert body[item.start : item.end].startswith(b"data: {")
 
 
-def test_an_unframed_payload_has_the_timestamp_of_its_last_byte():
+def test_an_unframed_payload_has_its_last_bytes_timestamp():
     body = chunk("a").encode() + '{"error": "é"}'.encode() + b"\n: later\n"
     end = body.index(b"\n: later")
     decoded = decode(exchange(), cut(body, [end - 1, 1, len(body)]), body)
@@ -503,7 +501,7 @@ def used(completion, reasoning=None, **more):
     (["é" * 20, "é" * 20], used(96), False),
     (["a", "b"], "data: [DONE]\n\n", False),
 ])  # fmt: skip
-def test_usage_that_counts_more_than_what_came_can_hold_is_flagged(texts, usage, is_hidden):
+def test_usage_above_what_output_can_hold_is_flagged(texts, usage, is_hidden):
     found = measure("".join(map(chunk, texts)) + chunk("", "stop") + usage)
     assert ("hidden_tokens" in found.flags) is is_hidden
     assert (found.tps_user is not None) is (found.output_tokens is not None)

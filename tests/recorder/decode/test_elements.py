@@ -105,7 +105,7 @@ def test_elements_stand_in_the_order_of_the_providers_prefix(
     assert places(api, **body) == expected
 
 
-def test_the_model_of_a_path_is_an_element_without_bytes() -> None:
+def test_a_paths_model_is_an_element_without_bytes() -> None:
     found = elements(written(contents=[{"parts": []}]), "gemini", "gemini-x")
     assert found is not None
     assert (found.elements[0].place, found.elements[0].size) == ("model", 0)
@@ -298,7 +298,7 @@ apis = st.sampled_from(
 
 
 @given(st.dictionaries(heads, values, max_size=6), apis, st.sampled_from([None, 1]), st.booleans())
-def test_bytes_by_source_add_up_to_the_length_whatever_is_sent(
+def test_bytes_by_source_add_up_to_any_length(
     body: dict[str, Any], api: str | None, indent: int | None, ascii: bool
 ) -> None:
     sent = json.dumps(body, indent=indent, ensure_ascii=ascii).encode("utf-8", "replace")

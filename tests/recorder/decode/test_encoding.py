@@ -59,7 +59,7 @@ def test_a_coding_is_undone_however_it_was_cut(coding, body):
     st.booleans(),
     st.lists(st.integers(1, 1 << 20), max_size=6),
 )
-def test_a_body_is_decoded_as_far_as_each_read_brought_it(codings, sizes, flushed, cuts):
+def test_a_body_is_decoded_as_far_as_each_read(codings, sizes, flushed, cuts):
     events: Sequence[bytes] = [b"%d" % number * size for number, size in enumerate(sizes)]
     text, pieces = b"".join(events), events
     for coding in codings:
@@ -93,7 +93,7 @@ def test_a_broken_coding_keeps_what_came_before(coding):
     assert plain(f"{coding}, br", nested, [len(nested)]) == encoding.Plain(TEXT + b"more", [len(TEXT) + 4], "undecoded")
 
 
-def test_a_window_that_no_client_has_to_keep_is_left():
+def test_a_window_larger_than_clients_must_keep_stays_undecoded():
     body = zstd.compress(bytes(9 << 20), options={zstd.CompressionParameter.window_log: 24})
     assert plain("zstd", body, [len(body)]) == encoding.Plain(b"", [0], "undecoded")
 
@@ -105,7 +105,7 @@ def test_a_cut_body_is_no_broken_one(coding):
 
 
 @each_case("codings", [*zip(CODINGS), ("gzip", "br"), ("br", "zstd"), ("zstd", "gzip"), ("gzip", "gzip", "gzip")])
-def test_a_bomb_stops_at_the_ratio_and_takes_no_memory(codings):
+def test_a_bomb_stops_at_the_ratio_without_memory(codings):
     pieces: Sequence[bytes] = [bytes(1 << 20)] * 50
     for coding in codings:
         pieces = COMPRESS[coding](pieces, False)
@@ -201,13 +201,13 @@ def test_a_stored_body_is_unpacked_to_its_stated_size() -> None:
         (zlib.compress(b"abc"), 300 << 20, "claim to hold"),
     ],
 )
-def test_a_stored_body_of_another_size_or_format_is_refused(packed: bytes, size: int, why: str) -> None:
+def test_a_stored_body_of_other_size_is_refused(packed: bytes, size: int, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         encoding.unpack(packed, size)
 
 
 @pytest.mark.parametrize("size", [100, 2 << 30])
-def test_a_stored_body_that_inflates_without_end_takes_no_memory(size: int) -> None:
+def test_an_endlessly_inflating_stored_body_takes_no_memory(size: int) -> None:
     packed = b"".join(inflating(32 << 20))
     tracemalloc.start()
     try:

@@ -63,7 +63,7 @@ def test_a_last_message_adds_the_remainder_or_holds(last, content, chunks):
     assert (derived(body).content, derived(body).output_chunks) == (content, chunks)
 
 
-def test_messages_instead_of_deltas_add_or_repeat_what_came_before():
+def test_whole_messages_add_to_or_repeat_earlier_text():
     steps = sse(message("Two ", None), message("swans.", None), message("", "stop"))
     states = sse(message("Two ", None), message("Two swans.", None), message("Two swans.", "stop"))
     assert [derived(body).content for body in (steps, states)] == ["Two swans."] * 2
@@ -136,7 +136,7 @@ def test_parts_of_an_item_are_finished_one_by_one():
     assert derived(body).content == "One.Two."
 
 
-def test_a_summary_and_the_reasoning_of_one_item_are_finished_apart():
+def test_an_items_summary_and_reasoning_finish_separately():
     item = {
         "type": "reasoning",
         "summary": [{"type": "summary_text", "text": "S"}],
@@ -190,7 +190,7 @@ def block(index, given, *deltas):
     ]
 
 
-def test_deltas_hold_against_an_input_at_the_start_of_its_block():
+def test_deltas_override_input_at_their_blocks_start():
     body = sse(
         {"type": "message_start", "message": {"id": "m", "role": "assistant", "content": []}},
         *block(0, {"pond": 3}, '{"pond":', "3}"),
@@ -221,7 +221,7 @@ def test_the_answer_is_the_same_whatever_repeats_it():
     assert said(derived(short)) == said(derived(long))
 
 
-def test_a_call_whose_id_changes_with_each_chunk_is_one_call():
+def test_a_call_with_changing_ids_is_one_call():
     deltas = [call(0, "a", "count", ""), call(0, "b", "", '{"pond"'), call(0, "c", "", ":3}")]
     without_index = [call(None, "a", "count", ""), call(None, "b", "", '{"pond"'), call(None, "c", "", ":3}")]
     for calls in (deltas, without_index):

@@ -24,7 +24,7 @@ REASONS = [
 
 
 @each_case("reason", REASONS)
-def test_a_finish_reason_of_a_service_that_failed_is_an_error(reason):
+def test_a_failed_services_finish_reason_is_an_error(reason):
     found = derived(chat(reason))
     assert (found.outcome, found.outcome_detail) == ("error_event", "finish")
     assert (found.finish_reason, found.error_code) == (reason, reason)

@@ -258,14 +258,14 @@ def test_missing_bytes_may_have_come_at_any_time():
 
 
 @pytest.mark.parametrize("decoded", [None, stream("!", [40])], ids=["no stream", "an error alone"])
-def test_an_answer_without_chunks_has_the_values_that_all_formulas_give(decoded):
+def test_all_formulas_agree_on_an_answer_without_chunks(decoded):
     reads = Reads.of([Read(0, 20 * MS, 21 * MS, 0, 5), Read(1, 60 * MS, None, 5, 7)])
     timeline = metrics.Timeline(ENDED, reads, decoded, 7, [AwaitedAnswer(0, 900 * MS, [])])
     assert timeline.chunks == 0
     assert metrics.measured(timeline) == {one.name: one.metadata["formula"](timeline) for one in fields(metrics.Timing)}
 
 
-def test_other_derived_values_ask_for_a_higher_version_of_the_decoder():
+def test_changed_derived_values_need_a_higher_decoder_version():
     values = [(entry.name, *map(str, kinds(entry))) for entry in fields(Measures)]
     digest = hashlib.sha256(repr(values).encode()).hexdigest()[:16]
     assert digest == DIGESTS[DECODER_VERSION], f"add to DIGESTS: {DECODER_VERSION + 1}: {digest!r}"

@@ -84,7 +84,7 @@ def exchange(path: str, method: str = "POST", model: str | None = None) -> Excha
 
 
 @each_case(("path", "name"), [(path, name) for name, paths in PATHS.items() for path in paths])
-def test_the_path_of_a_post_names_the_operation_for_any_answer(path: str, name: str) -> None:
+def test_a_posts_path_names_the_operation_for_any_answer(path: str, name: str) -> None:
     for api in (None, "unknown", "openai.chat", "openai.embeddings"):
         assert operation(exchange(path, model="m"), registry.dialect_named(api)) == name
 
@@ -97,7 +97,7 @@ def test_every_operation_is_described_and_every_generation_is_one() -> None:
 
 @each_case("method", ["HEAD", "OPTIONS"])
 @each_case("path", ["/", "/v1/chat/completions", "/v1/messages", "/v1/models"])
-def test_what_only_looks_whether_a_server_is_there_is_no_generation(method: str, path: str) -> None:
+def test_a_probe_for_a_server_is_no_generation(method: str, path: str) -> None:
     assert operation(exchange(path, method), None) == "other"
 
 
@@ -126,7 +126,7 @@ def test_an_unknown_get_is_of_operation_other(path: str) -> None:
         ("openai.embeddings", "embeddings"), ("openai.images", "image"), ("bedrock.converse", "chat"),
     ],
 )  # fmt: skip
-def test_behind_a_path_that_is_not_known_the_answer_decides(api: str, name: str) -> None:
+def test_behind_an_unknown_path_the_answer_decides(api: str, name: str) -> None:
     for path in ("/invocations", "/", "/v2/anything", "/endpoints/e/invocations-response-stream"):
         assert operation(exchange(path, model="m"), registry.dialect_named(api)) == name
     assert operation(exchange("/v1/responses/resp_1?stream=true", "GET"), registry.dialect_named(api)) == name
@@ -153,7 +153,7 @@ def test_only_a_streamed_interaction_is_a_generation() -> None:
         ("/v1/chat/completions/chatcmpl-1", "POST", "other"),
     ],
 )
-def test_a_stored_answer_that_is_read_or_changed_is_no_generation(path: str, method: str, name: str) -> None:
+def test_reading_or_changing_stored_answers_is_no_generation(path: str, method: str, name: str) -> None:
     for api in ("openai.responses", "openai.chat"):
         assert operation(exchange(path, method), registry.dialect_named(api)) == name
 
@@ -174,7 +174,7 @@ def test_a_resumed_stream_names_its_response(path: str, method: str, id: str | N
     assert resumed(exchange(path, method)) == id
 
 
-def test_without_an_answer_a_post_that_names_a_model_wanted_one() -> None:
+def test_an_unanswered_post_with_a_model_is_a_generation() -> None:
     for api in (None, "unknown"):
         assert operation(exchange("/v2/anything", model="m"), registry.dialect_named(api)) == "chat"
         assert operation(exchange("/v2/anything"), registry.dialect_named(api)) == "other"
@@ -191,7 +191,7 @@ def test_without_an_answer_a_post_that_names_a_model_wanted_one() -> None:
         ("/v1beta/interactions", "gemini.interactions"), ("/v1beta/interactions/v1_x/events", None),
     ],
 )  # fmt: skip
-def test_a_path_names_an_api_where_only_one_has_it(path: str, api: str | None) -> None:
+def test_a_path_names_an_api_if_unique(path: str, api: str | None) -> None:
     assert api_asked(exchange(path)) == api
     assert api_asked(exchange(path, "GET")) is None
 
@@ -231,7 +231,7 @@ def test_the_model_in_a_path(path: str, model: str | None) -> None:
 
 
 @pytest.mark.parametrize("part", ["/models", "/models/", "/model/a", "/model/arn:a", "/deployments", "/aigc/image"])
-def test_a_path_of_many_beginnings_is_read_in_linear_time(part: str) -> None:
+def test_a_path_of_many_prefixes_reads_in_linear_time(part: str) -> None:
     path = part * (60_000 // len(part)) + "/!"
     assert operation(exchange(path), None) == "other"
     assert operation(exchange(path, "GET"), None) in ("models", "other")

@@ -188,7 +188,7 @@ def test_timestamps_are_in_order_and_gaps_add_up(text, sizes):
 
 @SEEN
 @given(st.lists(st.sampled_from(PIECES[:7]), min_size=1, max_size=10), st.data())
-def test_comments_change_only_the_first_byte_the_silences_and_their_number(events, data):
+def test_comments_change_only_first_bytes_and_silences(events, data):
     plain = derive(SSE, cut(map(len, events)), "".join(events).encode())
     commented, reads, start = "", [], 0
     for seq, event in enumerate(events):

@@ -111,7 +111,7 @@ def test_what_is_no_json_is_marked(data, marker):
 
 
 @each_case("data", ["3", "null", "[]", '[{"a": 1}]', '"text"', " true "])
-def test_json_that_is_no_object_is_a_chunk_of_no_dialect(data):
+def test_json_without_an_object_belongs_to_no_dialect(data):
     assert read(data) == Chunk("")
 
 
@@ -121,7 +121,7 @@ def test_an_event_named_error_reports_any_json(data, message):
 
 
 @each_case("number", ["1e400", "NaN", "-Infinity", "1e-400", "9" * 400])
-def test_numbers_that_strict_parsers_refuse_do_not_cost_the_event(number):
+def test_numbers_beyond_strict_json_do_not_lose_events(number):
     assert read('{"choices": [{"delta": {"content": "x"}}], "n": ' + number + "}").content
 
 
@@ -142,7 +142,7 @@ def test_an_object_that_no_dialect_claims_is_a_chunk():
         ("", ReportedError(None, None)),
     ],
 )
-def test_an_event_named_error_is_an_error_in_any_shape(data, expected):
+def test_an_event_named_error_is_always_an_error(data, expected):
     assert read(data, "error").fault == expected
 
 

@@ -113,7 +113,7 @@ def test_only_a_read_between_line_ends_spoils_plainness():
     assert kinds(ANSWER, [len(ROLE) - 2]) is None
 
 
-def test_runs_that_do_not_fit_their_times_make_no_stream():
+def test_runs_that_contradict_their_times_make_no_stream():
     runs = [["content", 1 << 40, None], ["done", 1, 5]]
     assert plain.stream(runs, None, [1, 2]) is None
     assert plain.stream([["content", 2, None], ["done", 1, None]], None, [1, 2]) is None

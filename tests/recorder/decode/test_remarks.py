@@ -28,13 +28,13 @@ PAGE = "<html>\r\n<head><title>502 Bad&nbsp;Gateway</title></head>\r\n<body>\r\n
         ("", None),
     ],
 )
-def test_a_text_outside_of_events_is_the_reason_of_the_end(tail, reason):
+def test_text_outside_events_is_the_ends_reason(tail, reason):
     found = derived(CHAT + tail, path="/v1/chat/completions")
     assert (found.outcome, found.outcome_detail) == ("truncated", "eof")
     assert found.error_message == reason
 
 
-def test_a_stream_of_texts_that_no_dialect_knows_has_no_reason():
+def test_an_unknown_text_stream_has_no_reason():
     assert derived("data: Hello\n\ndata: wor", path="/v2/parts").error_message is None
     assert derived(CHAT + "rest of a line\n", path="/v2/parts", gap_bytes=9).error_message is None
 
@@ -86,7 +86,7 @@ def test_an_unknown_aws_stream_is_whole_between_frames():
         assert (found.api, found.outcome, "malformed" in found.flags) == ("unknown", outcome, False)
 
 
-def test_a_stream_whose_coding_breaks_in_its_middle_is_not_complete():
+def test_a_stream_with_broken_compression_is_not_complete():
     packer = zlib.compressobj(wbits=31)
     part = packer.compress(CHAT.encode()) + packer.flush(zlib.Z_SYNC_FLUSH)
     facts = {"content_encoding": "gzip", "path": "/v1/chat/completions"}

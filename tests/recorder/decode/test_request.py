@@ -253,7 +253,7 @@ def test_what_is_not_understood_is_kept_as_json(message: Any, part: Part) -> Non
     assert read({"messages": [message]}).messages[0].parts == (part,)
 
 
-def test_what_a_server_ran_is_a_call_and_its_result() -> None:
+def test_a_servers_run_is_a_call_with_result() -> None:
     call = {"type": "mcp_call", "id": "m", "name": "n", "arguments": "{}", "output": "o", "error": None}
     image = {"type": "image_generation_call", "id": "i", "status": "completed", "result": PNG}
     said, drawn = (message.parts for message in read({"input": [call, image]}).messages)
@@ -267,7 +267,7 @@ def test_a_users_search_result_is_no_tools_result() -> None:
     assert (message.role, [part.kind for part in message.parts]) == ("user", ["other"])
 
 
-def test_the_servers_steps_of_an_interaction_are_calls_and_results() -> None:
+def test_server_steps_of_interactions_are_calls_with_results() -> None:
     steps = [
         {"type": "google_search_call", "id": "g", "arguments": {"queries": ["a"]}},
         {"type": "google_search_result", "call_id": "g", "result": [{"search_suggestions": "x"}]},
@@ -286,7 +286,7 @@ def test_a_document_that_is_text_is_read() -> None:
     assert ((media.name, media.media_type, media.size), said) == (("T", "text/plain", 2), Text("é"))
 
 
-def test_tools_in_a_namespace_or_among_the_messages_are_tools() -> None:
+def test_tools_in_namespaces_or_messages_are_tools() -> None:
     tools = [{"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]}]
     added = {"type": "additional_tools", "role": "developer", "tools": tools}
     prompt = read({"input": [added, {"role": "user", "content": "Go."}], "tools": [{"type": "web_search"}]})
@@ -308,7 +308,7 @@ def test_what_is_no_json_object_is_no_prompt(body: bytes | None) -> None:
     assert parse(body) is None
 
 
-def test_a_lone_surrogate_and_a_byte_order_mark_are_read() -> None:
+def test_lone_surrogates_and_byte_order_marks_are_read() -> None:
     prompt = parse(b'\xef\xbb\xbf{"prompt": "\\ud800", "seed": NaN, "top_p": 1e999}')
     assert prompt is not None
     assert prompt.messages == (Message("user", (Text("\ud800"),)),)
@@ -380,12 +380,12 @@ def test_any_json_object_is_a_prompt(request: dict[str, Any]) -> None:
         ({"role": "user", "content": "a b"}, {"role": "user", "content": ["a", "b"]}),
     ],
 )  # fmt: skip
-def test_the_same_message_of_a_later_turn_has_the_same_form(first: Any, later: Any) -> None:
+def test_a_message_keeps_its_form_in_later_turns(first: Any, later: Any) -> None:
     one, other = (read({"messages": [message]}).messages[0] for message in (first, later))
     assert canonical(one) == canonical(other) != b""
 
 
-def test_other_words_another_role_or_another_picture_are_another_message() -> None:
+def test_other_words_roles_or_pictures_are_other_messages() -> None:
     messages = [
         {"role": "user", "content": "a"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "b"},
         {"role": "user", "images": [PNG]}, {"role": "user", "images": ["AAAA"]},
@@ -393,7 +393,7 @@ def test_other_words_another_role_or_another_picture_are_another_message() -> No
     assert len({canonical(message) for message in read({"messages": messages}).messages}) == len(messages)
 
 
-def test_a_message_of_nothing_but_reasoning_has_no_canonical_form() -> None:
+def test_a_message_of_reasoning_has_no_canonical_form() -> None:
     reasoning = read(REQUESTS["openai.responses"]).messages[1]
     assert (reasoning.by_model, canonical(reasoning)) == (True, b"")
 

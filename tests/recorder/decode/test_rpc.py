@@ -218,7 +218,7 @@ def test_a_call_is_judged_alike_in_any_split():
 
 
 @each_case("segments", [1, 2, 3, 50])
-def test_text_in_base64_is_decoded_in_any_number_of_padded_parts(segments):
+def test_base64_text_decodes_in_any_padded_parts(segments):
     plain = PROTO * 40 + OK
     size = -(-len(plain) // segments)
     text = b"".join(base64.b64encode(plain[at : at + size]) for at in range(0, len(plain), size))
@@ -247,7 +247,7 @@ def test_compressed_json_is_read(coding, compress):
     assert (found.api, found.content, found.outcome, found.ttft_ns) == ("openai.chat", "Hi", "complete", 100 * MS)
 
 
-def test_an_answer_in_json_needs_the_status_of_its_call():
+def test_a_json_answer_needs_its_calls_status():
     chunk = {"id": "a", "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
     body = of_json(chunk) + message("[DONE]")
     assert ending(verdict(body, "application/grpc+json", answered()))[:2] == ("truncated", "no_status")
@@ -263,7 +263,7 @@ def test_messages_that_cannot_be_decompressed_are_kept_as_events(coding):
     assert (found.outcome, found.events, "undecoded" in found.flags) == ("complete", 3, True)
 
 
-def test_a_status_that_cannot_be_decompressed_leaves_the_outcome_to_http():
+def test_an_undecodable_status_leaves_the_outcome_to_http():
     body = PROTO + message(b"\x00\x01", 3)
     found = verdict(body, CONNECT, answered(head=[("connect-content-encoding", "snappy")]))
     assert (found.outcome, "undecoded" in found.flags) == ("complete", True)
@@ -276,7 +276,7 @@ def test_a_bomb_of_messages_stops_at_the_limit():
     assert "decode_limit" in found.flags
 
 
-def test_endless_empty_messages_stop_at_the_limit_and_keep_the_status():
+def test_endless_empty_messages_stop_but_keep_the_status():
     found = verdict(message(b"") * 600_000)
     assert (found.outcome, found.events, "decode_limit" in found.flags) == ("complete", 500_000, True)
 
@@ -328,7 +328,7 @@ def test_a_declared_dialect_reads_the_payloads_of_connect():
     assert (found.ttft_ns, found.output_chunks) == (110 * MS, 2)
 
 
-def test_the_end_of_a_dialect_is_no_status_of_a_call():
+def test_a_dialects_end_is_no_status_of_calls():
     cut = run_of(*PARTS, LAST, last=b"")
     assert (cut.api, cut.outcome, cut.outcome_detail) == ("own-agent", "truncated", "no_status")
     failed = run_of(*PARTS, last=end_stream({"error": {"code": "internal", "message": "crash"}}))

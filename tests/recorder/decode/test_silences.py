@@ -80,7 +80,7 @@ def test_a_silence_that_never_ended_is_a_stall(by: str, stalled: tuple[bool, boo
         assert (silences(short), is_stalled(short)) == ((100, 2000), (False, False))
 
 
-def test_a_stream_without_any_output_stalled_from_its_request_on() -> None:
+def test_a_stream_without_output_stalled_since_its_request() -> None:
     for parts in ([(5, COMMENT)], [(5, event({"content": ""})), (900, COMMENT)]):
         one = measured(*parts, by="client", end=3000)
         assert (silences(one), is_stalled(one)) == ((3000, None), (True, True))
@@ -105,9 +105,7 @@ def test_a_stream_without_any_output_stalled_from_its_request_on() -> None:
         ("local", None, (False, False)),
     ],
 )
-def test_before_the_head_a_request_that_was_sent_is_waited_for(
-    by: str, silence: int | None, stalled: tuple[bool, bool]
-) -> None:
+def test_a_sent_request_is_waited_for_before_its_head(by: str, silence: int | None, stalled: tuple[bool, bool]) -> None:
     one = unanswered(by)
     assert (silences(one), is_stalled(one)) == ((silence, None), stalled)
     kept = unanswered(by, connected_ns=None, connection_reused=True)
@@ -168,7 +166,7 @@ def test_without_times_all_is_unknown() -> None:
     assert (silences(one), is_stalled(one), one.stalled_answers) == ((None, None), (False, False), None)
 
 
-def test_a_stream_that_no_dialect_decodes_has_no_silence_of_output() -> None:
+def test_an_undecoded_stream_has_no_silence_of_output() -> None:
     parts = (100, b'data: {"x": 1}\n\n'), (9000, b'data: {"x": 2}\n\n')
     for path in ("/v1/chat/completions", "/other"):
         assert silences(measured(*parts, path=path)) == (None, None)

@@ -53,11 +53,11 @@ def test_a_response_left_in_a_stall_was_given_up() -> None:
     assert (one.silent_end_by, one.last_silence_ns) == ("upstream", 3500 * MS)
 
 
-def test_a_response_that_never_began_stalled_from_its_request_on() -> None:
+def test_a_response_that_never_began_stalled_since_its_request() -> None:
     one = measured([*WHOLE, (20_110, CREATED)], [100, 20_100], end_ms=24_000)
     assert (one.stalled_answers, one.given_up_answers, one.last_silence_ns) == (1, 1, 3900 * MS)
 
 
-def test_a_recorder_that_died_leaves_no_stall_by_that_alone() -> None:
+def test_a_dead_recorder_alone_leaves_no_stall() -> None:
     one = measured([*WHOLE, (20_110, CREATED), (20_500, FIRST)], [100, 20_100], "died", end_ms=24_000)
     assert (one.outcome, one.stalled_answers) == ("interrupted", 0)

@@ -145,7 +145,7 @@ def test_any_text_is_read_or_left(part: str, text: str, ascii: bool, padded: boo
         assert filler(known.chunk, part)(text) == payloads.read(written(text))
 
 
-def test_two_tool_calls_in_one_piece_are_no_open_text() -> None:
+def test_two_tool_calls_in_a_piece_make_no_template() -> None:
     calls = [{"index": at, "function": {"arguments": given}} for at, given in enumerate(("word", ""))]
     data = json.dumps(payload({"tool_calls": calls}))
     assert learn(data) is None
@@ -165,7 +165,7 @@ def test_two_tool_calls_in_one_piece_are_no_open_text() -> None:
         '{"choices":[{"delta":{"content":"}}]}',
     ],
 )
-def test_what_is_not_one_string_between_the_same_is_another_payload(other: str) -> None:
+def test_only_payloads_differing_in_one_string_share_a_template(other: str) -> None:
     assert read(learnt('{"choices":[{"delta":{"content":"word"}}]}'), other) == []
 
 
@@ -185,7 +185,7 @@ def test_only_a_payload_with_one_text_repeats(first: dict[str, Any]) -> None:
     assert learn(data) is None
 
 
-def test_the_text_is_found_where_it_is_the_chunks_own() -> None:
+def test_a_text_is_found_in_its_own_chunk() -> None:
     first = json.dumps(
         {"id": "a", "choices": [{"delta": {"role": "a", "content": "a"}, "finish_reason": "a"}], "a": "a"}
     )

@@ -41,7 +41,7 @@ def spoke(at: int, kind: str = "speech_stopped") -> Spoken:
 
 
 @pytest.mark.parametrize("names", [("output_audio_transcript", "output_audio"), ("audio_transcript", "audio")])
-def test_a_turn_is_timed_from_the_message_that_requested_it(names: tuple[str, str]) -> None:
+def test_a_turn_is_timed_from_its_requesting_message(names: tuple[str, str]) -> None:
     transcript, sound = names
     (turn,) = turns(
         REALTIME, STARTED, (100, "client", CREATE), created(120), delta(180, transcript, "Hi "), delta(230, sound, ""),
@@ -66,9 +66,7 @@ def test_a_turn_is_timed_from_the_message_that_requested_it(names: tuple[str, st
         ([], None, 100),
     ],
 )
-def test_a_turn_without_a_request_begins_where_the_server_says(
-    before: list[Spoken], cause: str | None, start: int
-) -> None:
+def test_a_turn_without_request_begins_by_the_server(before: list[Spoken], cause: str | None, start: int) -> None:
     (turn,) = turns(REALTIME, *before, created(100), delta(190, "output_audio", QUARTER), done(200))
     assert (turn.get("begun_by"), turn["started_at_ns"], turn["ttfa_ns"]) == (cause, start * MS, (190 - start) * MS)
 
@@ -83,7 +81,7 @@ def test_a_turn_without_a_request_begins_where_the_server_says(
         ("failed", {"error": {"type": "server_error", "code": "boom"}}, "error", "failed"),
     ],
 )
-def test_the_end_of_a_turn_is_what_the_server_says(status: str, details: Any, outcome: str, reason: str) -> None:
+def test_the_server_says_when_a_turn_ends(status: str, details: Any, outcome: str, reason: str) -> None:
     (turn,) = turns(REALTIME, created(10), delta(20, "output_text", "a"), done(30, "r1", status, details))
     assert (turn["outcome"], turn["finish_reason"]) == (outcome, reason)
     assert turn.get("error_code") == ("boom" if outcome == "error" else None)
@@ -98,7 +96,7 @@ def test_a_turn_that_the_connection_cuts_is_truncated() -> None:
 
 
 @pytest.mark.parametrize("deltas", [[], ['{"on":', "1}"], ["gAAA"]])
-def test_finished_arguments_count_once_where_deltas_came_and_where_none_did(deltas: list[str]) -> None:
+def test_finished_arguments_count_once_with_or_without_deltas(deltas: list[str]) -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "lamp", "arguments": ""}
     of_call = {"response_id": "r1", "output_index": 0, "call_id": "c1"}
     kinds = [("output_item.added", {"item": call})]
@@ -139,7 +137,7 @@ def test_only_a_refused_request_is_a_failed_turn() -> None:
     assert measures.outcome == "complete"
 
 
-def test_an_error_before_any_turn_is_the_end_of_the_session() -> None:
+def test_an_error_before_any_turn_ends_the_session() -> None:
     error = {"type": "error", "error": {"type": "invalid_request_error", "code": "model_not_found", "message": "No"}}
     measures = derive(*session(REALTIME, [(10, "server", error)], close=("server", 1000)))
     assert (measures.outcome, measures.error_code, measures.turns) == ("error_event", "model_not_found", None)
@@ -153,7 +151,7 @@ def test_a_request_that_only_an_error_answers_has_failed() -> None:
     assert (measures.outcome, measures.error_code) == ("error_event", "bad_voice")
 
 
-def test_tokens_are_by_modality_and_a_session_has_their_sums() -> None:
+def test_tokens_are_split_by_modality_and_summed_up() -> None:
     usage = {
         "total_tokens": 100, "input_tokens": 60, "output_tokens": 40,
         "input_token_details": {"text_tokens": 10, "audio_tokens": 50, "cached_tokens": 8},
@@ -169,7 +167,7 @@ def test_tokens_are_by_modality_and_a_session_has_their_sums() -> None:
     assert (measures.input_tokens, measures.output_tokens, measures.cache_read_input_tokens) == (120, 80, 16)
 
 
-def test_a_listener_hears_silence_where_audio_comes_later_than_it_plays() -> None:
+def test_silence_is_heard_where_audio_comes_too_late() -> None:
     (turn,) = turns(
         REALTIME, created(0), delta(100, "output_audio", QUARTER), delta(200, "output_audio", QUARTER),
         delta(700, "output_audio", QUARTER), delta(1000, "output_audio", QUARTER), done(1001),
@@ -202,7 +200,7 @@ def test_a_call_of_a_tool_is_output_without_audio() -> None:
     assert [(call["name"], call["arguments"]) for call in measures.tool_calls or ()] == [("lamp", "{}")]
 
 
-def test_what_the_user_said_is_no_text_of_the_answer() -> None:
+def test_the_users_speech_is_no_answer_text() -> None:
     heard = {"type": "conversation.item.input_audio_transcription.completed", "transcript": "Hello?"}
     (turn,) = turns(REALTIME, created(10), delta(20, "output_text", "Yes"), (25, "server", heard), done(30))
     assert turn["text"] == "Yes"
@@ -243,7 +241,7 @@ SETUP: list[Spoken] = [
 
 
 @pytest.mark.parametrize("who", ["bytes", "server"])
-def test_a_turn_of_gemini_goes_from_the_request_to_its_completion(who: str) -> None:
+def test_a_gemini_turn_lasts_from_request_to_completion(who: str) -> None:
     usage = {
         "promptTokenCount": 7, "responseTokenCount": 20, "thoughtsTokenCount": 3, "totalTokenCount": 30,
         "responseTokensDetails": [{"modality": "AUDIO", "tokenCount": 20}],
@@ -295,7 +293,7 @@ def test_a_request_during_an_answer_starts_the_next_turn() -> None:
     assert (second["outcome"], second["started_at_ns"], second["ttfa_ns"]) == ("complete", 60 * MS, 30 * MS)
 
 
-def test_a_request_that_is_replaced_before_any_output_is_no_turn() -> None:
+def test_a_request_replaced_before_output_is_no_turn() -> None:
     (turn,) = turns(
         LIVE, *SETUP, asked(10, text="one"), asked(20, text="two"), content(30, interrupted=True),
         content(35, turnComplete=True), sound(50), content(60, turnComplete=True),
@@ -303,7 +301,7 @@ def test_a_request_that_is_replaced_before_any_output_is_no_turn() -> None:
     assert (turn["outcome"], turn["started_at_ns"], turn["ttfa_ns"]) == ("complete", 20 * MS, 30 * MS)
 
 
-def test_a_transcript_behind_the_end_of_its_turn_belongs_to_it() -> None:
+def test_a_late_transcript_belongs_to_its_ended_turn() -> None:
     first, second = turns(
         LIVE, *SETUP, asked(10, text="one"), sound(20), content(30, turnComplete=True),
         content(35, outputTranscription={"text": "late", "finished": True}), asked(40, text="two"),
@@ -344,7 +342,7 @@ def test_a_message_of_any_form_is_no_error(path: str, message: Any) -> None:
         derive(*session(path, [(10, "client", {key: message}), (20, "server", {"type": "error", key: message})]))
 
 
-def test_a_session_of_gpt_live_has_messages_and_no_turns() -> None:
+def test_a_gpt_live_session_has_messages_without_turns() -> None:
     said = {"type": "session.output_audio.delta", "delta": QUARTER}
     facts = session("/v1/live/sessions", [(10, "server", {"type": "session.started"}), (20, "server", said)])
     measures = derive(*facts)
@@ -396,7 +394,7 @@ def test_the_time_of_responses_at_once_counts_once() -> None:
     assert [turn["last_ns"] for turn in found.turns or ()] == [300 * MS, 250 * MS, 300 * MS, 100 * MS]
 
 
-def test_a_response_without_an_end_runs_until_the_last_message() -> None:
+def test_a_response_without_end_lasts_until_the_close() -> None:
     messages = [(100, "client", CREATE), (150, "client", CREATE), created(200), created(210, "r2"), done(400, "r2")]
     times = decode(*session(REALTIME, [*messages, delta(900, "output_text", "x")])).answering_ns
     assert times[2:6] == [100 * MS, 110 * MS, 300 * MS, 800 * MS]

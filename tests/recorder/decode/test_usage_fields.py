@@ -25,7 +25,7 @@ def after(api, *usages):
     return total
 
 
-def test_merged_usage_has_its_fields_in_the_order_of_the_report() -> None:
+def test_merged_usage_keeps_the_reports_field_order() -> None:
     names = ["cache_creation_input_tokens", "input_tokens", "cache_creation", "cache_read_input_tokens"]
     for order in (names, names[::-1]):
         assert list(after("anthropic.messages", dict.fromkeys(order, 1))) == order
@@ -46,7 +46,7 @@ def test_merged_usage_has_its_fields_in_the_order_of_the_report() -> None:
         ({"cached_tokens": None, "prompt_tokens_details": None}, None, None),
     ],
 )
-def test_cached_tokens_are_found_under_the_names_of_every_vendor(fields, read, written):
+def test_cached_tokens_are_found_under_every_vendors_name(fields, read, written):
     tokens = chat.tokens(USED | fields)
     assert (tokens.input, tokens.cache_read, tokens.cache_write) == (100, read, written)
     assert tokens.uncached == 100 - (read or 0) - (written or 0)
@@ -57,7 +57,7 @@ def test_cached_tokens_are_found_under_the_names_of_every_vendor(fields, read, w
     )
 
 
-def test_the_split_of_cache_writes_is_read_where_it_adds_up():
+def test_split_cache_writes_are_read_if_they_add_up():
     split = {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 3}
     details = {"cache_creation_tokens": 5, "cache_creation_token_details": split}
     assert chat.tokens(USED | {"prompt_tokens_details": details}).cache_write_1h == 3
@@ -70,7 +70,7 @@ def test_input_without_cached_tokens_is_completed_by_the_total():
     assert chat.tokens(usage | {"total_tokens": 17}).uncached is None
 
 
-def test_usage_of_a_choice_and_of_a_chunk_complete_each_other():
+def test_a_choices_usage_and_a_chunks_complement_each_other():
     choice = {"index": 0, "delta": {}, "finish_reason": "stop", "usage": USED | {"cached_tokens": 90}}
     found = derived(sse(chunk("Hi"), {"choices": [choice], "usage": USED}) + "data: [DONE]\n\n")
     assert (found.input_tokens, found.cache_read_input_tokens, found.input_uncached_tokens) == (100, 90, 10)
@@ -148,7 +148,7 @@ def test_another_models_tokens_leave_the_price_unknown(runs):
     assert (tokens.input, tokens.output, tokens.uncached) == (5, 2, None)
 
 
-def test_iterations_of_a_tool_loop_are_in_the_counts_already():
+def test_a_tool_loops_iterations_are_counted_already():
     usage = {"input_tokens": 9, "output_tokens": 4, "iterations": [run("message", 4, 2), run("message", 5, 2), None]}
     assert messages.tokens(usage) == Tokens(input=9, output=4)
 
@@ -176,7 +176,7 @@ STEPS = {"total_input_tokens": 70, "total_thought_tokens": 200}
         (interactions.tokens, STEPS | {"total_output_tokens": 30, "total_tokens": 300}, 230),
     ],
 )
-def test_thoughts_are_added_unless_prompt_and_answer_alone_make_the_total(read, usage, output):
+def test_thoughts_are_added_unless_the_total_excludes_them(read, usage, output):
     tokens = read(usage)
     assert (tokens.output, tokens.reasoning) == (output, 200)
 
@@ -213,5 +213,5 @@ def test_llamacpps_cached_tokens_are_in_its_timings():
     assert (found.api, found.input_tokens, found.cache_read_input_tokens) == ("llamacpp", 237, 236)
 
 
-def test_every_built_in_dialect_has_its_fields_in_the_table():
+def test_every_builtin_dialect_has_fields_in_the_table():
     assert {*registry.BY_API} <= {*FIELDS}

@@ -30,7 +30,7 @@ TWO = (
 )
 
 
-def test_a_response_is_timed_from_the_message_that_asked_for_it() -> None:
+def test_a_response_is_timed_from_its_request() -> None:
     measures = derive(*websocket(*conversation(ONE)))
     assert (measures.outcome, measures.api, measures.operation) == ("complete", "openai.responses", "chat")
     assert (measures.content, measures.response_model, measures.finish_reason) == ("Hello", "gpt-test", "completed")
@@ -143,7 +143,7 @@ def test_an_error_message_is_an_error_event() -> None:
     assert (measures.error_code, measures.error_message) == ("usage_limit_reached", "No more")
 
 
-def test_a_response_that_is_asked_for_while_another_comes_follows_it() -> None:
+def test_a_response_requested_during_another_follows_it() -> None:
     came, sent = conversation(ONE, (120, []), close=None)
     measures = derive(*websocket(came, sent))
     assert (measures.outcome, measures.content, measures.ttft_ns) == ("truncated", "Hello", 50 * MS)

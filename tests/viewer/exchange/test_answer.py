@@ -122,7 +122,7 @@ def test_said_pieces_are_the_text_so_far(texts: list[str], width: int, silences:
     assert everything.replace("┊", "").startswith(wanted)
 
 
-def test_a_very_long_text_is_laid_out_a_little_at_a_time() -> None:
+def test_a_very_long_text_is_laid_out_gradually() -> None:
     answer = AnswerLayout(words("x" * 1_000_000), 50)
     assert (len(answer), answer.done) == (201, False)
     answer.more(500)

@@ -63,7 +63,7 @@ def test_the_line_of_a_long_message_is_short() -> None:
     assert len(events.summary(call(message(bytes(range(256)) * 400)), 0)) <= 200
 
 
-def test_the_table_of_events_has_index_size_and_payload_in_hex() -> None:
+def test_the_events_table_has_index_size_and_hex() -> None:
     transcript = call(HELLO + message(b""))
     lines = list(events.lines(transcript, Times()))
     assert [line.split()[0] for line in lines] == ["#", "0", "1"]
@@ -97,7 +97,7 @@ def test_an_opaque_message_is_taken_apart_to_its_payload() -> None:
     assert told(call(message(b"\x01\x02", 1), coding="snappy"))[0] == ("flags", "0x01, compressed", b"\x01")
 
 
-def test_a_message_in_json_is_taken_apart_to_its_values() -> None:
+def test_a_json_message_is_split_into_its_values() -> None:
     found = told(call(of_json({"a": 1}), "application/connect+json"))
     assert [part[:2] for part in found[2:]] == [("type", "message"), ("data", "object"), ("a", "1")]
 

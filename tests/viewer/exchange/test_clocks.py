@@ -127,7 +127,7 @@ def test_an_axis_has_round_times_of_its_clock(times: Times, drawn: str) -> None:
 
 
 @given(st.integers(0, 10**14), st.integers(1, 200), st.datetimes())
-def test_an_axis_of_times_of_day_takes_no_more_cells_than_there_are(axis: int, cells: int, began: datetime) -> None:
+def test_a_time_of_day_axis_stays_within_its_cells(axis: int, cells: int, began: datetime) -> None:
     drawn = Times("wall", started_at=f"{began.isoformat()}Z").axis(axis, cells)
     assert len(drawn) <= cells
 
@@ -147,7 +147,7 @@ def test_a_time_beside_one_of_minutes_is_in_minutes() -> None:
 
 
 @each_case(("ns", "text"), [(100_000, "0.1"), (9_990_000, "10.0"), (11 * MS, "11"), (2_914 * MS, "2,914")])
-def test_short_times_are_shown_to_a_tenth_of_a_millisecond(ns: int, text: str) -> None:
+def test_short_times_have_tenths_of_a_millisecond(ns: int, text: str) -> None:
     assert clocks.milliseconds(ns) == text
 
 

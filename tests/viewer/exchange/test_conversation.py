@@ -61,7 +61,7 @@ def test_a_turn_in_short_shows_what_is_new() -> None:
     ]
 
 
-def test_of_many_messages_the_last_are_shown_and_what_a_program_put_in_front_is_left_out() -> None:
+def test_of_many_messages_only_the_last_are_shown() -> None:
     messages = [{"role": "user", "content": ["<system-reminder>x</system-reminder>", f"Say {at}."]} for at in range(80)]
     before = request_content(FIRST, request(turns.asked(*messages)))
     body = turns.asked(*messages, {"role": "user", "content": "Go on."})
@@ -90,7 +90,7 @@ def test_a_long_text_is_folded_by_its_lines() -> None:
     assert "  … 9 more lines: r shows it" in shown
 
 
-def test_a_changed_system_prompt_and_left_out_messages_are_reported() -> None:
+def test_a_changed_system_prompt_and_omitted_messages_are_reported() -> None:
     system = {"role": "system", "content": "Be long."}
     before = request_content(FIRST, request(turns.asked(*turns.QUESTION, *turns.GOES_ON)))
     shown = text(

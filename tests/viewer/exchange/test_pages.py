@@ -80,7 +80,7 @@ def test_trouble_in_words(connection: Connection) -> None:
     assert text([line or []]) == " missing from the tape: 1,234 bytes; the rest is shown"
 
 
-def test_a_request_is_shown_as_stored_and_json_in_order(connection: Connection) -> None:
+def test_a_request_shows_as_stored_and_json_in_order(connection: Connection) -> None:
     shown = text(pages.request(known(connection, COMPLETE)))
     assert "sk-secret" not in shown
     assert '{\n  "model": "gpt-x-mini",\n  "stream": true\n}' in shown
@@ -100,7 +100,7 @@ def test_trailers_follow_the_head_of_the_response(connection: Connection) -> Non
     assert "trailers" not in text(pages.request(found))
 
 
-def test_the_timing_says_where_the_time_went_and_who_was_slow(connection: Connection) -> None:
+def test_the_timing_says_who_was_slow_and_where(connection: Connection) -> None:
     shown = text(pages.timing(known(connection, TOOLS), opened(connection, TOOLS), 100))
     assert "stall               3,000.0" in shown
     assert "upstream gap              2" in shown

@@ -56,7 +56,7 @@ def test_exchange_without_a_recorder_ends_with_its_last_read(connection: Connect
     assert (pulse.died, pulse.runs, pulse.end_ns, pulse.silence(110 * MS)) == (True, False, 110 * MS, None)
 
 
-def test_ended_exchange_does_not_run_and_time_needs_a_start(connection: Connection) -> None:
+def test_ended_exchanges_stand_still_and_times_need_starts(connection: Connection) -> None:
     watch = Watch()
     ended, unknown = Pulse(watch.clock), Pulse(watch.clock)
     ended.know(STARTED, died=False)

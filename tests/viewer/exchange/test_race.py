@@ -74,7 +74,7 @@ def test_both_lanes_follow_the_clock() -> None:
     assert race.positions == (3, 1)
 
 
-def test_a_step_is_to_the_next_event_of_either_lane() -> None:
+def test_a_step_goes_to_either_lanes_next_event() -> None:
     race = Race(lane(FAST), lane([(150, "x"), (400, "y")]), Now())
     seen = []
     for _ in range(5):
@@ -127,7 +127,7 @@ def test_aligning_at_the_start_stays_at_the_start() -> None:
     assert race.playback.media_ns == 0
 
 
-def test_by_content_offset_b_has_said_as_much_as_a() -> None:
+def test_aligned_by_content_b_is_as_far_as_a() -> None:
     race = Race(lane(FAST), lane([(400, "one two "), (900, "six"), (950, "!")]), Now(), "content offset")
     seen = []
     for position in range(4):
@@ -185,7 +185,7 @@ def test_playhead_stays_within_the_strip() -> None:
     assert race.places(race.drawing(12), 12) == (11, 11)
 
 
-def test_the_last_gap_is_that_of_the_text_so_far() -> None:
+def test_the_last_gap_is_the_texts_so_far() -> None:
     one = lane(SLOW)
     assert [one.gap_ns(position) for position in range(4)] == [None, None, 400 * MS, 400 * MS]
 
@@ -207,7 +207,7 @@ def whole_answer(end_ms: int, read_ms: int | None = None) -> Lane:
     return Lane(Transcript(decode(facts, its_reads, body)), end_ms * MS, end_ms * MS)
 
 
-def test_output_without_a_timestamp_has_certainly_come_only_at_the_end() -> None:
+def test_output_without_a_timestamp_has_come_at_the_end() -> None:
     race = Race(whole_answer(500), lane(FAST), Now())
     race.playback.seek_to(499 * MS)
     assert said(race) == ("", "one two three")
@@ -227,7 +227,7 @@ def test_unstreamed_answer_comes_with_its_last_read() -> None:
 
 
 @each_case("alignment", ALIGNMENTS)
-def test_the_playhead_stays_where_it_is_when_a_lane_grows(alignment: str) -> None:
+def test_a_growing_lane_does_not_move_the_playhead(alignment: str) -> None:
     race = Race(lane(FAST), lane(SLOW[:2]), Now(), alignment)  # type: ignore[arg-type]
     race.playback.seek_to(450 * MS)
     before = race.clock_ns, race.positions
@@ -332,7 +332,7 @@ def test_growing_lane_does_not_interrupt_playing() -> None:
     assert race.positions == (3, 3)
 
 
-def test_late_origin_of_b_does_not_move_the_clock_of_a() -> None:
+def test_a_late_origin_of_b_leaves_the_clock_alone() -> None:
     race = Race(lane(FAST), lane([], 50), Now(), "first content")
     race.playback.seek_to(200 * MS)
     race.grow(race.lanes[0], lane(SLOW))
@@ -397,7 +397,7 @@ def test_nul_is_replaced_in_the_texts_of_lanes() -> None:
         (1200, "A ended 900 ms before B"),
     ],
 )
-def test_the_lane_with_less_text_is_behind_by_the_time_since_the_other_had_more(at_ms: int, standing: str) -> None:
+def test_the_shorter_lane_is_behind_since_the_other_led(at_ms: int, standing: str) -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     race.playback.seek_to(at_ms * MS)
     assert race.standing == standing
@@ -405,7 +405,7 @@ def test_the_lane_with_less_text_is_behind_by_the_time_since_the_other_had_more(
     assert race.standing == standing.translate({ord("A"): "B", ord("B"): "A"})
 
 
-def test_of_two_steady_streams_the_delay_does_not_waver_and_a_stall_adds_to_it() -> None:
+def test_the_delay_of_steady_streams_grows_only_by_stalls() -> None:
     words = [(100 * at, "word") for at in range(1, 11)]
     late = [(at + 83, text) for at, text in words[:6]] + [(1583, "word")]
     race = Race(lane(words, 2000), lane(late, 2000), Now())
@@ -421,7 +421,7 @@ def test_a_screen_without_height_has_no_curves() -> None:
     assert race.drawing(1, -4) == race.drawing(1, 0)
 
 
-def test_one_that_has_ended_with_less_text_is_not_behind() -> None:
+def test_an_ended_lane_with_less_text_is_not_behind() -> None:
     race = Race(lane(FAST), lane([(50, "x")], 150), Now())
     for at_ms, standing in ((60, "A is 10 ms behind"), (110, "B is 10 ms behind"), (160, "B has ended")):
         race.playback.seek_to(at_ms * MS)
@@ -461,7 +461,7 @@ def test_before_its_first_output_a_lane_waits() -> None:
     assert told(lane(FAST), 0, row(), WIDE) == "no output yet  #–/#2  0 ch"
 
 
-def test_tokens_a_second_are_estimated_by_chunks_before_the_end() -> None:
+def test_tokens_a_second_are_estimated_before_the_end() -> None:
     said = told(lane(FAST), 2, row(), WIDE)
     assert said == "T 100 ms  #1/#2  ~20.0 tok/s  gap 100.0 ms  0.200 s  8 ch"
 
@@ -471,7 +471,7 @@ def test_outcome_and_usage_are_shown_at_the_end() -> None:
     assert said == "✓ complete  T 100 ms  #2/#2  12.5 tok/s  gap 100.0 ms  0.300 s  13 ch"
 
 
-def test_chunks_a_second_without_usage_and_nothing_for_a_burst() -> None:
+def test_chunks_a_second_replace_usage_but_not_in_bursts() -> None:
     unused = row(tps_user=None, tokens_per_chunk=None)
     assert "  10.0 chunks/s  " in told(lane(FAST), 3, unused, WIDE)
     assert "/s" not in told(lane(FAST), 2, replace(unused, flags=["burst"]), WIDE)
@@ -489,7 +489,7 @@ def test_running_lane_is_open_and_its_time_grows() -> None:
     assert told(one, 3, replace(open_row, outcome="orphan"), WIDE).startswith("? orphan  T 100 ms")
 
 
-def test_the_silence_at_the_playhead_is_displayed_and_a_stall_is_an_error() -> None:
+def test_a_silence_at_the_playhead_shows_stalls_as_errors() -> None:
     one = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
     for silence, tone in ((Silence(900 * MS), "warning"), (Silence(2_400 * MS, stalled=True), "error")):
         found = race.status(one, 3, row("open"), WIDE, silence=silence)

@@ -31,7 +31,7 @@ def text(drawing: Drawing) -> list[str]:
 
 
 @given(STEPS, STEPS, st.integers(0, 500), st.integers(0, 500), st.integers(1, 60), st.integers(1, 6))
-def test_each_cell_has_the_characters_of_the_reads_of_both_lanes_by_then(
+def test_each_cell_has_both_lanes_characters_so_far(
     a: list[tuple[int, int]], b: list[tuple[int, int]], start: int, more: int, cells: int, rows: int
 ) -> None:
     lanes = course(a, 0, more, is_live=True), course(b, start, 0, is_live=True)
@@ -53,12 +53,12 @@ def _braille(cell: RaceCell) -> int:
     return ord(cell.sign) - 0x2800 if ord(cell.sign) >= 0x2800 else 0
 
 
-def test_cells_of_both_curves_are_of_both_and_the_rest_of_their_lane() -> None:
+def test_a_cell_of_both_curves_belongs_to_both_lanes() -> None:
     drawn = race_drawing.draw((course([(100, 10), (100, 10)]), course([(150, 10)], 0, 50)), 200 * MS, 0, 8, 1)
     assert [cell.look for cell in drawn.rows[0]][3:] == ["a", "a", "both", "both", "both"]
 
 
-def test_a_finish_line_stands_where_a_lane_ended_with_its_time() -> None:
+def test_a_finish_line_shows_a_lanes_end_and_time() -> None:
     lanes = course([(300, 10)], 0, 300), course([(100, 5), (100, 5)], 0, 400)
     drawn = text(race_drawing.draw(lanes, 1_000 * MS, 0, 40, 4))
     ends = [sparkline.cell(lane.end_ns, 1_000 * MS, 40) for lane in lanes]
@@ -73,7 +73,7 @@ def test_a_running_lane_has_no_finish_line() -> None:
     assert FINISH not in "".join(text(race_drawing.draw(lanes, 600 * MS, 0, 40, 4)))
 
 
-def test_a_label_without_room_at_the_left_stands_at_the_right() -> None:
+def test_a_label_without_room_left_stands_right() -> None:
     drawn = text(race_drawing.draw((course([], 0, 50), course([(1_000, 9)])), 1_000 * MS, 0, 40, 3))
     assert drawn[2].startswith(f" {FINISH} A 0.050 s ")
 
@@ -90,7 +90,7 @@ def test_a_race_without_text_or_time_has_empty_rows() -> None:
     assert ["".join(row).strip() for row in text(drawn)] == [""] * 5
 
 
-def test_the_number_of_characters_stands_at_the_top_where_there_is_room() -> None:
+def test_the_number_of_characters_tops_curves_with_room() -> None:
     lanes = course([(800, 1_234)]), course([])
     assert text(race_drawing.draw(lanes, 800 * MS, 0, 40, 3))[0].startswith("1,234 characters  ")
     assert "1,234" not in text(race_drawing.draw(lanes, 800 * MS, 0, 29, 3))[0]

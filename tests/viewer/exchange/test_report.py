@@ -76,7 +76,7 @@ def test_flags_that_verdicts_replace_are_left_out(connection: Connection) -> Non
     assert [line.split()[1] for line in page.splitlines() if line.startswith("flag ")] == ["no_done:"]
 
 
-def test_of_many_stalls_a_page_tells_the_longest_and_how_many_more_there_are(connection: Connection) -> None:
+def test_a_page_names_the_longest_stalls_and_counts_others(connection: Connection) -> None:
     row = detail(connection, COMPLETE)
     _, found = judged(*((at * at * 100, word(f"w{at}")) for at in range(10)), stall_ms=1)
     text = plain(report.page(row, found))
@@ -96,7 +96,7 @@ def test_timing_says_who_was_slow_and_gives_every_verdict() -> None:
     assert any("only once the system's buffers" in line for line in lines)
 
 
-def test_timing_says_what_is_not_known_and_by_which_limits_nothing_was_found() -> None:
+def test_timing_names_unknown_values_and_the_limits_used() -> None:
     one, found = judged((0, word()))
     text = plain(report.timing(one.slowness(), found, Thresholds(stall_ms=1500, burst_share=0.9), 120))
     assert "upstream gap              –  " in text

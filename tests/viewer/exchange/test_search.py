@@ -7,7 +7,7 @@ from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.timing.playback import Playback
 
 
-def test_the_first_event_of_a_kind_is_a_position_and_no_word_to_look_for() -> None:
+def test_a_kinds_first_event_is_a_position_not_words() -> None:
     transcript, failures = Transcript(body()), list[str]()
     playback, search = Playback(transcript.at, 500_000_000, lambda: 0), Search(failures.append)
     move = search.go_to("@content", playback, transcript, Times())

@@ -47,7 +47,7 @@ def test_exchange_without_a_recorder_is_an_orphan() -> None:
     assert plain(cells_of("outcome", open_row)) == "orphan"
 
 
-def test_duration_of_a_running_exchange_grows_and_that_of_an_orphan_does_not() -> None:
+def test_a_running_duration_grows_and_an_orphans_does_not() -> None:
     open_row = row(outcome="open", last_read_ms=1500.0)
     assert plain(cells_of("duration", open_row, Look(wall_ns=LOOK.wall_ns, recording=True))) == "59.9+"
     assert plain(cells_of("duration", open_row)) == "1.5"
@@ -66,7 +66,7 @@ def test_figures_that_may_still_come_differ_from_unknown_ones() -> None:
         assert cells_of(name, row(outcome="open"), LOOK) == [("–", "muted")]  # nothing records it any more
 
 
-def test_figures_of_a_running_exchange_are_dim_with_a_plus_if_they_may_grow() -> None:
+def test_running_figures_are_dim_with_a_plus() -> None:
     running = row(outcome="open", ttft_ms=2500.0, max_gap_ms=2914.0, icl_p50_ms=11.0, events=1234)
     look = Look(wall_ns=LOOK.wall_ns, recording=True)
     assert cells_of("ttft", running, look, 6) == [("2,500", "muted")]
@@ -88,7 +88,7 @@ def test_slow_figures_have_a_tone_and_all_one_unit() -> None:
     assert cells_of("max_gap", row(max_gap_ms=2000.1)) == [("2,000", "error")]
 
 
-def test_what_happened_is_the_cause_in_words_and_the_flags_that_fit() -> None:
+def test_an_outcome_is_worded_with_its_fitting_flags() -> None:
     cut = row(outcome="truncated", flags=["comments", "stall", "burst"])
     assert plain(cells_of("happened", cut, width=30)) == "cut by upstream stall burst"
     assert plain(cells_of("happened", cut, width=21)) == "cut by upstream stall"
@@ -100,7 +100,7 @@ def test_what_happened_is_the_cause_in_words_and_the_flags_that_fit() -> None:
     assert plain(cells_of("happened", row(outcome="malformed", flags=["malformed"]))) == "invalid JSON"
 
 
-def test_a_complete_answer_says_its_stall_or_that_it_was_buffered() -> None:
+def test_a_complete_answer_says_its_stall_or_buffering() -> None:
     stalled = row(flags=["stall", "no_done"], max_output_silence_ms=2_400.4)
     assert cells_of("happened", stalled, width=11) == [("stall 2.4 s", "warning")]
     assert plain(cells_of("happened", row(flags=["stall"]))) == "stall"
@@ -161,7 +161,7 @@ def test_invalid_start_is_a_question_mark() -> None:
     assert states.elapsed_ms(row(outcome="open", started_at="x"), Look(recording=True)) is None
 
 
-def test_a_start_that_has_no_local_time_is_a_question_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_without_local_time_is_a_question_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     last = "9999-12-31T23:59:59Z"
@@ -194,7 +194,7 @@ def test_durations_of_a_column_have_one_unit() -> None:
     assert [formatting.beside(ms, 93_600_000) for ms in (87, 93_600_000)] == ["0.1 s", "93,600.0 s"]
 
 
-def test_a_timeline_has_the_tones_of_its_phases_and_the_sign_of_its_end() -> None:
+def test_a_timeline_has_its_phases_tones_and_end() -> None:
     look = Look(axis=Axis(4 * S))
     one = row(
         ttft_ms=500.0, ttfo_ms=1_000.0, thinking_ms=500.0, latency_ms=3_500.0, duration_ms=4_000.0,
@@ -219,13 +219,13 @@ def test_a_running_timeline_grows_until_now() -> None:
     assert drawn == ["░█●", "░█░░●", "░█░░░░░░●"]
 
 
-def test_the_axis_is_as_long_as_the_longest_row_needs() -> None:
+def test_the_axis_is_as_long_as_its_longest_row() -> None:
     rows = [row(duration_ms=120.0), row(outcome="open", last_read_ms=2_100.0), row()]
     assert layout.axis(rows, Look()) == Axis(2_500 * MS)
     assert layout.axis([], Look()) == Axis()
 
 
-def test_only_lengths_of_streams_with_output_make_the_axis_logarithmic() -> None:
+def test_only_streams_with_output_make_a_logarithmic_axis() -> None:
     short, long = row(ttft_ms=100.0, duration_ms=200.0), row(ttft_ms=100.0, duration_ms=5_000.0)
     refused = row(outcome="http_error", duration_ms=2.0)
     assert layout.axis([long, refused], Look()) == Axis(5 * S)
@@ -271,7 +271,7 @@ def test_cells_are_cut_by_their_width(text: str) -> None:
         assert cell_len(plain(cells.laid_out([(text, "plain")], width, right=False))) == width
 
 
-def test_parts_of_one_tone_are_joined_with_the_blanks_between_them() -> None:
+def test_parts_of_one_tone_absorb_blanks_between_them() -> None:
     parts: list[Part] = [("  ", "error"), ("a", "muted"), (" ", "plain"), ("b", "muted"), ("c", "error")]
     assert list(cells.joined(parts)) == [("  a b", "muted"), ("c", "error")]
 

@@ -72,7 +72,7 @@ def test_lowest_of_several_rows_has_the_shade() -> None:
     st.integers(1, 60),
     st.integers(1, 4),
 )
-def test_the_curve_has_in_each_cell_the_characters_of_the_reads_by_then(
+def test_each_curve_cell_has_the_characters_so_far(
     steps: list[tuple[int, int]], more: int, cells: int, rows: int
 ) -> None:
     at = list(accumulate(ms for ms, _ in steps))
@@ -111,7 +111,7 @@ def streamed(parts: list[tuple[int, bytes]]) -> Transcript:
     return Transcript(decode(facts, its_reads, b"".join(data for _, data in parts)))
 
 
-def test_the_curve_is_the_sum_of_all_texts_and_knows_what_came_last(tools: Transcript) -> None:
+def test_the_curve_sums_all_texts_and_knows_the_last(tools: Transcript) -> None:
     drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
     assert drawn.characters == sum(len(track) for voice in tools.voices for _, track in voice.texts)
     assert drawn.outputs == "r" * 30 + "t"
@@ -196,20 +196,20 @@ def test_a_wait_within_one_cell_takes_none() -> None:
     assert found_waits([1000, 1500], 60_000, 10)[0] == StripWait(1, 9, 58_500 * MS, "stalled")
 
 
-def test_a_wait_is_shaded_with_its_length_where_there_is_room() -> None:
+def test_a_wait_is_shaded_with_its_length() -> None:
     row = "▃         ▇    ▆  ▃"
     shaded = strips.shaded(row, [StripWait(1, 9, 2_400 * MS, "stalled"), StripWait(11, 14, 850 * MS, "slow")], 20)
     assert shaded == "▃╱ 2.4 s ╱▇····▆  ▃ "
 
 
-def test_a_wait_that_is_not_played_in_full_is_marked() -> None:
+def test_a_shortened_wait_is_marked() -> None:
     long, short = StripWait(0, 10, 2_400 * MS, "stalled"), StripWait(12, 14, 2_400 * MS, "stalled")
     assert strips.shaded(" " * 15, [long, short], 15, 2_000 * MS) == "╱ ┆2.4 s┆ ╱ ╱┆╱"
     assert strips.shaded(" " * 15, [long], 15, 2_500 * MS) == "╱╱ 2.4 s ╱╱    "
 
 
 @given(st.lists(st.integers(0, 10**11), max_size=20).map(sorted), st.integers(0, 10**11), st.integers(1, 200))
-def test_waits_take_no_cell_in_which_an_output_ended_a_gap(at: list[int], more: int, cells: int) -> None:
+def test_waits_spare_cells_in_which_output_came(at: list[int], more: int, cells: int) -> None:
     end = (at[-1] if at else 0) + more
     taken = [cell for wait in strips.waits(at, 0, end, end, cells) for cell in range(wait.first, wait.last + 1)]
     assert len(taken) == len(set(taken))

@@ -83,7 +83,7 @@ def test_records_outside_of_events_are_in_their_place() -> None:
     assert b"gone" in transcript.bytes(1)
 
 
-def test_a_character_that_comes_in_halves_appears_with_the_second() -> None:
+def test_a_halved_character_appears_with_its_second_half() -> None:
     halves = [
         b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % half for half in (b"a\\ud83d", b"\\ude00b")
     ]
@@ -111,7 +111,7 @@ def test_position_is_how_many_events_had_come(connection: Connection) -> None:
 
 
 @each_case("path", STREAMS, ids=lambda path: path.name)
-def test_at_any_place_the_texts_are_those_of_the_chunks_so_far(path: Path) -> None:
+def test_texts_anywhere_equal_those_of_the_chunks(path: Path) -> None:
     body = path.read_bytes()
     draw = random.Random(path.name)
     cuts = sorted(draw.sample(range(1, len(body)), 6))
@@ -156,7 +156,7 @@ def test_extending_equals_adding_one_by_one() -> None:
     assert [at_once.length(position) for position in range(6)] == [0, 0, 0, 1, 3, 4]
 
 
-def test_a_character_in_two_halves_belongs_to_the_event_that_brings_the_second() -> None:
+def test_a_halved_character_belongs_to_its_completing_event() -> None:
     track = Track()
     track.add(1, "a\ud83d")
     track.add(2, "\ude00b")

@@ -26,7 +26,7 @@ def transcript(connection: Connection) -> Transcript:
     return Transcript(queries.observed(connection, queries.find(connection, COMPLETE))[2])
 
 
-def test_the_event_comes_first_and_then_its_lines_and_values(transcript: Transcript) -> None:
+def test_an_event_precedes_its_lines_and_values(transcript: Transcript) -> None:
     nodes = tree.of(transcript, 1)
     assert nodes[0].text.startswith("(read 1, bytes ")
     assert [(node.depth, node.label, node.text) for node in nodes[1:]] == [
@@ -55,7 +55,7 @@ def told(body: bytes, event: int = 0) -> list[tuple[str, str, bytes]]:
     return [(node.label, node.text, transcript.data[node.start : node.end]) for node in nodes]
 
 
-def test_malformed_event_has_the_reason_and_its_place_instead_of_values() -> None:
+def test_a_malformed_event_has_reason_and_place() -> None:
     line = b"data: {not json \x1b]0;x\x07 [/]"
     assert told(b"event: odd\n" + line + b"\n\n") == [
         ("event", "odd", b"event: odd"),

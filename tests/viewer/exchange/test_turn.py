@@ -37,7 +37,7 @@ def follows(messages: list[Any], before: list[Any] = turns.QUESTION, **parameter
     return turn(request_content(detailed(), request(turns.asked(*messages, **parameters))), first)
 
 
-def test_the_messages_and_the_answer_of_the_turn_before_are_not_new() -> None:
+def test_the_previous_turns_messages_and_answer_are_old() -> None:
     shown = follows([*turns.QUESTION, *turns.GOES_ON])
     assert (shown.repeated, shown.dropped) == (2, 0)
 
@@ -47,7 +47,7 @@ def test_an_answer_that_the_client_changed_is_new() -> None:
     assert follows([*turns.QUESTION, changed, USER]).repeated == 1
 
 
-def test_reasoning_items_and_calls_of_an_answer_are_not_new() -> None:
+def test_an_answers_reasoning_items_and_calls_are_old() -> None:
     question = [{"role": "user", "content": "Is it cold?"}]
     items = [
         {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "x"},
@@ -57,7 +57,7 @@ def test_reasoning_items_and_calls_of_an_answer_are_not_new() -> None:
     assert follows([*question, *items, USER], question).repeated == 4
 
 
-def test_messages_of_the_turn_before_that_are_left_out_are_counted() -> None:
+def test_omitted_messages_of_the_previous_turn_are_counted() -> None:
     shown = follows([turns.QUESTION[0], USER], [*turns.QUESTION, *turns.GOES_ON])
     assert (shown.repeated, shown.dropped) == (0, 3)
 
@@ -67,7 +67,7 @@ def test_a_turn_whose_server_keeps_the_messages_repeats_nothing() -> None:
     assert (kept.content.is_rest, kept.repeated, kept.dropped) == (True, 0, 0)
 
 
-def test_each_message_over_a_websocket_goes_on_where_the_one_before_ended() -> None:
+def test_each_websocket_message_continues_its_predecessor() -> None:
     row = detailed(framing="websocket")
     asks = [{"input": [], "instructions": "Be brief.", "generate": False}, {"input": "1", "previous_response_id": "r0"},
             {"input": "2", "previous_response_id": "r1"}, {"input": "3", "previous_response_id": "r2"}]  # fmt: skip
@@ -84,7 +84,7 @@ def test_each_message_over_a_websocket_goes_on_where_the_one_before_ended() -> N
     assert turn(found, found).repeated == 4
 
 
-def test_a_message_over_a_websocket_that_repeats_all_stands_alone() -> None:
+def test_a_websocket_message_that_repeats_everything_stands_alone() -> None:
     row = detailed(framing="websocket")
     follow_up = b'{"input": "2", "previous_response_id": "r1"}'
     requests = [
@@ -133,7 +133,7 @@ def test_an_answer_is_the_parts_of_a_message() -> None:
     assert [part.kind for part in answer(row)] == ["reasoning", "text", "refusal"]
 
 
-def test_a_response_that_failed_over_a_websocket_has_no_part_in_the_answers() -> None:
+def test_a_failed_websocket_response_has_no_answer() -> None:
     upstream, client = side(), side(client=True)
     failed = ['{"type":"error","error":{"code":"bad","message":"No"}}']
     came = [bytes(upstream.send_data(one)) for said in (failed, response(2, "Two."), failed) for one in said]

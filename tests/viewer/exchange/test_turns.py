@@ -21,7 +21,7 @@ MESSAGES: list[Spoken] = [
 ]
 
 
-def test_each_turn_is_a_line_that_is_safe_for_a_terminal() -> None:
+def test_each_turn_is_a_safe_line() -> None:
     transcript = Transcript(decode(*session(PATH, MESSAGES)))
     heads, row = ("".join(text for text, _ in line) for line in turns.table(transcript.turns, 120))
     assert " ".join(heads.split()) == "turn begun by start s ttft ms ttfa ms audio ms silent ms end text"
@@ -38,7 +38,7 @@ def test_the_table_keeps_its_width_where_figures_have_room(width: int) -> None:
         assert len("".join(text for text, _ in line)) <= max(width, 70)
 
 
-def test_the_event_that_ends_a_turn_says_how_it_ended() -> None:
+def test_a_turns_last_event_says_how_it_ended() -> None:
     transcript = Transcript(decode(*session(PATH, MESSAGES)))
     assert events.summary(transcript, 4) == "turn 1: interrupted (turn_detected)"
 
@@ -52,7 +52,7 @@ def test_the_event_that_ends_a_turn_says_how_it_ended() -> None:
         ("truncated", None, None, "turn 2: truncated"),
     ],
 )
-def test_the_reason_of_an_end_is_told_unless_it_is_the_same_word(
+def test_an_ends_reason_shows_unless_it_repeats_it(
     outcome: str, reason: str | None, code: str | None, told: str
 ) -> None:
     turn = TurnMeasures(turn=2, outcome=outcome, finish_reason=reason, error_code=code, audio_bytes=0)

@@ -29,7 +29,7 @@ def test_running_exchange_has_no_end_bar(connection: Connection) -> None:
     assert [bar.name for bar in bars(connection, LIVE)] == ["connect", "wait for headers", "content"]
 
 
-def test_a_bar_has_at_least_one_cell_of_its_axis() -> None:
+def test_a_bar_has_at_least_one_cell() -> None:
     assert TimeBar("x", 0, 50, "wait").cells(100, 10) == (0, 5)
     assert TimeBar("x", 50, 100, "wait").cells(100, 10) == (5, 5)
     assert TimeBar("x", 100, 100, "wait").cells(100, 10) == (9, 1)

@@ -99,7 +99,7 @@ def test_milliseconds_are_written_as_python_writes_them(ns: list[float | None]) 
 
 
 @given(st.lists(st.integers(0, 1 << 53), min_size=1))
-def test_milliseconds_of_known_timestamps_are_written_as_python_writes_them(ns: list[int]) -> None:
+def test_milliseconds_of_timestamps_are_written_like_pythons(ns: list[int]) -> None:
     assert export.milliseconds(ns) == [repr(units.ms(value)) for value in ns]
 
 
@@ -119,14 +119,14 @@ def test_milliseconds_are_written_the_same_at_every_size(around: int) -> None:
 
 @each_case("limit", [None, 0, 1, 5, 17, 99])
 @each_case("raw", [True, False])
-def test_the_chunks_of_a_tape_are_written_the_same_both_ways(
+def test_chunks_read_together_are_written_as_those_read_singly(
     connection: Connection, raw: bool, limit: int | None
 ) -> None:
     apart = list(queries.all_chunks(connection, None, limit))
     assert written(queries.all_chunks(connection, None, limit), raw_csv=raw) == written(apart, raw_csv=raw)
 
 
-def test_a_cell_is_a_formula_no_more_than_in_a_row() -> None:
+def test_a_cell_is_guarded_like_a_row() -> None:
     first = Chunk("openai.chat", pieces=(Piece(0, "x", "", "", (), None),), content=True)
     decoded = of_runs([ItemRun(first, "content", ["=1", 'a"b', "c,d"], 0)], [0, 1, 2])
     text = written(chunks.Chunks([("a", decoded)])).decode()

@@ -22,7 +22,7 @@ TYPES = {
 
 
 @each_case("table", fields.TABLES)
-def test_every_column_has_a_meaning_and_every_number_a_unit(table: str) -> None:
+def test_every_column_has_a_meaning_and_numbers_units(table: str) -> None:
     for field in fields.of(table, GROUPS if table == "summary" else ()):
         assert field.meaning, field
         assert field.kind in TYPES, field
@@ -59,7 +59,7 @@ def test_rates_and_shares_have_units_of_their_own() -> None:
     assert (units["labels"], units["request_model"]) == (("json", None), ("text", None))
 
 
-def test_a_schema_says_it_in_one_row_for_each_column(tape: Path) -> None:
+def test_a_schema_has_one_row_for_each_column(tape: Path) -> None:
     found = json.loads(run(tape, "export", "--schema", "--table", "reads", "--format", "json").stdout)
     assert [tuple(row) for row in found] == [fields.SCHEMA_FIELDS] * (1 + len(READ_FIELDS))
     assert found[2] == {

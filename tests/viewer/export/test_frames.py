@@ -52,7 +52,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Tape:
 
 
 @each_case("name", TABLES)
-def test_a_frame_has_the_columns_and_values_of_the_export(whole: Tape, connection: Connection, name: str) -> None:
+def test_a_frame_has_the_exports_columns_and_values(whole: Tape, connection: Connection, name: str) -> None:
     columns = text.TABLES[name]
     frame = table(whole, name)
     assert tuple(frame.columns) == columns
@@ -184,7 +184,7 @@ def test_gaps_are_those_between_output_chunks(whole: Tape) -> None:
 
 
 @given(st.integers(0, 2**53 - 1))
-def test_whole_nanoseconds_are_as_exact_in_an_array_as_in_a_row(ns: int) -> None:
+def test_array_nanoseconds_are_exact(ns: int) -> None:
     assert ns >= 10**18 or ns / 1e6 == units.ms(ns)
 
 
@@ -222,7 +222,7 @@ def test_without_a_path_the_default_tape_is_opened(tape: Path, monkeypatch: pyte
 
 
 @pytest.mark.damages
-def test_a_damaged_timestamp_is_the_first_of_all_and_reported(
+def test_damaged_timestamps_come_first_and_are_reported(
     tape: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Path(shutil.copy(tape, tmp_path / "tape.db"))
@@ -241,7 +241,7 @@ def test_gaps_that_are_damaged_are_left_out(tape: Path, tmp_path: Path) -> None:
     assert len(open_tape(path).gaps()) > 1
 
 
-def test_half_of_a_surrogate_pair_is_given_as_its_escape(tmp_path: Path) -> None:
+def test_half_a_surrogate_pair_becomes_its_escape(tmp_path: Path) -> None:
     halves = [(10, event({"content": "\ud83d"})), (20, event({"content": "\ude00"})), (30, DONE)]
     with file.writing(tmp_path / "tape.db", "a test") as connection:
         store = Store(connection)
@@ -255,7 +255,7 @@ def test_half_of_a_surrogate_pair_is_given_as_its_escape(tmp_path: Path) -> None
     assert list(kept) == ["\\ud83d", "a", "\\ud83d"]
 
 
-def test_a_tape_is_also_for_a_with_block_and_works_after_it(tape: Path) -> None:
+def test_a_tape_outlives_its_with_block(tape: Path) -> None:
     with open_tape(tape) as whole:
         assert len(whole.exchanges()) > 0
     assert len(whole.exchanges()) > 0
@@ -332,7 +332,7 @@ def test_two_groups_are_compared_as_by_the_command(made: Tape) -> None:
     assert set(found["verdict"]) >= {"new is better"}
 
 
-def test_a_comparison_of_one_side_or_of_both_kinds_is_refused(whole: Tape) -> None:
+def test_comparing_one_side_or_mixed_kinds_is_refused(whole: Tape) -> None:
     for options in ({}, {"a": "@"}, {"base": "x"}, {"a": "@", "base": "x", "new": "y"}):
         with pytest.raises(ValueError, match="two exchanges, or two groups"):
             whole.compare(**options)
@@ -346,7 +346,7 @@ def test_one_exchange_is_shown_as_by_the_command(tape: Path) -> None:
         open_tape(tape).show("@-99")
 
 
-def test_what_is_no_group_is_a_value_error_that_lists_the_groups(whole: Tape) -> None:
+def test_an_invalid_group_is_a_value_error_listing_groups(whole: Tape) -> None:
     with pytest.raises(ValueError, match=r"'colour' is no group: choose from .*label\.KEY"):
         whole.stats(by="colour")
 

@@ -71,13 +71,13 @@ def test_what_parquet_cannot_hold_is_an_escape_or_null() -> None:
     assert read_back(columns, found).to_pylist() == [{"a": "\\ud83d!", "b": None}, {"a": "é", "b": -(1 << 63)}]
 
 
-def test_what_the_tape_has_as_0_or_1_is_a_boolean() -> None:
+def test_zeros_and_ones_of_the_tape_are_booleans() -> None:
     column = next(field for field in fields.of("exchanges", ()) if field.name == "connection_reused")
     found = read_back((column,), [{"connection_reused": value} for value in (0, 1, None)])
     assert found["connection_reused"].to_pylist() == [False, True, None]
 
 
-def test_row_groups_end_when_they_are_full_of_rows_or_of_text() -> None:
+def test_row_groups_are_limited_by_rows_and_text() -> None:
     columns = (ExportField("a", "text", None, "a"),)
     for size, count, groups in ((1, 10_001, 2), (1 << 21, 5, 3)):
         out = io.BytesIO()
@@ -86,7 +86,7 @@ def test_row_groups_end_when_they_are_full_of_rows_or_of_text() -> None:
         assert arrow.ParquetFile(io.BytesIO(out.getvalue())).num_row_groups == groups
 
 
-def test_a_suffix_asks_for_parquet_and_hostile_text_comes_back_exactly(tape: Path, tmp_path: Path) -> None:
+def test_a_parquet_suffix_returns_hostile_text_exactly(tape: Path, tmp_path: Path) -> None:
     path = tmp_path / "texts.PARQUET"
     run(tape, "export", ODD, "--table", "texts", "-o", str(path))
     (row,) = arrow.read_table(path).to_pylist()

@@ -64,7 +64,7 @@ def test_all_formats_have_the_same_fields_and_rows(connection: Connection, table
 @each_case("options", [{}, {"raw_csv": True}, {"terminal": True}, {"header": False}])
 @each_case("fields", [FIELDS, FIELDS + TEXT_FIELDS, ("flags", "ttft_ms"), ("id",)])
 @each_case("format", ["csv", "tsv"])
-def test_exchanges_are_the_same_written_by_column_and_by_row(
+def test_exchanges_are_written_alike_by_columns_and_rows(
     connection: Connection, format: export.Format, fields: tuple[str, ...], options: dict[str, Any], limit: int | None
 ) -> None:
     both = []
@@ -77,7 +77,7 @@ def test_exchanges_are_the_same_written_by_column_and_by_row(
 
 
 @pytest.mark.parametrize(("raw", "written"), [(False, b"a,'=1 b"), (True, b"a,=1 b")])
-def test_flags_of_a_damaged_tape_are_guarded_by_column_and_by_row(raw: bool, written: bytes) -> None:
+def test_a_damaged_tapes_flags_are_guarded_both_ways(raw: bool, written: bytes) -> None:
     def found() -> Exchanges:
         return Exchanges(("id", "flags"), [[(1, "a", " =1  b"), (2, "b", None)]])
 
@@ -99,7 +99,7 @@ def test_json_is_exact_whatever_was_recorded(connection: Connection) -> None:
 
 
 @each_case("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx", "\0x"])
-def test_a_text_that_looks_like_a_formula_is_guarded_unless_raw(text: str) -> None:
+def test_a_formula_like_text_is_guarded_unless_raw(text: str) -> None:
     row = {"a": text, "b": "1=1"}
     guarded, raw = written("csv", [row]), written("csv", [row], raw_csv=True)
     assert next(csv.DictReader(io.StringIO(guarded.decode(), newline=""))) == {"a": f"'{text}", "b": "1=1"}
@@ -117,7 +117,7 @@ def test_a_text_that_looks_like_a_formula_is_guarded_unless_raw(text: str) -> No
         ("a; b\tc", "a; b\tc"),
     ],
 )
-def test_a_formula_behind_what_may_be_a_separator_is_guarded_and_its_text_quoted(text: str, guarded: str) -> None:
+def test_a_formula_behind_a_separator_is_guarded_and_quoted(text: str, guarded: str) -> None:
     cell = f'"{guarded.replace(chr(34), 2 * chr(34))}"'.encode()
     assert written("csv", [{"a": text, "b": None}]) == b"a,b\r\n%b,\r\n" % cell
     by_column = io.BytesIO()
@@ -128,7 +128,7 @@ def test_a_formula_behind_what_may_be_a_separator_is_guarded_and_its_text_quoted
 
 
 @each_case("text", ['"', '"Hello, he said', '"a" and "b"', 'no "quote" at its beginning', '""'])
-def test_a_quotation_mark_at_the_beginning_of_a_cell_swallows_no_row_of_tsv(text: str) -> None:
+def test_a_leading_quotation_mark_swallows_no_tsv_row(text: str) -> None:
     found = [{"a": text, "b": "x"}, {"a": "second", "b": None}]
     by_row, by_column = written("tsv", found), io.BytesIO()
     export.write(by_column, "tsv", ("a", "b"), Exchanges(("a", "b"), [[(1, text, "x"), (2, "second", None)]]))
@@ -142,12 +142,12 @@ def test_a_mark_of_utf8_comes_once_before_the_header() -> None:
     assert written("tsv", [{"a": "é"}], mark=True) == "\ufeffa\né\n".encode()
 
 
-def test_numbers_are_never_quoted_or_guarded_and_unknown_is_empty() -> None:
+def test_numbers_are_never_quoted_and_unknown_is_empty() -> None:
     assert written("csv", [{"a": -1, "b": -0.5, "c": None, "d": False, "e": 0}]) == b"a,b,c,d,e\r\n-1,-0.5,,false,0\r\n"
 
 
 @each_case("format", ["csv", "tsv", "markdown", "jsonl", "json"])
-def test_a_number_is_rounded_to_the_nanosecond_and_a_cost_is_exact(format: export.Format) -> None:
+def test_numbers_round_to_nanoseconds_and_costs_are_exact(format: export.Format) -> None:
     row = {"tps_user": 31.438702140840615, "cost": 0.000000123456, "at_ms": 0.000001, "n": 3, "unit": "ms"}
     found = written(format, [row, {**row, "tps_user": 0.1234567894, "unit": "s"}]).decode()
     numbers = re.findall(r"[\d.]+(?:e-\d+)?", found)
@@ -182,13 +182,13 @@ def test_a_lone_surrogate_is_written_as_its_escape() -> None:
     assert written("csv", [{"a": "\ud83d!"}]) == b"a\r\n\\ud83d!\r\n"
 
 
-def test_a_line_of_json_is_one_line_to_every_reader() -> None:
+def test_a_json_line_is_one_line_to_everyone() -> None:
     row = {"a": "1\x852\u20283\u20294"}
     (line,) = written("jsonl", [row]).decode().splitlines()
     assert json.loads(line) == row
 
 
-def test_markdown_is_a_table_that_can_be_read_as_it_is() -> None:
+def test_markdown_is_a_readable_table() -> None:
     row = {"rule": "max ttft.p95=1,500 ms", "n": 3, "none": None, "flags": ["a", "b"], "model_name": "gpt-4 | x"}
     assert written("markdown", [row]).decode().splitlines() == [
         "| rule | n | none | flags | model_name |",
@@ -224,7 +224,7 @@ def test_an_empty_array_is_still_json() -> None:
     assert json.loads(out.getvalue()) == []
 
 
-def test_json_for_a_terminal_is_the_same_value_without_its_controls() -> None:
+def test_terminal_json_is_equal_without_its_controls() -> None:
     row = {"a": HOSTILE}
     for found in (written("jsonl", [row], terminal=True), written("json", [row], terminal=True)):
         text = found.decode()
@@ -239,13 +239,13 @@ def test_one_object_is_indented_and_escaped_for_a_terminal() -> None:
     assert out.getvalue() == b'{\n  "a": "\\u009b\\u202e\\u007f"\n}\n'
 
 
-def test_csv_for_a_terminal_has_one_line_for_each_row() -> None:
+def test_terminal_csv_has_a_line_for_each_row() -> None:
     text = written("csv", [{"a": HOSTILE}], terminal=True).decode()
     assert text.count("\n") == 2
     assert not {sign for sign in text if not sign.isprintable()} - {"\n"}
 
 
-def test_tsv_has_one_line_for_each_row_whatever_is_in_it() -> None:
+def test_tsv_has_a_line_for_each_row() -> None:
     out = io.BytesIO()
     assert export.write(out, "tsv", ("a", "b"), [{"a": "x\ty\r\n\\", "b": None}, {"a": [1], "b": True}]) == 2
     assert out.getvalue() == b"a\tb\nx\\ty\\r\\n\\\\\t\n[1]\ttrue\n"

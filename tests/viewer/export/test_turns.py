@@ -94,7 +94,7 @@ def test_statistics_count_turns_apart_from_other_generations(spoken: Path) -> No
     assert others["n"] == 0
 
 
-def test_a_key_that_an_error_repeats_is_not_kept_with_its_turn(tmp_path: Path) -> None:
+def test_a_key_repeated_in_an_error_is_removed(tmp_path: Path) -> None:
     upstream, client = side(), side(client=True)
     error = {"code": "Incorrect API key provided: sk-0123456789abcdef01234567", "message": "refused"}
     details = {"type": "failed", "error": error}

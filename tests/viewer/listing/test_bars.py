@@ -33,7 +33,7 @@ def worked_example() -> list[Span]:
     ]
 
 
-def test_the_bar_of_a_session_shows_its_parts_where_they_are() -> None:
+def test_a_sessions_bar_shows_parts_in_place() -> None:
     found = bars.of_time(worked_example())
     assert found.length == 8400 * MS
     drawn = "░" * 4 + "█" * 10 + "▄" + "▚" * 20 + "─" * 10 + "░" * 5 + "█" * 2 + "╱" * 30 + "█" * 2
@@ -42,7 +42,7 @@ def test_the_bar_of_a_session_shows_its_parts_where_they_are() -> None:
     assert found.session.largest(bars.TIME) == ("stalled 36 %", "error")
 
 
-def test_the_bars_of_turns_stand_on_the_axis_of_their_session_with_the_time_before_them() -> None:
+def test_turn_bars_include_waits_on_their_sessions_axis() -> None:
     found = bars.of_time(worked_example())
     first, failed, second = (text(found.turns[no], 84) for no in (1, 2, 3))
     assert first.rstrip() == "░" * 4 + "█" * 10 + "▄"
@@ -52,7 +52,7 @@ def test_the_bars_of_turns_stand_on_the_axis_of_their_session_with_the_time_befo
     assert text(found.turns[2], 3) == "▚× ", "however short it is, it has a cell"
 
 
-def test_a_part_that_alternates_with_others_has_its_share_of_the_cells() -> None:
+def test_an_alternating_part_has_its_share_of_cells() -> None:
     phases, at = list[Phase](), 0
     for _ in range(1000):
         for part, took in (("waiting", 1), ("streaming", 3), ("tools", 2)):
@@ -61,7 +61,7 @@ def test_a_part_that_alternates_with_others_has_its_share_of_the_cells() -> None
     assert Counter(text(Bar(phases, 0, at), 30)) == {"█": 15, "▚": 10, "░": 5}
 
 
-def test_a_thousand_random_bars_fill_their_cells_and_show_no_part_where_it_is_not() -> None:
+def test_a_thousand_random_bars_fill_their_cells_truly() -> None:
     source = random.Random(3)
     for _ in range(1000):
         borders = sorted(source.sample(range(500), k=source.randint(2, 20)))
@@ -92,7 +92,7 @@ def test_a_bar_adds_up_to_the_account() -> None:
 
 
 @pytest.mark.parametrize(("known", "parts"), [(bars.TIME, PARTS), (bars.CONTEXT, SOURCES)])
-def test_every_part_has_a_sign_of_its_own_also_in_ascii(known: dict[str, PartSign], parts: Iterable[str]) -> None:
+def test_every_part_has_its_own_sign_even_in_ascii(known: dict[str, PartSign], parts: Iterable[str]) -> None:
     assert list(known) == list(parts)
     signs = [one.sign for one in known.values()]
     assert {cell_len(sign) for sign in signs} == {1}
@@ -104,7 +104,7 @@ def some_turn(no: int, **sources: int) -> TurnRow:
     return TurnRow(no, 0, None, None, f"a{no}", AT, None, "complete", None, None, None, None, None, sources=sources)
 
 
-def test_the_bars_of_requests_stand_on_the_axis_of_the_largest() -> None:
+def test_request_bars_share_the_largest_requests_axis() -> None:
     found = bars.of_context([some_turn(1, system=20, user=20), some_turn(2), some_turn(3, system=20, tool_results=60)])
     assert found is not None
     assert found.turns.keys() == {1, 3}, "the second is not known"
@@ -115,14 +115,14 @@ def test_the_bars_of_requests_stand_on_the_axis_of_the_largest() -> None:
     assert bars.of_context([some_turn(2)]) is None
 
 
-def test_a_legend_has_the_largest_parts_of_a_session_first() -> None:
+def test_a_legend_starts_with_the_sessions_largest_parts() -> None:
     found = bars.of_time(worked_example())
     legend = ["".join(text for text, _ in item) for item in Bars(sessions={"k": found}).legend("k")]
     assert legend[:2] == ["╱ stalled 36 %", "▚ tools 24 %"]
     assert legend[-2:] == ["× failed <1 %", "idle"]
 
 
-def test_a_legend_of_a_session_that_is_not_read_yet_has_only_the_signs() -> None:
+def test_an_unread_sessions_legend_has_only_the_signs() -> None:
     found = Bars(signs={"a": PartSign("x", "plain", "word")}).legend("k")
     assert ["".join(text for text, _ in item) for item in found] == ["x word"]
 

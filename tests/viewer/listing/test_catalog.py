@@ -74,7 +74,7 @@ def test_only_rows_that_are_kept_are_refreshed() -> None:
     assert catalog.row(2 * PAGE - 1) is None
 
 
-def test_ended_exchanges_are_read_again_and_counted_in_another_order() -> None:
+def test_ended_exchanges_are_reread_and_counted_in_another_order() -> None:
     catalog = Catalog([3, 1, 2], by_time=False)
     catalog.put(rows(1, 2, 3))
     catalog.end([1, 9], moves=True)
@@ -130,7 +130,7 @@ def test_number_of_marks_is_limited() -> None:
     assert len(marked) == MOST_MARKS
 
 
-def test_compared_is_what_is_marked_or_the_one_and_the_selection() -> None:
+def test_comparing_takes_marked_exchanges_or_one_and_the_selection() -> None:
     marked = Marks()
     assert marked.compared(1) == []
     marked.toggle(1, "")
@@ -139,7 +139,7 @@ def test_compared_is_what_is_marked_or_the_one_and_the_selection() -> None:
     assert marked.compared(7) == [1, 2]
 
 
-def test_places_around_an_exchange_are_those_at_the_top_if_it_is_near_that() -> None:
+def test_places_around_an_early_exchange_are_the_first() -> None:
     catalog = Catalog(range(1, 101))
     assert catalog.around(None, 10) == catalog.around(98, 10) == range(10)
     assert catalog.around(50, 10) == range(45, 55)

@@ -14,39 +14,39 @@ def drawn(known: Conversations, *numbers: int) -> str:
     return " ".join(f"{'.' * depth}{no}" for no, depth in tree(parents))
 
 
-def test_a_line_of_turns_is_named_by_its_first_and_does_not_grow_deeper() -> None:
+def test_turns_in_line_stay_flat_below_their_first() -> None:
     known = Conversations([turn(1, "a"), turn(2, "ab", "a"), turn(4, "abc", "ab")])
     assert [known.name(no) for no in (1, 2, 4)] == ["id1"] * 3
     assert [known.continued(no) for no in (1, 2, 4)] == [None, 1, 2]
     assert drawn(known, 1, 2, 4) == "1 2 4"
 
 
-def test_equal_starts_are_conversations_of_their_own_and_each_goes_on_with_its_own_answer() -> None:
+def test_equal_starts_continue_with_their_own_answers() -> None:
     starts = [turn(no, "a", answer=f"x{no}") for no in range(1, 11)]
     known = Conversations([*starts, *(turn(10 + no, f"a{no}", "a", continued_answer=f"x{no}") for no in range(1, 11))])
     assert [known.continued(10 + no) for no in range(1, 11)] == [*range(1, 11)]
     assert len({known.name(no) for no in range(1, 21)}) == 10
 
 
-def test_of_conversations_that_are_alike_each_is_continued_once_before_one_has_a_branch() -> None:
+def test_like_conversations_are_each_continued_before_one_branches() -> None:
     equal = [turn(no, "a", answer="x") for no in (1, 2)]
     known = Conversations([*equal, *(turn(no, "ab", "a", continued_answer="x") for no in (3, 4, 5))])
     assert [known.continued(no) for no in (3, 4, 5)] == [2, 1, 2]
 
 
-def test_an_answer_that_was_changed_continues_the_newest_of_its_own_client() -> None:
+def test_a_changed_answer_continues_its_clients_newest() -> None:
     links = [turn(1, "a", key="k", answer="x"), turn(2, "a", answer="x"), turn(3, "ab", "a", continued_answer="y")]
     assert Conversations(links).continued(3) == 2
     assert Conversations([links[0], links[2]]).continued(3) is None
 
 
-def test_the_longest_line_stays_where_it_is_and_branches_are_deeper() -> None:
+def test_the_longest_line_stays_and_branches_are_deeper() -> None:
     known = Conversations([turn(1, "a"), turn(2, "ab", "a"), turn(3, "ac", "a"), turn(4, "abd", "ab"), turn(5, "z")])
     assert drawn(known, 1, 2, 3, 4) == "1 .3 2 4"
     assert drawn(known, 1, 4) == "1 4", "what continues an exchange that is left out begins anew"
 
 
-def test_a_key_names_all_that_has_it_and_what_continues_it() -> None:
+def test_a_key_names_its_exchanges_and_their_continuations() -> None:
     known = Conversations(
         [turn(1, "a", key="k"), turn(2, "b", key="k"), turn(3, "ab", "a", key="k"), ConversationLink(4, "id4", False)]
     )
@@ -54,7 +54,7 @@ def test_a_key_names_all_that_has_it_and_what_continues_it() -> None:
     assert drawn(known, 1, 2, 3) == "1 3 2"
 
 
-def test_a_request_that_is_sent_again_continues_the_one_that_failed() -> None:
+def test_a_repeated_request_continues_the_failed_one() -> None:
     tries = [turn(1, "a", failed=True), turn(2, "a", failed=True), turn(3, "a", retries=1), turn(4, "a", retries=0)]
     known = Conversations([*tries, turn(5, "ab", "a", retries=2)])
     assert [known.continued(no) for no in (2, 3, 4, 5)] == [None, 2, None, 4]
@@ -62,14 +62,14 @@ def test_a_request_that_is_sent_again_continues_the_one_that_failed() -> None:
     assert known.continued(6) == 1
 
 
-def test_a_response_that_is_named_is_continued_whatever_the_messages() -> None:
+def test_a_named_response_is_continued_whatever_the_messages() -> None:
     known = Conversations([turn(1, "a", response_id="r1"), turn(2, "a"), turn(3, "b", "a", previous_response_id="r1")])
     assert known.continued(3) == 1
     lost = Conversations([turn(3, "b", previous_response_id="r0")])
     assert (lost.continued(3), lost.name(3)) == (None, "id3")
 
 
-def test_sub_agents_hang_on_the_newest_exchange_of_what_started_them() -> None:
+def test_sub_agents_hang_on_their_starters_newest_exchange() -> None:
     own_key = Conversations([
         turn(1, "a", key="k"), turn(2, "s", key="sub", parent_key="k"), turn(3, "st", "s", key="sub", parent_key="k"),
         turn(4, "ab", "a", key="k"),
@@ -85,7 +85,7 @@ def test_sub_agents_hang_on_the_newest_exchange_of_what_started_them() -> None:
     assert drawn(same_key, 1, 2, 3, 4) == "1 .2 .3 4"
 
 
-def test_a_key_and_its_hash_are_one_conversation_named_as_its_oldest_exchange_has_it() -> None:
+def test_a_key_and_its_hash_are_one_conversation() -> None:
     links = [
         turn(1, "a", key="#k"),
         turn(2, "b", key="k"),
@@ -102,7 +102,7 @@ def test_conversations_that_name_each_other_as_their_parents_end() -> None:
     assert {known.name(1), known.name(2)} <= {"k", "l"}
 
 
-def test_it_does_not_matter_in_which_order_exchanges_become_known() -> None:
+def test_the_order_of_arrival_does_not_matter() -> None:
     links = [turn(1, "a"), turn(2, "a"), turn(3, "ab", "a"), turn(4, "abc", "ab", key="k", parent_key="l")]
     expected = [Conversations(links).name(no) for no in range(1, 5)]
     for order in permutations(links):

@@ -75,7 +75,7 @@ def test_a_filter_in_parentheses_gets_no_more_of_them() -> None:
         ("is:failed,ok", "is:failed,ok is:failed"),
     ],
 )
-def test_a_term_that_is_not_demanded_is_added_and_removed_again(base: str, with_term: str) -> None:
+def test_an_optional_term_is_added_and_removed_again(base: str, with_term: str) -> None:
     assert drilling.toggled(base, "is:failed", ("flag:stall",)) == with_term
     assert drilling.toggled(with_term, "is:failed", ("flag:stall",)).split() == base.split()
 
@@ -107,7 +107,7 @@ def test_path_excludes_queries_where_others_have_one() -> None:
 
 
 @each_case("value", [HOSTILE.replace("\0", ""), 'a"b\\c*', "or", "", "-x", "a,b", "a:b"])
-def test_any_name_of_a_group_becomes_a_filter_that_parses(value: str) -> None:
+def test_any_group_name_becomes_a_valid_filter(value: str) -> None:
     assert parse(drilling.group("model", value)) == parse(str(parse(drilling.group("model", value))))
 
 
@@ -130,7 +130,7 @@ def test_unknown_is_a_group_of_its_own(name: str, text: str) -> None:
     ("day", "2026-03-01", "at:2026-03-01"),
     ("hour", "2026-03-01T23", "at:2026-03-01T23"),
 ])  # fmt: skip
-def test_a_day_and_an_hour_are_a_span_of_time(name: str, value: Any, text: str) -> None:
+def test_days_and_hours_are_spans_of_time(name: str, value: Any, text: str) -> None:
     assert drilling.group(name, value) == text
 
 

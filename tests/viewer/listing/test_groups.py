@@ -29,7 +29,7 @@ def test_groups_of_the_screen_are_groups_of_the_statistics() -> None:
 
 
 @each_case("width", [30, 60, 80, 120, 200])
-def test_a_table_fits_its_width_and_its_lines_are_alike(width: int, connection: Connection) -> None:
+def test_a_table_fits_its_width_with_like_lines(width: int, connection: Connection) -> None:
     laid = groups.table("model", overview.figures(connection, "model")[0], width)
     assert sum(laid.widths) + 2 * (len(laid.widths) - 1) <= width
     assert {len(line) for line in laid.lines} == {len(laid.heads)} == {len(laid.widths)}

@@ -106,7 +106,7 @@ def borders(shown: ClockLanes, view: ClockView, *cells: float) -> list[float]:
     return [(shown.axis.wall_ns(round(view.start + at * view.length / view.cells)) - NOON_NS) / MS for at in cells]
 
 
-def test_every_cell_is_the_phase_that_the_tape_has_at_its_time(tapes: Tapes) -> None:
+def test_every_cell_has_the_phase_of_its_time(tapes: Tapes) -> None:
     checked = Counter[str]()
     for known, shown in tapes:
         for view in views(shown):
@@ -130,7 +130,7 @@ def signs_within(owners: Sequence[Written], start: float, end: float) -> set[str
     return (found | set(" 0123456789.s") if "stall" in near else found) if owners else {" ", "┆"}
 
 
-def test_the_segments_of_an_exchange_add_up_to_its_duration_to_one_cell(tapes: Tapes) -> None:
+def test_segments_add_up_to_an_exchanges_duration(tapes: Tapes) -> None:
     for known, shown in tapes:
         for width, height in SIZES:
             view = LaneChart(shown, Look(), width, height, None, ClockZoom()).view
@@ -145,7 +145,7 @@ def test_the_segments_of_an_exchange_add_up_to_its_duration_to_one_cell(tapes: T
                     assert abs(seen_ms - sum(lasted)) <= (len(lasted) + 1) * cell_ms
 
 
-def test_the_number_at_once_is_that_of_the_exchanges_that_run(tapes: Tapes) -> None:
+def test_the_number_at_once_counts_running_exchanges(tapes: Tapes) -> None:
     for known, shown in tapes:
         for view in views(shown):
             for cell, count in enumerate(shown.at_once(view)):
@@ -166,7 +166,7 @@ def laid(*rows: ListRow, look: Look = Look()) -> ClockLanes:  # noqa: B008 - imm
     return lanes.lanes(rows, look, lambda row: row.model)
 
 
-def test_exchanges_that_follow_each_other_share_a_lane_and_those_at_once_do_not() -> None:
+def test_only_consecutive_exchanges_share_a_lane() -> None:
     shown = laid(at(0, 2), at(1, 2), at(2, 2), at(3.5, 1, model="b"))
     assert [(lane.name, lane.leading, len(lane.bars)) for lane in shown.lanes] == [
         ("b", True, 1), ("m", True, 2), ("m", False, 1),
@@ -194,11 +194,11 @@ def test_a_running_exchange_grows_on_an_axis_that_stays() -> None:
 
 
 @pytest.mark.parametrize("started", ["never", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
-def test_an_exchange_without_a_start_that_can_be_shown_is_left_out(started: str) -> None:
+def test_an_exchange_without_a_valid_start_is_omitted(started: str) -> None:
     assert laid(row(started_at=started, model="m")).lanes == []
 
 
-def test_the_cursor_moves_to_the_nearest_exchange_of_a_lane() -> None:
+def test_the_cursor_moves_to_a_lanes_nearest_exchange() -> None:
     shown = laid(at(0, 5), at(1, 1, model="n"), at(2.5, 1, model="n"), at(9, 1, model="n"))
     by_no = {one.row.no: one for one in shown.bars}
     assert shown.beside(by_no[1], 1).row.no == 1001
@@ -207,14 +207,14 @@ def test_the_cursor_moves_to_the_nearest_exchange_of_a_lane() -> None:
     assert shown.beside(by_no[9001], 1) is by_no[9001] is shown.following(by_no[9001], 1)
 
 
-def test_exchanges_that_share_a_cell_show_the_one_selected_or_that_failed() -> None:
+def test_a_shared_cell_shows_selected_or_failed_exchanges() -> None:
     shown = laid(at(0, 0.001), at(0.002, 0.001, outcome="http_error"), at(0.004, 0.001), at(50, 50))
     view = ClockView(0, shown.length_ns, 60)
     assert drawn(shown, 0, view)[0] == "✗"
     assert shown.line(0, ClockLine(shown.axis, view), selected=1)[0][0] == "✓"
 
 
-def test_above_a_lane_stand_times_to_first_token_where_there_is_room() -> None:
+def test_times_to_first_token_stand_above_lanes() -> None:
     shown = laid(at(0, 4, ttft_ms=110.0), at(4, 1, ttft_ms=90.0), at(5, 1, ttft_ms=80.0), at(6, 4, ttft_ms=2300.0))
     wide, narrow = (shown.above(0, ClockLine(shown.axis, ClockView(0, shown.length_ns, cells))) for cells in (80, 30))
     assert wide == f"{'TTFT 110 ms':32}90 ms   80 ms   {'TTFT 2.3 s':32}"

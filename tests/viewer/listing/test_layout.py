@@ -34,7 +34,7 @@ def widths(*sizes: int) -> dict[int, dict[str, int]]:
     return {width: {slot.column.name: slot.width for slot in layout.fitted(width)} for width in sizes}
 
 
-def test_the_timeline_is_the_widest_column_and_grows_with_the_terminal() -> None:
+def test_the_timeline_is_widest_and_grows_with_terminals() -> None:
     for width, wide in widths(*range(60, 301)).items():
         assert wide["timeline"] >= 0.4 * width
         assert max(wide, key=lambda name: wide[name]) == "timeline"
@@ -53,7 +53,7 @@ def test_a_stall_in_words_is_never_cut() -> None:
     assert min(one["happened"] for one in widths(*range(60, 301)).values()) >= len("stall 2.4 s")
 
 
-def test_columns_can_be_left_out_and_make_room_for_others() -> None:
+def test_left_out_columns_make_room_for_others() -> None:
     names = {slot.column.name for slot in layout.fitted(80, {"timeline", "model"})}
     assert not names & {"timeline", "model"}
     assert {"icl_p50", "max_gap", "tokens"} <= names
@@ -64,7 +64,7 @@ def test_columns_can_be_left_out_and_make_room_for_others() -> None:
     [("stop", ""), ("STOP", ""), ("end_turn", ""), ("COMPLETE", ""), ("completed", ""), ("tool_use", "tool_use"),
      ("max_tokens", "max_tokens"), (None, "")],
 )  # fmt: skip
-def test_a_finish_reason_is_shown_unless_it_is_the_usual_one_of_an_api(reason: str | None, shown: str) -> None:
+def test_only_an_unusual_finish_reason_is_shown(reason: str | None, shown: str) -> None:
     (happened,) = [slot.column for slot in layout.fitted(120) if slot.column.name == "happened"]
     assert plain(happened.render(row(finish_reason=reason), LOOK, 13)) == shown
 

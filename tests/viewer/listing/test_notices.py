@@ -67,7 +67,7 @@ def test_none_match_counts_each_term() -> None:
 @each_case(
     ("text", "meant"), [("ttft>900s", "ttft>900ms"), ("ttft>59s", None), ("status>900", None), ("since:-2h", None)]
 )
-def test_a_long_duration_may_be_a_slip_of_the_unit(text: str, meant: str | None) -> None:
+def test_a_long_duration_may_have_the_wrong_unit(text: str, meant: str | None) -> None:
     found = notices.smaller_unit(parse(text))
     assert (None if found is None else str(found)) == meant
 

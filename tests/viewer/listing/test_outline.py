@@ -29,7 +29,7 @@ def drawn(one: outline.Line, width: int, *, is_open: bool = False) -> str:
     return "".join(text for text, _ in outline.line(one, columns, width, Look(), some_bars(), is_open=is_open))
 
 
-def test_every_line_fills_its_width_and_nothing_recorded_reaches_the_terminal() -> None:
+def test_every_line_fills_its_width_safely() -> None:
     for width in (60, 80, 100, 120, 200):
         columns = outline.fitted(width)
         titles = "".join(text for text, _ in outline.titles(columns, width, Bars()))
@@ -44,7 +44,7 @@ def test_figures_give_way_to_the_text() -> None:
     assert "MODEL" in [column.title for column in outline.fitted(118)]
 
 
-def test_the_bar_grows_with_the_terminal_and_goes_before_the_text_is_cut_further() -> None:
+def test_the_bar_grows_and_goes_before_the_text() -> None:
     assert "░" not in drawn(TURN, 60)
     for width, cells in ((78, 9), (118, 14), (198, 24)):
         for line in (drawn(CONVERSATION, width), drawn(TURN, width)):
@@ -67,7 +67,7 @@ def test_only_what_is_opened_has_its_exchanges_below_it() -> None:
     assert outline.lines([CONVERSATION], {"k" * 36}, {}) == [CONVERSATION], "not read yet"
 
 
-def test_a_turn_has_its_number_its_model_and_the_tools_that_ran() -> None:
+def test_a_turn_has_number_model_and_tools() -> None:
     turn = replace(TURN, newly_asked=None, number=17, model="small", results_of="read, \x1b]0;t\x07")
     assert "✓ a1a1a1a1" in drawn(turn, 118)
     for shown in ("   #17  ", " small  ", "← read, "):

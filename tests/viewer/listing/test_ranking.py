@@ -30,7 +30,7 @@ def text(parts: Any) -> str:
     return "".join(part for part, _ in parts)
 
 
-def test_the_best_of_a_column_is_the_shortest_time_and_the_highest_speed() -> None:
+def test_the_best_is_the_shortest_or_the_fastest() -> None:
     found = ranking.best([
         entry(1, ttft_ms=20.0, tps_user=5.0), entry(2, ttft_ms=10.0, tps_user=9.0), entry(3, ttft_ms=10.01),
     ])  # fmt: skip
@@ -60,7 +60,7 @@ def test_order_is_best_first_and_unknown_last() -> None:
     assert [one.no for one in ranking.ordered(found, "tps_user")] == [3, 1, 2]
 
 
-def test_columns_give_way_where_there_is_no_room_and_the_drawing_keeps_a_fifth() -> None:
+def test_narrow_tables_drop_columns_before_the_drawing() -> None:
     found = [entry(1, ttft_ms=1234.5, max_gap_ms=2.0, duration_ms=12345.0)]
     wide, narrow = ranking.layout(found, 160), ranking.layout(found, 60)
     assert list(wide.widths)[:3] == ["id", "model", "upstream"]
@@ -128,7 +128,7 @@ def test_running_exchange_has_lasted_until_now() -> None:
     assert " 10,000.0+" in line
 
 
-def test_exchange_without_a_recorder_is_an_orphan_and_stops_growing() -> None:
+def test_an_orphaned_exchange_stops_growing() -> None:
     found = running_entry("2026-03-01T11:59:20.000000Z").by_now(NOON)
     assert (found.row.outcome, found.row.duration_ms) == ("orphan", 120.0)
     parts = list(ranking.line(found, ranking.layout([found], 100), {}, ranking.axis_ns([found])))
@@ -189,7 +189,7 @@ def test_words_are_the_same_or_differ(connection: Connection) -> None:
     assert found["FINISH"].difference == "differs "
 
 
-def test_a_higher_speed_is_better_and_a_longer_answer_is_not() -> None:
+def test_higher_speed_is_better_but_longer_is_not() -> None:
     found = scored(row(), row(tps_user=30.0, output_tokens=9))
     assert found["TPS"] == Score("TPS ", "10.0 ", "30.0<", "+20.0 ", 1)
     assert found["TOKENS"] == Score("TOKENS ", "1 ", "9 ", "+8 ", None)
@@ -218,7 +218,7 @@ def test_an_empty_answer_is_not_a_quick_one() -> None:
 
 @each_case("flag", ["burst", "coalesced", "single_chunk"])
 @each_case("metric", ["icl_p50_ms", "icl_p99_ms", "max_gap_ms", "tpot_ms", "tps_user"])
-def test_gaps_are_not_judged_where_output_came_many_chunks_at_once(metric: str, flag: str) -> None:
+def test_gaps_of_bursts_are_not_judged(metric: str, flag: str) -> None:
     label = LABELS[metric]
     assert scored(row(**{metric: 0.0}), row())[label].better is not None
     assert scored(row(**{metric: 0.0}, flags=(flag,)), row())[label].better is None

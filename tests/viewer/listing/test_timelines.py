@@ -95,7 +95,7 @@ def drawn(row: ListRow, axis: Axis | None, width: int) -> list[Phase]:
 
 
 @each_case("width", [12, 32, 48, 80, 131])
-def test_every_cell_is_of_a_phase_that_the_tape_has_there_to_one_cell(streams: Connection, width: int) -> None:
+def test_every_cell_has_its_phase_to_one_cell(streams: Connection, width: int) -> None:
     rows = live.listed(streams, range(1, STREAMS + 1))
     common = layout.axis(rows, LOOK)
     assert common.bend_ns is not None
@@ -116,7 +116,7 @@ def test_every_cell_is_of_a_phase_that_the_tape_has_there_to_one_cell(streams: C
 
 
 @pytest.mark.damages
-def test_an_answer_that_began_in_an_earlier_exchange_is_drawn_by_its_own_times(tmp_path: Path) -> None:
+def test_an_answer_that_began_earlier_keeps_its_times(tmp_path: Path) -> None:
     with recorder(tmp_path / "tape.db") as writer:
         writer.record("a" * 16, list(parts(Random(3))), at=0)
     with queries.opened(tmp_path / "tape.db") as connection:

@@ -27,7 +27,7 @@ def test_nothing_is_offered_where_nothing_fits(typed: str) -> None:
     assert completion.offers(typed, VALUES) == []
 
 
-def test_each_field_is_offered_once_under_the_name_that_was_begun() -> None:
+def test_each_field_is_offered_under_the_begun_name() -> None:
     offered = completion.offers("t", VALUES)
     assert [one.text for one in offered[:3]] == ["ttft>", "tps<", "tok.out>"]
     assert len({one.field for one in offered}) == len(offered)
@@ -42,7 +42,7 @@ def test_each_field_is_offered_once_under_the_name_that_was_begun() -> None:
         ("is:live ", False), ("ttft>8", False), ('"mod', False), ("text:mod", False), ("model:gpt-*", False),
     ],
 )  # fmt: skip
-def test_the_beginning_of_a_name_or_of_a_known_value_is_unfinished(typed: str, unfinished: bool) -> None:
+def test_a_beginning_of_names_or_values_is_unfinished(typed: str, unfinished: bool) -> None:
     assert completion.is_unfinished(typed, VALUES) is unfinished
 
 

@@ -22,7 +22,7 @@ def test_what_is_not_about_the_operation_does_not(text: str) -> None:
     assert not coverage.names_operation(None)
 
 
-def test_what_is_covered_is_a_filter_that_can_be_typed() -> None:
+def test_coverage_is_a_filter_that_can_be_typed() -> None:
     assert parse(str(coverage.COVERED)) == coverage.COVERED
     assert coverage.names_operation(coverage.COVERED)
 

@@ -26,7 +26,7 @@ def test_a_gap_is_no_latency_between_chunks() -> None:
     assert not [name for name in meant if name.startswith("icl")]
 
 
-def test_every_name_means_a_field_and_every_field_looks_at_a_row() -> None:
+def test_every_name_is_a_field_of_a_row() -> None:
     assert set(fields.NAMES.values()) == set(fields.FIELDS)
     known = {*FIELDS, *TEXT_FIELDS, *DETAIL_FIELDS, "request_body", "icl"}
     assert {name for field in fields.FIELDS.values() for name in field.rows} <= known
@@ -37,13 +37,13 @@ def test_failures_are_neither_complete_nor_open_nor_the_clients() -> None:
     assert set(fields.CHOICES["flags"]) == set(FLAGS)
 
 
-def test_what_can_be_unknown_can_be_asked_for_and_nothing_else() -> None:
+def test_only_nullable_fields_can_be_asked_for_unknown() -> None:
     assert {"ttft_ms", "status", "output_tokens", "prompt", "text"} <= fields.KNOWABLE
     assert fields.KNOWABLE.isdisjoint({"id", "started_at", "upstream", "outcome", "flags", "label", "has", "bytes"})
     assert (fields.having("error"), fields.having("ttft_ms")) == (("error_code", "error_message"), ("ttft_ms",))
 
 
-def test_the_names_closest_to_a_word_come_first_and_none_is_missing() -> None:
+def test_the_closest_names_come_first_and_none_is_missing() -> None:
     assert fields.closest_first("TTFTT", fields.NAMES)[:2] == ["ttft", "ttft_ms"]
     assert fields.closest_first("stal", ["a", "burst", "stall"])[0] == "stall"
     assert sorted(fields.closest_first("zzzz", fields.NAMES)) == sorted(fields.NAMES)

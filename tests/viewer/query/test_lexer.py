@@ -17,7 +17,7 @@ def test_a_phrase_has_no_wildcards() -> None:
 
 
 @pytest.mark.parametrize(("text", "taken"), [("a(b)c) d", "a(b)c"), ("a) b", "a"), ('"a) b" c', "a) b")])
-def test_an_expression_ends_at_a_space_or_at_a_parenthesis_that_is_not_its_own(text: str, taken: str) -> None:
+def test_an_expression_ends_at_spaces_or_foreign_parentheses(text: str, taken: str) -> None:
     assert Cursor(text).expression().text == taken
 
 
@@ -28,7 +28,7 @@ def test_a_sign_that_does_not_come_next_is_left() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a)", "a b"])
-def test_a_term_ends_before_a_space_or_a_closing_parenthesis(text: str) -> None:
+def test_a_term_ends_before_spaces_or_closing_parentheses(text: str) -> None:
     cursor = Cursor(text)
     cursor.match(WORD)
     cursor.separated()

@@ -9,7 +9,7 @@ VALUES = {"text": "x", "label": "run=a7", "has": "usage", "time": "2026-11-21", 
 CHOSEN = {"outcome": "complete", "flags": "stall", "operation": "chat", "cache_verdict": "hit"}
 
 
-def test_every_operator_of_a_field_is_parsed_and_printed_again() -> None:
+def test_every_operator_is_parsed_and_printed_again() -> None:
     taken = set[str]()
     for field in FIELDS.values():
         for operator in operators(field):
@@ -20,7 +20,7 @@ def test_every_operator_of_a_field_is_parsed_and_printed_again() -> None:
     assert set(VALUES) == set(KINDS)
 
 
-def test_a_span_has_the_whole_numbers_for_which_the_ordering_holds() -> None:
+def test_a_span_has_its_orderings_whole_numbers() -> None:
     for ordering in ORDERINGS.values():
         for limit in (2, 2.5, 3):
             low, high = ordering.span(limit)

@@ -24,7 +24,7 @@ def test_a_repeat_within_a_repeat_is_no_trouble() -> None:
     assert not Searches().search("(a+)+$", "a" * 60 + "b")
 
 
-def test_an_expression_that_would_go_on_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_expression_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "SEARCH_SECONDS", 0.02)
     with pytest.raises(TooSlow, match="takes too long on recorded texts"):
         Searches().search("(x+x+)+y", "x" * 60_000)
@@ -41,13 +41,13 @@ class Stopwatch:
         return self.ns
 
 
-def test_what_takes_no_longer_than_its_text_is_worth_has_no_end() -> None:
+def test_a_search_in_proportion_to_its_text_goes_on() -> None:
     searches = Searches(Clock(Stopwatch(values.SEARCH_CHARACTER_NS * 10).now))
     assert all(searches.search("b", "a" * 9 + "b") for _ in range(1000))
     assert searches.search("b", None) is None
 
 
-def test_the_searches_of_a_query_have_an_end_together_and_those_of_the_next_one_anew() -> None:
+def test_a_querys_searches_share_a_limit_of_their_own() -> None:
     each_ns = round(values.QUERY_SECONDS * 1e9 / 3)
     searches = Searches(Clock(Stopwatch(each_ns).now))
     for _ in range(2):
@@ -59,7 +59,7 @@ def test_the_searches_of_a_query_have_an_end_together_and_those_of_the_next_one_
         searches.begin()
 
 
-def test_a_text_is_searched_no_longer_than_is_left_of_its_query(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_stops_with_its_querys_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "QUERY_SECONDS", 0.02)
     with pytest.raises(TooSlow):
         Searches().search("(x+x+)+y", "x" * 60_000)

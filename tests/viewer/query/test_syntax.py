@@ -28,7 +28,7 @@ def test_what_is_printed_parses_to_the_same(filter: Filter) -> None:
         ("label:run", "label:run"),
     ],
 )
-def test_a_filter_is_printed_with_the_names_of_the_contract(text: str, printed: str) -> None:
+def test_a_filter_is_printed_with_contract_names(text: str, printed: str) -> None:
     assert str(parse(text)) == printed
 
 

@@ -41,7 +41,7 @@ def choice(delta: dict[str, Any], index: int = 0, finish: str | None = None) -> 
     return {"index": index, "delta": delta, "finish_reason": finish}
 
 
-def test_the_contract_is_kept_name_by_name_and_in_order() -> None:
+def test_the_contract_is_kept_in_names_and_order() -> None:
     assert ", ".join(FIELDS).startswith(CONTRACT)  # a new field stands at the end
     assert ", ".join(EVENT_FIELDS) == "seq, kind, at_ms, gap_ms, read, type, id, data, start, end, delta, sender"
     assert ", ".join(READ_FIELDS) == "seq, at_ms, relayed_ms, start, size"
@@ -55,7 +55,7 @@ def test_milliseconds_are_exact_to_the_nanosecond(ns: int | None, shown: float |
     assert units.ms(ns) == shown
 
 
-def test_rows_whose_first_is_read_keep_their_kind_and_are_all_there() -> None:
+def test_rows_with_a_read_first_keep_their_kind() -> None:
     read: list[int] = []
 
     def batches() -> Iterator[list[tuple[int, str]]]:
@@ -77,11 +77,11 @@ def test_a_duration_that_is_no_number_is_damage() -> None:
         rows.exchange(("ttft_ms",), ["soon"])
 
 
-def test_an_exchange_without_measures_has_no_flags_and_unknown_times() -> None:
+def test_an_unmeasured_exchange_has_unknown_times_without_flags() -> None:
     assert rows.exchange(("id", "ttft_ms", "flags"), ("a1", None, None)) == {"id": "a1", "ttft_ms": None, "flags": []}
 
 
-def test_the_first_item_has_no_gap_and_comments_count_as_items() -> None:
+def test_comments_are_items_and_the_first_has_no_gap() -> None:
     body = b"data: x\n\n: ping\n\ndata: y\n\n"
     reads = [Read(0, 5_000_000, None, 0, 9), Read(1, 7_500_000, None, 9, 8)]
     decoded = decode(Exchange(status=200, content_type="text/event-stream"), reads, body)
@@ -90,7 +90,7 @@ def test_the_first_item_has_no_gap_and_comments_count_as_items() -> None:
     assert [row["kind"] for row in found] == ["other", "comment", "other"]
 
 
-def test_each_choice_of_a_chunk_has_its_row_and_the_chunk_its_number() -> None:
+def test_each_choice_has_a_row_with_chunk_number() -> None:
     both = {"choices": [choice({"content": "a"}), choice({"content": "b"}, 1)]}
     found = chunk_rows(both, {"choices": [choice({"content": "c"})]})
     assert [(row["seq"], row["choice"], row["content"], row["gap_ms"]) for row in found] == [
@@ -117,7 +117,7 @@ def test_a_chunk_is_named_by_what_it_carries(payload: dict[str, Any], kinds: str
     assert [row["kinds"] for row in chunk_rows(payload)] == [kinds]
 
 
-def test_what_a_chunk_lacks_is_unknown_and_never_empty_text() -> None:
+def test_a_chunks_missing_values_are_unknown_not_empty() -> None:
     (row,) = chunk_rows({"choices": [], "usage": {"completion_tokens": 3}})
     absent = ("choice", "content", "reasoning", "refusal", "tool_name", "tool_arguments", "finish_reason")
     assert [row[field] for field in absent] == [None] * len(absent)

@@ -26,16 +26,16 @@ def pages(rows: list[list[Any]]) -> list[dict[str, Any]]:
 
 
 @given(st.lists(st.tuples(cells, cells).map(list), max_size=40))
-def test_pages_together_hold_each_row_once_and_none_is_larger_than_allowed(rows: list[list[Any]]) -> None:
+def test_pages_hold_each_row_once_within_their_limit(rows: list[list[Any]]) -> None:
     assert sum(len(page["recorded"]) for page in pages(rows)) == len(rows)
 
 
-def test_a_page_says_where_to_go_on_only_if_more_follows() -> None:
+def test_only_an_unfinished_page_names_the_next() -> None:
     assert json.loads(answers.table(("a",), [[1]], 3, ROOM, [], more=True))["next"] == {"offset": 4}
     assert "next" not in json.loads(answers.table(("a",), [[1]], 3, ROOM, [], more=False))
 
 
-def test_a_row_larger_than_a_page_is_shortened_and_its_length_is_told() -> None:
+def test_an_oversized_row_is_shortened_with_its_length() -> None:
     (page,) = pages([["é" * 50_000, {"b": "c" * 9_000}]])
     first, second = page["recorded"][0]
     assert first.startswith("ééé")

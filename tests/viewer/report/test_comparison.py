@@ -22,13 +22,13 @@ def row(metric: str, verdict: str, base: float = 100.0, new: float = 130.0, **va
     } | values
 
 
-def test_a_headline_names_the_first_metric_that_got_worse_before_one_that_got_better() -> None:
+def test_a_headline_names_worse_metrics_before_better_ones() -> None:
     rows = [row("tps_user_p50", compare.BETTER), row("ttft_p50_ms", compare.WORSE)]
     assert comparison.headline(rows) == "new is slower: ttft +30 % [+9.0 %, +50 %]"
     assert comparison.headline(rows[:1]) == "new is faster: tps user +30 % [+9.0 %, +50 %]"
 
 
-def test_a_headline_says_that_nothing_is_clear_or_how_many_values_it_takes() -> None:
+def test_an_unclear_headline_says_how_many_values_are_needed() -> None:
     unclear = row("ttft_p50_ms", compare.UNCLEAR, low=-20.0)
     assert comparison.headline([unclear]) == "no clear difference: ttft +30 % [−20 %, +50 %]"
     few = row("ttft_p95_ms", compare.TOO_FEW, low=None, high=None)
@@ -40,7 +40,7 @@ def test_a_rate_changes_by_points() -> None:
     assert comparison.headline(rows) == "new is failing more: error rate +3.0 pp [+0.5, +6.0]"
 
 
-def test_a_base_of_0_has_its_change_in_the_unit_of_the_metric() -> None:
+def test_changes_from_0_are_in_the_metrics_unit() -> None:
     rows = [row("icl_p50_p50_ms", compare.UNCLEAR, 0.0, 5.0, low=-1.0, high=6.0)]
     assert comparison.headline(rows) == "no clear difference: icl p50 +5.0 ms [−1.0, +6.0]"
 
@@ -51,7 +51,7 @@ def pair_headline(a: dict[str, Any], b: dict[str, Any]) -> str:
     return comparison.pair(rows).lines[0].plain
 
 
-def test_an_answer_that_is_not_complete_is_neither_slower_nor_faster() -> None:
+def test_an_incomplete_answer_is_neither_slower_nor_faster() -> None:
     complete = {"latency_ns": 3_000_000_000}
     failed = {"outcome": "error_event", "outcome_detail": "mid_stream"}
     assert pair_headline({}, complete).startswith("b is slower: latency +50 %")

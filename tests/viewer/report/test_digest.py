@@ -44,17 +44,17 @@ def missing(connection: Connection, unasked: int) -> str:
     return text
 
 
-def test_a_page_says_what_is_missing_and_how_to_get_it(connection: Connection) -> None:
+def test_a_page_says_how_to_get_missing_data(connection: Connection) -> None:
     assert missing(connection, 4) == 'usage of 4 answers: ask with stream_options={"include_usage": true}'
 
 
-def test_usage_is_asked_for_of_the_answers_that_report_it_on_request(connection: Connection) -> None:
+def test_usage_is_requested_where_it_is_optional(connection: Connection) -> None:
     some = 'usage of 4 answers: ask for 1 of them with stream_options={"include_usage": true}'
     assert missing(connection, 1) == some
     assert missing(connection, 0) == "usage of 4 answers"
 
 
-def test_a_page_fits_its_terminal_and_names_whose_the_stalls_were(connection: Connection) -> None:
+def test_a_page_fits_and_names_the_stalls_parties(connection: Connection) -> None:
     found = Counted("generation", " --db t.db", {Ending("complete", stalled=True): 2}, {"by upstream": 2})
     lines = [line.plain for line in digest.page(row_of(connection), found, None, 60).lines]
     assert max(map(len, lines)) <= 60

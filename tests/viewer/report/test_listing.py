@@ -71,7 +71,7 @@ def test_unknown_is_a_dash_and_never_zero(connection: Connection) -> None:
     assert " 0.0" not in live
 
 
-def test_a_list_on_a_pipe_is_aligned_and_not_cut(connection: Connection) -> None:
+def test_a_piped_list_is_aligned_and_uncut(connection: Connection) -> None:
     header, *lines = [line.plain for line in listing(connection)]
     assert any("…" not in line and "[bold]x[/bold]" in line for line in lines)
     ends = header.index("ttft ms") + len("ttft ms")
@@ -80,7 +80,7 @@ def test_a_list_on_a_pipe_is_aligned_and_not_cut(connection: Connection) -> None
 
 
 @each_case("width", [20, 40, 60, 80, 100, 120, 200])
-def test_a_list_fits_the_terminal_and_keeps_what_matters_most(connection: Connection, width: int) -> None:
+def test_a_list_fits_and_keeps_the_essential(connection: Connection, width: int) -> None:
     lines = listing(connection, width)
     assert all(cell_len(line.plain) <= width for line in lines)
     assert lines[0].plain.startswith("  id")
@@ -94,7 +94,7 @@ def names_and_hidden(connection: Connection, width: int) -> tuple[str, tuple[str
     return table.lines[0].plain, table.hidden
 
 
-def test_a_list_of_80_cells_says_what_happened_and_names_the_headings_that_are_hidden(connection: Connection) -> None:
+def test_an_80_cell_list_names_its_hidden_headings(connection: Connection) -> None:
     header, hidden = names_and_hidden(connection, 80)
     assert re.split("  +", header.strip()) == ["id", "model", "ttft ms", "max gap ms", "tokens", "what happened"]
     assert {"started UTC", "upstream", "gaps", "icl p50 ms"} <= set(hidden)
@@ -103,7 +103,7 @@ def test_a_list_of_80_cells_says_what_happened_and_names_the_headings_that_are_h
     assert names_and_hidden(connection, 400)[1] == ()
 
 
-def test_on_a_narrow_terminal_a_start_has_its_year_only_where_another_day_would_be_meant(
+def test_narrow_lists_show_a_starts_year_only_if_ambiguous(
     connection: Connection,
 ) -> None:
     names = ("id", "started_at", "model", "ttft_ms")
@@ -113,7 +113,7 @@ def test_on_a_narrow_terminal_a_start_has_its_year_only_where_another_day_would_
     assert ("  2025-03-02 00:00:00  " in shown[1], "  03-01 12:00:01  " in shown[-1]) == (True, True)
 
 
-def test_a_start_is_local_below_its_offset_and_has_its_own_in_an_hour_that_occurs_twice(connection: Connection) -> None:
+def test_a_start_is_local_with_offsets_where_ambiguous(connection: Connection) -> None:
     names = ("id", "started_at")
     found = list(queries.exchanges(connection, tables.needed(names)))[:3]
     with local_time("Asia/Kolkata"):
@@ -129,7 +129,7 @@ def test_a_start_is_local_below_its_offset_and_has_its_own_in_an_hour_that_occur
     assert [line.endswith(end) for line, end in zip(lines, ends, strict=True)] == [True] * 3
 
 
-def test_a_list_has_the_columns_that_are_asked_for_in_their_order(connection: Connection) -> None:
+def test_a_list_has_requested_columns_in_order(connection: Connection) -> None:
     names = ("ttft_ms", "outcome_detail", "outcome", "id", "bytes")
     found = list(queries.exchanges(connection, tables.needed(names)))
     header, first, *_ = tables.listing(found, None, names).lines
@@ -152,7 +152,7 @@ def stalled(**fields: Any) -> str:
     return tables.happened({**row, **silences, **end, "flags": ["burst", "stall"], **fields})
 
 
-def test_a_list_says_how_long_an_answer_stalled_and_by_whom_if_that_is_known() -> None:
+def test_a_list_says_how_long_answers_stalled_and_why() -> None:
     assert stalled() == "stall 2.4 s"
     assert stalled(stalled="2.4 s by upstream") == "stall 2.4 s by upstream"
     assert stalled(flags=["burst"]) == "buffered"
@@ -160,7 +160,7 @@ def test_a_list_says_how_long_an_answer_stalled_and_by_whom_if_that_is_known() -
     assert stalled(max_output_silence_ms=None) == "stall"
 
 
-def test_a_list_says_how_long_a_stream_was_silent_that_broke_off() -> None:
+def test_a_list_says_how_long_broken_streams_were_silent() -> None:
     silent = {"last_silence_ms": 5040.0, "silent_end_by": "upstream", "silent_end_is_quiet": False}
     given_up = stalled(outcome="client_closed", **silent)
     assert given_up == "gave up after 5.0 s without output by upstream"
@@ -173,7 +173,7 @@ def test_a_list_says_how_long_a_stream_was_silent_that_broke_off() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["client_closed", "timeout", "truncated", "complete"])
-def test_a_list_of_80_cells_names_the_party_of_a_stall(connection: Connection, outcome: str) -> None:
+def test_an_80_cell_list_names_a_stalls_party(connection: Connection, outcome: str) -> None:
     found = list(queries.exchanges(connection, tables.needed(tables.LISTED)))[:1]
     found[0] |= {"model": "demo-truncated", "outcome": outcome, "flags": ["stall"], "stalled": "304.0 s by upstream"}
     found[0] |= {"last_silence_ms": 304_000.0, "ttft_ms": 1352.7, "max_gap_ms": 2401.1}
@@ -256,7 +256,7 @@ def test_a_drawing_keeps_room_beside_long_names() -> None:
     assert tables.in_ascii(legend).plain.isascii()
 
 
-def test_a_hostile_name_beside_a_drawing_is_shown_as_signs() -> None:
+def test_a_hostile_name_beside_a_drawing_is_escaped() -> None:
     row = {"id": HOSTILE, "model": HOSTILE, "outcome": HOSTILE, "ttft_ms": None, "duration_ms": None}
     for line in tables.sparked([row], [b"odd"], 60).lines:
         assert not {sign for sign in line.plain if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0}

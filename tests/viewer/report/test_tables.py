@@ -52,7 +52,7 @@ def test_with_enough_room_nothing_is_hidden_or_cut() -> None:
     assert "x" * 40 in plain(table)[1]
 
 
-def test_a_text_is_cut_before_its_column_is_dropped_and_a_number_never() -> None:
+def test_texts_are_cut_before_columns_and_numbers_never() -> None:
     table = tables.grid(("name", "text"), ROWS, 26)
     assert table.hidden == ()
     assert plain(table)[1:] == ["ttft_p50_ms  xxxxxxxxxxxx…", "tps          \u4f60\u4f60\u4f60\u4f60\u4f60\u4f60…"]
@@ -60,16 +60,16 @@ def test_a_text_is_cut_before_its_column_is_dropped_and_a_number_never() -> None
     assert tables.grid(("name", "total"), number, 24).hidden == ("total",)
 
 
-def test_what_was_cut_grows_again_where_a_dropped_column_leaves_room() -> None:
+def test_cut_text_regrows_where_columns_were_dropped() -> None:
     found = [{"name": "n" * 30, "rest": "r" * 40}]
     assert plain(tables.grid(("name", "rest"), found, 32))[1] == "n" * 30
 
 
-def test_the_first_column_is_cut_where_even_that_has_no_room() -> None:
+def test_the_first_column_is_cut_as_last_resort() -> None:
     assert plain(tables.grid(FIELDS, ROWS, 5)) == ["name", "ttft…", "tps"]
 
 
-def test_short_cells_stand_in_where_the_whole_ones_have_no_room() -> None:
+def test_short_cells_replace_whole_ones_without_room() -> None:
     columns = [Column("at", "at", lambda row: row["at"], lambda row: row["at"][-5:]), tables.plain("id")]
     found = [{"at": "2026-03-01 12:00", "id": "a"}]
     assert plain(tables.table(columns, found, 40)) == ["at                id", "2026-03-01 12:00  a"]
@@ -77,7 +77,7 @@ def test_short_cells_stand_in_where_the_whole_ones_have_no_room() -> None:
 
 
 @each_case("text", [FAMILY, THUMB, HEART, KEY])
-def test_what_terminals_draw_in_different_widths_is_drawn_in_its_parts(text: str) -> None:
+def test_ambiguously_wide_characters_are_drawn_in_parts(text: str) -> None:
     line = plain(tables.grid(("model", "id"), [{"model": text, "id": "a"}]))[1]
     assert not {"\u200d", "\ufe0f", "\u20e3", "\U0001f3fd"} & set(line)
 
@@ -120,7 +120,7 @@ def test_a_sentence_is_wrapped_between_words_behind_its_label() -> None:
     assert max(len(line.plain) for line in tables.paragraph("note: ", "x" * 90, 30)) == 30
 
 
-def test_the_first_column_which_tells_rows_apart_may_take_half_the_width() -> None:
+def test_the_first_column_may_take_half_the_width() -> None:
     found = [{"metric": "m" * 38, "text": "t" * 60, "n": 1}]
     table = tables.grid(("metric", "text", "n"), found, 80)
     assert "m" * 38 in plain(table)[1]

@@ -131,7 +131,7 @@ def test_recorded_words_reach_a_terminal_harmless(tape: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ["vllm", "vllm-0.32"])
-def test_each_row_has_the_counts_of_the_population_and_the_releases_read(connection: Connection, tool: str) -> None:
+def test_each_row_has_counts_and_the_releases_read(connection: Connection, tool: str) -> None:
     for row in rows(connection, tool):
         assert row["tool"] == tool
         assert row["releases"] == {"vllm": "0.33.0", "vllm-0.32": "0.30.0, 0.31.0, 0.32.0"}[tool]
@@ -149,7 +149,7 @@ def test_the_schema_has_each_field_and_the_releases_read(connection: Connection,
     assert "open are not attempts" in found["attempts"]
 
 
-def test_the_length_that_a_request_asked_for_stands_in_for_usage_of_sglang(tape: Path, tmp_path: Path) -> None:
+def test_a_requested_length_replaces_usage_for_sglang(tape: Path, tmp_path: Path) -> None:
     copied = shutil.copy(tape, tmp_path / "copied.db")
 
     def tokens(body: bytes | None) -> float | None:
@@ -168,7 +168,7 @@ def test_a_narrow_terminal_gets_fewer_columns() -> None:
     assert all(len(line.plain) <= 60 for line in lines[:9])
 
 
-def test_a_count_is_never_on_another_line_than_its_reason() -> None:
+def test_a_count_shares_its_reasons_line() -> None:
     report = replace(report_of("guidellm", []), failures=Counter({f"HTTP {status}": 12 for status in range(500, 510)}))
     for width in range(60, 80):
         lines = [line.plain.split() for line in render(report, width).lines]
@@ -176,7 +176,7 @@ def test_a_count_is_never_on_another_line_than_its_reason() -> None:
         assert "×" not in {line[-1] for line in lines}
 
 
-def test_what_hinders_each_omitted_metric_is_counted_and_a_given_tokenizer_is_not_recommended() -> None:
+def test_each_omitted_metrics_obstacles_are_counted() -> None:
     report = replace(report_of("sglang", []), unknown={"TPOT": 8, "Output token throughput (retokenized)": 29})
     said = "omitted: TPOT × 8, Output token throughput (retokenized) × 29 (requests of which tokens are not known"
     assert f"{said}: see --tokenizer)" in [line.plain for line in render(report).lines]
@@ -193,7 +193,7 @@ def older(tool: str, *events: str) -> list[str]:
     return [line.removeprefix(LABEL) for line in lines if line.startswith(LABEL)]
 
 
-def test_a_server_that_is_older_than_the_rules_of_vllm_is_said_to_be() -> None:
+def test_a_server_older_than_vllms_rules_is_reported() -> None:
     servers = "the servers of 1 request, as their names of reasoning show"
     assert older("vllm", *OLD) == [f"{servers}; see --as vllm-0.32"]
     assert older("vllm-0.32", *OLD) == [servers]

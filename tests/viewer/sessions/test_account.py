@@ -26,7 +26,7 @@ def span(
     return Span(no, *times, stalls=stalls, **more)  # type: ignore[arg-type]
 
 
-def test_a_stall_and_a_rate_limit_between_two_turns_are_told_apart() -> None:
+def test_stalls_and_rate_limits_between_turns_are_told_apart() -> None:
     turns = [
         span(1, 0, 1450, 400, 1400, calls_tool=True, begins=True),
         span(2, 3450, 3500, failed=True, continues=1, answers_tool=True),
@@ -40,7 +40,7 @@ def test_a_stall_and_a_rate_limit_between_two_turns_are_told_apart() -> None:
     assert (found.exchanges, found.turns, found.failed, found.open, found.exchanges_max) == (3, 2, 1, 0, 1)
 
 
-def test_a_silence_behind_the_last_output_that_is_a_stall_is_neither_closing_nor_failing() -> None:
+def test_a_trailing_stall_is_neither_closing_nor_failing() -> None:
     given_up = span(1, 0, 5000, 400, 1400, stalls=[(1400, 4900)], client_closed=True)
     assert in_ms(account([given_up])) == {"waiting": 400, "streaming": 1000, "stalled": 3500, "closing": 100}
     cut = span(1, 0, 5000, 400, 1400, stalls=[(1400, 5000)], failed=True)
@@ -49,13 +49,13 @@ def test_a_silence_behind_the_last_output_that_is_a_stall_is_neither_closing_nor
     assert in_ms(account([tool])) == {"waiting": 400, "streaming": 1000, "closing": 1600, "stalled": 3000}
 
 
-def test_a_turn_that_the_client_closed_counts_as_a_turn_but_not_in_the_median_time_to_first_token() -> None:
+def test_the_median_ttft_leaves_out_client_closed_turns() -> None:
     turns = [span(1, 0, 10, 4), span(2, 20, 30, 26), span(3, 40, 140, 130, client_closed=True)]
     assert (account(turns).turns, account(turns).ttft_p50_ns) == (3, 5 * MS)
     assert account(turns[2:]).ttft_p50_ns is None
 
 
-def test_a_repetition_of_a_stream_that_was_given_up_comes_after_a_backoff() -> None:
+def test_a_retry_of_an_abandoned_stream_follows_a_backoff() -> None:
     given_up = span(1, 0, 10, client_closed=True, given_up=True)
     assert account([given_up, span(2, 30, 40, continues=1, repeats=True)]).backoff_ns == 20 * MS
     assert account([given_up, span(2, 30, 40, continues=1)]).idle_ns == 20 * MS
@@ -73,7 +73,7 @@ def test_a_session_without_exchanges_takes_no_time() -> None:
     assert account([]) == Account()
 
 
-def test_of_exchanges_at_once_the_first_part_that_fits_counts() -> None:
+def test_of_simultaneous_exchanges_the_first_fitting_part_counts() -> None:
     main = span(1, 0, 100, 10, 90)
     waiting = span(2, 50, 200, 150, 160, begins=True)
     found = account([main, waiting])
@@ -98,9 +98,7 @@ def test_of_exchanges_at_once_the_first_part_that_fits_counts() -> None:
     ({"calls_tool": None}, {"continues": 1, "answers_tool": False}, "idle"),
     ({"calls_tool": None}, {"continues": 1}, "idle"),
 ])  # fmt: skip
-def test_the_next_to_start_says_what_a_pause_was_for(
-    before: dict[str, bool], after: dict[str, bool], part: str
-) -> None:
+def test_the_next_start_says_what_a_pause_was(before: dict[str, bool], after: dict[str, bool], part: str) -> None:
     found = account([span(1, 0, 10, **before), span(2, 30, 40, **after)])
     assert found.parts[part] == 20 * MS
 
@@ -202,7 +200,7 @@ def part_at(instant: int, spans: Sequence[Span], limits: Thresholds) -> str:
     return "tools" if following.begins and called - {answered_by(one, spans) for one in earlier} else "idle"
 
 
-def test_ten_thousand_sessions_add_up_and_agree_with_the_definition_at_each_instant() -> None:
+def test_ten_thousand_sessions_agree_with_the_definition() -> None:
     limits, source = Thresholds(stall_ms=5 / MS), random.Random(7)
     for _ in range(10_000):
         spans = some_session(source)

@@ -19,7 +19,7 @@ def wall(seconds: float) -> str:
     return f"2026-03-01T12:{minutes:02.0f}:{rest:09.6f}Z"
 
 
-def test_within_a_boot_a_step_of_the_wall_clock_changes_nothing() -> None:
+def test_a_clock_step_within_a_boot_changes_nothing() -> None:
     starts = [Start(wall(100), "a", 5 * S), Start(wall(3), "a", 7 * S), Start(wall(4), "a", 8 * S)]
     assert placed(starts) == ([0, 2 * S, 3 * S], False)
 
@@ -34,7 +34,7 @@ def test_between_boots_the_wall_clock_of_the_neighbours_decides() -> None:
     assert placed(starts) == ([0, 2 * S, 12 * S, 15 * S], False)
 
 
-def test_a_wall_clock_set_back_is_a_gap_of_0_and_flagged() -> None:
+def test_a_clock_set_back_is_a_flagged_zero_gap() -> None:
     assert placed([Start(wall(100), "a", 5 * S), Start(wall(40), "b", S), Start(wall(41), "b", 2 * S)]) == (
         [0, 0, S],
         True,
@@ -42,7 +42,7 @@ def test_a_wall_clock_set_back_is_a_gap_of_0_and_flagged() -> None:
     assert placed([Start(wall(100)), Start(wall(40)), Start(wall(43))]) == ([0, 0, 3 * S], True)
 
 
-def test_exchanges_numbered_in_another_order_are_no_step_of_the_clock() -> None:
+def test_another_numbering_is_no_step_of_the_clock() -> None:
     assert placed([Start(wall(10)), Start(wall(9.5)), Start(wall(11))]) == ([0, -S // 2, S], False)
     imported = [Start(wall(second), is_imported=True) for second in (10, 2, 12)]
     assert placed(imported) == ([0, -8 * S, 2 * S], False)

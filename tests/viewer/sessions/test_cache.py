@@ -123,7 +123,7 @@ def test_each_provider_keeps_a_prefix_for_its_documented_time(
     assert figures(both)[2].verdict == verdict
 
 
-def test_gemini_leaves_out_a_count_of_0_and_others_do_not_report() -> None:
+def test_gemini_omits_a_count_that_others_do_not_report() -> None:
     said = [{"role": "user", "parts": [{"text": text}]} for text in ("a", "b", "c")]
     pair = [asked(no, {"contents": said[:no]}, no, "gemini", cached=None, model="gemini-2.5-pro") for no in (1, 2)]
     assert [one.verdict for one in figures(pair).values()] == ["first", "provider"]
@@ -132,7 +132,7 @@ def test_gemini_leaves_out_a_count_of_0_and_others_do_not_report() -> None:
     assert figures([asked(1, FIRST, cached=None)])[1].verdict == "unreported"
 
 
-def test_a_sibling_with_the_same_tools_and_system_keeps_the_prefix_alive() -> None:
+def test_a_like_sibling_keeps_the_prefix_alive() -> None:
     sibling = asked(2, said("another task"), 250)
     found = figures([asked(1, FIRST), sibling, asked(3, NEXT, 400)])[3]
     assert (found.verdict, found.idle_ns) == ("provider", 150 * S)
@@ -140,7 +140,7 @@ def test_a_sibling_with_the_same_tools_and_system_keeps_the_prefix_alive() -> No
     assert figures([asked(1, FIRST), failed, asked(3, NEXT, 400)])[3].verdict == "expired"
 
 
-def test_a_clock_that_was_set_back_makes_no_idle_time_negative() -> None:
+def test_a_clock_set_back_makes_no_negative_idle_time() -> None:
     found = figures([asked(1, FIRST, 60), asked(2, NEXT, 0, cached=10_000)])[2]
     assert (found.verdict, found.idle_ns) == ("hit", 0)
 
@@ -177,7 +177,7 @@ def test_the_first_difference_has_its_place(changed: dict[str, Any], place: str 
     assert found == (None if place is None else Break(place, equal))
 
 
-def test_a_message_that_is_left_out_is_the_first_difference() -> None:
+def test_an_omitted_message_is_the_first_difference() -> None:
     before, after = prefix(NEXT), prefix(FIRST)
     assert before is not None
     assert after is not None
@@ -199,7 +199,7 @@ def of_attributed(*checksums: str | None, drops: bool, **more: Any) -> CacheFigu
 
 
 @each_case("checksums", [("a62aa", "e27aa"), (None, "e27aa"), ("a62aa", None)])
-def test_attribution_is_no_part_of_the_prompt_at_anthropic_and_breaks_it_elsewhere(
+def test_attribution_is_outside_the_prompt_only_at_anthropic(
     checksums: tuple[str | None, str | None],
 ) -> None:
     found = of_attributed(*checksums, drops=True)
@@ -209,21 +209,21 @@ def test_attribution_is_no_part_of_the_prompt_at_anthropic_and_breaks_it_elsewhe
     assert (found.verdict, found.broken_at, found.remedy) == ("prefix_changed", "system[0]", UNATTRIBUTED)
 
 
-def test_a_read_of_most_tokens_needs_no_remedy_and_fewer_do() -> None:
+def test_only_reading_most_tokens_needs_no_remedy() -> None:
     found = of_attributed("a", "b", drops=False, cached=8_000)
     assert (found.verdict, found.broken_at, found.remedy) == ("hit", "system[0]", None)
     found = of_attributed("a", "b", drops=False, cached=7_999)
     assert (found.verdict, found.broken_at, found.remedy) == ("partial", "system[0]", UNATTRIBUTED)
 
 
-def test_a_difference_behind_attribution_has_its_place_in_the_body() -> None:
+def test_a_difference_after_attribution_is_located_in_the_body() -> None:
     other = attributed("b", "hi", "yes", "more")
     other["system"][1]["text"] = "You are another."
     found = figures([asked(1, attributed("a", "hi"), drops_attribution=True), asked(2, other, drops_attribution=True)])
     assert (found[2].verdict, found[2].broken_at, found[2].remedy) == ("prefix_changed", "system[1]", None)
 
 
-def test_attribution_that_became_part_of_a_system_message_is_named_too() -> None:
+def test_attribution_within_a_system_message_is_named_too() -> None:
     def routed(no: int, checksum: str, *texts: str) -> Prompted:
         body = attributed(checksum, *texts)
         system = {"role": "system", "content": body.pop("system")}
@@ -233,7 +233,7 @@ def test_attribution_that_became_part_of_a_system_message_is_named_too() -> None
     assert (found.verdict, found.broken_at, found.remedy) == ("prefix_changed", "messages[0]", UNATTRIBUTED)
 
 
-def test_common_tokens_are_estimated_by_the_bytes_before_the_difference() -> None:
+def test_common_tokens_are_estimated_from_common_bytes() -> None:
     tools = [{"name": "x" * 100}, {"name": "y" * 100}]
     pair = [asked(1, said("hi", tools=tools), input=1000), asked(2, said("hi", "yes", "more", tools=tools[:1]), 60)]
     found = figures(pair)[2]
@@ -245,7 +245,7 @@ def test_common_tokens_are_estimated_by_the_bytes_before_the_difference() -> Non
     assert found.common_tokens == round(1000 * sum(sizes[:2]) / sum(sizes))
 
 
-def test_the_prompt_of_the_named_response_stands_before_the_input() -> None:
+def test_the_named_responses_prompt_precedes_the_input() -> None:
     def responses(no: int, text: str, **more: Any) -> Prompted:
         body = {"model": "m", "input": [{"role": "user", "content": text}], **more.pop("body", {})}
         found = prefix(body, "openai.responses")

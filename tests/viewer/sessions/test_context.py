@@ -38,7 +38,7 @@ def test_new_is_what_the_predecessor_did_not_have() -> None:
     assert not found["other", None], "other is left out"
 
 
-def test_without_a_predecessor_all_is_new_and_without_knowing_it_nothing_is_told() -> None:
+def test_without_a_known_predecessor_nothing_is_called_new() -> None:
     first = context.context(read(body(1)), None)
     assert {is_new for (source, _), is_new in new(first).items() if source != "other"} == {True}
     unknown = context.context(read(body(1)), None, is_known=False)

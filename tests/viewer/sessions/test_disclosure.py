@@ -82,11 +82,11 @@ def test_of_a_user_agent_products_and_versions_are_kept(agent: str | None, produ
         ("", OTHER), ("https://build-07.example.org", OTHER),
     ],
 )  # fmt: skip
-def test_the_host_of_a_provider_is_named_without_an_account_and_no_other(url: str | None, shown: str) -> None:
+def test_only_a_providers_host_is_named_without_account(url: str | None, shown: str) -> None:
     assert RULE.upstream(url) == shown
 
 
-def test_the_host_of_a_private_upstream_is_left_out_of_other_texts() -> None:
+def test_a_private_upstreams_host_is_left_out_elsewhere() -> None:
     rule = RULE.hiding_hosts(["http://gpu7.corp.internal:8000/v1", "https://api.openai.com", None])
     assert rule.name("llama-gpu7.corp.internal") is None
     assert rule.name("api.openai.com") == "api.openai.com"
@@ -101,6 +101,6 @@ def test_a_text_loses_keys_and_private_words() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=200))
-def test_no_name_has_a_sign_that_markdown_or_html_takes_for_its_own(text: str) -> None:
+def test_no_name_has_signs_of_markdown_or_html(text: str) -> None:
     quoted = [RULE.name(text), RULE.word(text), *RULE.client(text)]
     assert all(re.fullmatch(r"[A-Za-z0-9._:/+=@… -]*", one) for one in quoted if one is not None)

@@ -41,7 +41,7 @@ def test_a_session_is_accounted_from_its_facts() -> None:
     assert not is_stepped
 
 
-def test_a_request_repeats_only_the_last_attempt_and_only_if_that_failed() -> None:
+def test_a_request_repeats_only_a_failed_last_attempt() -> None:
     exchanges = [
         one(1, 0, 10, request="a", outcome="timeout"),
         one(2, 20, 10, request="a"),
@@ -52,7 +52,7 @@ def test_a_request_repeats_only_the_last_attempt_and_only_if_that_failed() -> No
     assert [span.continues for span in spans(exchanges).spans] == [None, 1, None, None, None]
 
 
-def test_a_stream_that_died_silently_was_stalled_until_it_was_given_up() -> None:
+def test_a_stream_that_died_silently_had_stalled() -> None:
     died = one(1, 0, 5000, 400, 1400, outcome="client_closed", last_silence_ns=3600 * MS, given_up=True, request="a")
     found = spans([died, one(2, 7000, 10, request="a")], LIMITS).spans
     parts = {name: ns / MS for name, ns in account(found, LIMITS).parts.items() if ns}
@@ -75,7 +75,7 @@ def test_a_branch_begins_where_a_request_holds_no_answer() -> None:
     assert [span.begins for span in spans(exchanges).spans] == [True, False, False, False]
 
 
-def test_each_response_over_a_websocket_has_its_own_stalls_and_the_last_ends_as_the_exchange() -> None:
+def test_each_websocket_response_has_its_stalls_and_end() -> None:
     turns = [
         [10 * MS, 20 * MS, 3020 * MS, 3030 * MS, 2, True, False],
         [3040 * MS, None, None, 3041 * MS, 0, False, True],
@@ -98,7 +98,7 @@ def test_an_end_that_nobody_knows_is_the_last_output() -> None:
     assert found.end_ns == 9 * MS
 
 
-def test_the_own_time_of_an_exchange_adds_up_to_its_duration_whatever_comes_before_it() -> None:
+def test_own_times_add_up_to_the_duration() -> None:
     stalled = one(3, 4500, 3900, 500, 3900, gaps=gaps(200, 3000, 200), continued=1, request="b")
     assert own_time(stalled, LIMITS) == {
         "streaming": 400 * MS, "stalled": 3000 * MS, "waiting": 500 * MS, "closing": 0, "failed": 0
@@ -107,7 +107,7 @@ def test_the_own_time_of_an_exchange_adds_up_to_its_duration_whatever_comes_befo
     assert own_time(limited, LIMITS) == dict.fromkeys(OWN_PARTS, 0) | {"failed": 50 * MS}
 
 
-def test_only_an_exchange_that_begins_while_none_is_open_has_a_time_before_it() -> None:
+def test_only_an_exchange_beginning_alone_has_time_before_it() -> None:
     turns = [[0, 1, 2, 10 * MS, 2, True, False], [500 * MS, 501 * MS, 510 * MS, None, 2, False, True]]
     exchanges = [
         one(1, 0, 600, turn_spans=turns),
@@ -119,7 +119,7 @@ def test_only_an_exchange_that_begins_while_none_is_open_has_a_time_before_it() 
     assert before_each(exchanges) == {2: ("idle", 100 * MS), 4: ("idle", 50 * MS)}
 
 
-def test_the_own_time_of_a_websocket_is_that_of_its_responses() -> None:
+def test_a_websockets_own_time_is_its_responses() -> None:
     turns = [[10 * MS, 20 * MS, 30 * MS, 40 * MS, 2, True, False], [500 * MS, 501 * MS, 510 * MS, None, 2, False, True]]
     assert own_time(one(1, 0, 600, turn_spans=turns, gaps=gaps(10, 9)), LIMITS) == {
         "streaming": 19 * MS, "stalled": 0, "waiting": 11 * MS, "closing": 100 * MS, "failed": 0

@@ -30,11 +30,11 @@ def test_each_turn_follows_the_one_whose_messages_it_has() -> None:
     assert before(turn(1, "a"), turn(2, "aBc"), turn(3, "aBcDe")) == [None, 1, 2]
 
 
-def test_a_request_without_a_message_of_another_begins_a_branch() -> None:
+def test_a_request_sharing_no_message_begins_a_branch() -> None:
     assert before(turn(1, "a"), turn(2, "x"), turn(3, "aBc"), turn(4, "xYz")) == [None, None, 1, 2]
 
 
-def test_a_request_with_an_answer_but_no_message_of_another_follows_the_latest() -> None:
+def test_a_request_with_only_an_answer_follows_the_latest() -> None:
     assert before(turn(1, "a"), turn(2, "b"), turn(3, "xYz")) == [None, None, 2]
     assert before(turn(1, "xYz")) == [None]
 
@@ -43,12 +43,12 @@ def test_the_most_equal_messages_decide_wherever_they_stand() -> None:
     assert before(turn(1, "aBcDe"), turn(2, "a"), turn(3, "xBcDef")) == [None, 1, 1]
 
 
-def test_of_equal_counts_the_longest_common_prefix_decides_and_then_the_latest() -> None:
+def test_ties_go_to_longer_prefixes_then_the_latest() -> None:
     assert before(turn(1, "aBc"), turn(2, "xBa"), turn(3, "aBq"))[2] == 1
     assert before(turn(1, "aB"), turn(2, "aB"), turn(3, "aBc"))[2] == 2
 
 
-def test_the_prefix_begins_with_the_model_and_the_tools_in_front_of_the_messages() -> None:
+def test_the_prefix_begins_with_model_and_tools() -> None:
     main, title = {"head": digests("mt")}, {"head": digests("h")}
     assert before(turn(1, "a", **main), turn(2, "a", **title), turn(3, "aBc", **main))[2] == 1
     assert before(turn(1, "a", **main), turn(2, "a", **title), turn(3, "aBc", head=digests("mu")))[2] == 1
@@ -56,7 +56,7 @@ def test_the_prefix_begins_with_the_model_and_the_tools_in_front_of_the_messages
     assert before(turn(1, "a", **main), turn(2, "b", **title), turn(3, "xYz", **main))[2] == 1
 
 
-def test_a_request_to_another_model_precedes_only_one_that_holds_its_answer() -> None:
+def test_another_models_request_precedes_only_with_its_answer() -> None:
     title, main = {"model": "small", "answer": "a T"}, {"model": "large"}
     assert before(turn(1, "a", **title), turn(2, "a", **main)) == [None, None]
     assert before(turn(1, "a", **title), turn(2, "aBc", last_answer="a B", **main)) == [None, None]
@@ -65,26 +65,26 @@ def test_a_request_to_another_model_precedes_only_one_that_holds_its_answer() ->
     assert before(turn(1, "a"), turn(2, "aBc", **main)) == [None, 1], "an unknown model is not another one"
 
 
-def test_the_nearest_request_to_the_same_model_is_found_behind_nearer_ones_to_another() -> None:
+def test_the_nearest_same_model_request_precedes_nearer_others() -> None:
     small, large = {"model": "small"}, {"model": "large"}
     assert before(turn(1, "a", **large), turn(2, "aBc", **small), turn(3, "aBcDe", **large)) == [None, None, 1]
     assert before(turn(1, "aB", **large), turn(2, "Bac", **small), turn(3, "cBa", **large)) == [None, None, 1]
 
 
-def test_a_rewound_dialogue_follows_the_latest_request_that_begins_so() -> None:
+def test_a_rewound_dialogue_follows_its_latest_like_beginning() -> None:
     assert before(turn(1, "a"), turn(2, "aBc"), turn(3, "aBcDe"), turn(4, "aBx"))[3] == 3
 
 
-def test_a_request_in_front_of_a_longer_one_that_came_first_is_found() -> None:
+def test_a_prefix_request_precedes_despite_an_earlier_longer_one() -> None:
     assert before(turn(1, "aBcDe"), turn(2, "aBc"), turn(3, "aBcDeFg"), turn(4, "aBcX"))[3] == 3
 
 
-def test_a_failed_attempt_is_no_predecessor_and_its_repetition_continues_it() -> None:
+def test_a_failed_attempt_is_succeeded_by_its_repetition() -> None:
     found = ties([turn(1, "a"), turn(2, "aBc", failed=True), turn(3, "aBc"), turn(4, "aBcDe")])
     assert found == {1: Tie(), 2: Tie(1, 1), 3: Tie(1, 2), 4: Tie(3, 3)}
 
 
-def test_a_repetition_by_the_client_has_the_predecessor_of_what_it_repeats() -> None:
+def test_a_client_repetition_has_its_originals_predecessor() -> None:
     assert ties([turn(1, "a"), turn(2, "aBc"), turn(3, "aBc", retries=1)])[3] == Tie(1, 1)
     assert ties([turn(1, "a"), turn(2, "aBc"), turn(3, "aBc")])[3] == Tie(2, 2)
 
@@ -94,7 +94,7 @@ def test_the_response_that_a_request_names_is_its_predecessor() -> None:
     assert found[3] == Tie(1, 1)
 
 
-def test_the_predecessor_is_unknown_without_the_request_or_the_named_response() -> None:
+def test_an_unknown_request_or_response_leaves_predecessors_unknown() -> None:
     found = ties([turn(1, "a"), turn(2, None), turn(3, "b", named_response="gone")])
     assert (found[2], found[3]) == (Tie(is_known=False), Tie(is_known=False))
 

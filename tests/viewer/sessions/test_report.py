@@ -78,7 +78,7 @@ def written(kind: str, *found: ReportedExchange) -> IssueReport:
 
 
 @given(examined(), st.sampled_from(["exchange", "session"]))
-def test_no_recorded_text_that_may_be_private_is_in_a_report(one: Examined, kind: str) -> None:
+def test_no_private_text_is_in_a_report(one: Examined, kind: str) -> None:
     found = written(kind, *[report.reported(one, RULE, DEFAULT)] * (1 if kind == "exchange" else 5))
     lines = issue.lines(found)
     assert "canary" not in "\n".join(lines).lower()
@@ -88,7 +88,7 @@ def test_no_recorded_text_that_may_be_private_is_in_a_report(one: Examined, kind
 
 
 @given(examined(), st.text(st.characters(codec="utf-8"), max_size=3000))
-def test_with_text_a_report_is_no_longer_than_its_limit_and_nothing_leaves_its_code(one: Examined, text: str) -> None:
+def test_a_report_with_text_keeps_limit_and_code(one: Examined, text: str) -> None:
     told = replace(one, row=replace(one.row, content=f"x{text}", error_message=f"x{text}"))
     lines = issue.lines(written("exchange", report.reported(told, RULE, DEFAULT, with_text=True)))
     assert len(lines) <= issue.MOST_LINES
@@ -142,7 +142,7 @@ def test_a_detail_is_reported_where_it_can_be_one(outcome: str, detail: str, sho
     assert (found.outcome_detail, found.protocol, found.api) == (shown, "HTTP/2", "grpc")
 
 
-def test_a_stall_is_the_fault_of_its_party_with_figures_but_no_words() -> None:
+def test_a_stall_names_its_party_with_figures_only() -> None:
     found = told(timed(*STALLED), outcome="complete")
     assert (found.verdict, found.ending) == ("upstream", "complete, stall 3.7 s by upstream")
     stall = "stall: 3,740.0 ms from 0.160 s, before event 5; upstream sent no output meanwhile, only 1 comment"
@@ -151,18 +151,18 @@ def test_a_stall_is_the_fault_of_its_party_with_figures_but_no_words() -> None:
     assert report.Moment(160.0, "silence of 3,740.0 ms begins (upstream)") in found.timeline
 
 
-def test_a_client_that_left_during_a_silence_of_upstream_is_not_at_fault() -> None:
+def test_leaving_during_upstreams_silence_is_not_the_clients_fault() -> None:
     found = told(timed(*evenly(5, 20), by="client", end=9000), outcome="client_closed", ended_by="client")
     assert (found.verdict, found.evidence[0]) == ("upstream", "the client left during a silence")
 
 
-def test_the_silence_in_which_a_client_left_decides_even_if_a_gap_before_it_was_longer() -> None:
+def test_the_final_silence_decides_despite_a_longer_gap() -> None:
     parts = [(0, word()), (100, word()), (9000, word()), (9100, word())]
     found = told(timed(*parts, by="client", end=13_000), outcome="client_closed", ended_by="client")
     assert (found.verdict, found.evidence[0]) == ("upstream", "the client left during a silence")
 
 
-def test_without_the_times_of_a_body_the_verdict_on_a_complete_answer_is_unclear() -> None:
+def test_without_body_times_a_complete_answers_verdict_is_unclear() -> None:
     found = told(timed(*evenly(5, 20), clock="none"), outcome="complete", flags="no_timing")
     assert (found.verdict, found.protocol) == ("unclear", None)
 
@@ -173,7 +173,7 @@ def test_the_schema_has_every_field_with_a_meaning() -> None:
     assert all(report.schema().values())
 
 
-def test_of_failed_stalled_and_slowest_exchanges_five_are_listed_in_turn() -> None:
+def test_failed_stalled_and_slowest_exchanges_share_five_rows() -> None:
     ranked = {"failed": [9, 8, 7, 6, 5], "stalled": [9, 3], "slowest": [1, 9, 2]}
     assert report.chosen(ranked) == {
         9: ["failed", "stalled"], 1: ["slowest"], 8: ["failed"], 3: ["stalled"], 7: ["failed"],

@@ -22,14 +22,14 @@ def test_attempts_before_and_after_have_their_pauses() -> None:
     [attempt(1, 0, 1, "complete"), attempt(1, 0, None, "open"), attempt(1, 0, 700), attempt(1, -700, -600)],
     ids=["complete", "running", "at once", "long ago"],
 )
-def test_an_equal_request_is_no_retry_unless_one_before_it_failed_a_short_while_ago(first: Attempt) -> None:
+def test_only_a_request_after_a_recent_failure_retries(first: Attempt) -> None:
     assert attempts_around(2, [first, attempt(2, 5, 6)]).earlier == ()
 
 
-def test_a_request_that_the_client_gave_up_is_sent_again() -> None:
+def test_an_abandoned_request_is_sent_again() -> None:
     assert len(attempts_around(2, [attempt(1, 0, 1, "client_closed"), attempt(2, 1, 6)]).earlier) == 1
 
 
-def test_a_start_a_moment_before_the_end_of_another_is_of_an_imprecise_clock() -> None:
+def test_a_start_a_moment_too_early_leaves_no_pause() -> None:
     found = attempts_around(2, [attempt(1, 0, 1), attempt(2, 0.9995, 6)])
     assert found.pauses_before == [0]

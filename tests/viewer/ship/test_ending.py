@@ -9,9 +9,7 @@ from wiretape.recorder.errors import TapeGone, WiretapeError
 from wiretape.viewer.ship import shipper
 
 
-def test_a_signal_ends_it_and_also_what_waits_for_an_answer_and_a_second_one_interrupts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_ends_waiting_and_a_second_interrupts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipper, "SHUTDOWN_SECONDS", 3600.0)
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)]
     with shipper.until_end(tmp_path, with_recorder=False) as end:

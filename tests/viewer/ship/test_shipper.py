@@ -49,9 +49,7 @@ def shipping(tmp_path: Path) -> Shipping:
     return made
 
 
-def test_the_wait_doubles_up_to_a_limit_and_the_trouble_is_reported_once(
-    connection: Connection, shipping: Shipping
-) -> None:
+def test_waits_double_up_to_a_limit_reported_once(connection: Connection, shipping: Shipping) -> None:
     shipper, waits, said = shipping(Destination(*[NotTaken("away (x)")] * 9)), list[float](), list[str]()
     shipper.wait, shipper.warn = waits.append, said.append
     shipper.is_over = lambda: shipper.shipped == 1
@@ -61,9 +59,7 @@ def test_the_wait_doubles_up_to_a_limit_and_the_trouble_is_reported_once(
     assert said == ["away (x); trying again", ""]
 
 
-def test_a_destination_that_asks_for_a_wait_gets_it_from_who_follows_and_an_error_from_who_ships_once(
-    connection: Connection, shipping: Shipping
-) -> None:
+def test_a_requested_wait_delays_following_and_fails_shipping_once(connection: Connection, shipping: Shipping) -> None:
     shipper, waits = shipping(Destination(NotTaken("no", 60.0))), list[float]()
     shipper.wait, shipper.is_over = waits.append, lambda: shipper.shipped == 1
     shipper.run(SettledTape(connection))
@@ -73,9 +69,7 @@ def test_a_destination_that_asks_for_a_wait_gets_it_from_who_follows_and_an_erro
         once.run(SettledTape(connection), once=True)
 
 
-def test_other_nodes_are_asked_before_anything_is_said_or_waited_for(
-    connection: Connection, shipping: Shipping
-) -> None:
+def test_other_nodes_are_asked_before_reporting_or_waiting(connection: Connection, shipping: Shipping) -> None:
     shipper = shipping(Destination(NotTaken("a"), NotTaken("b"), nodes=3))
     waits, said = list[float](), list[str]()
     shipper.wait, shipper.warn = waits.append, said.append
@@ -83,9 +77,7 @@ def test_other_nodes_are_asked_before_anything_is_said_or_waited_for(
     assert (waits, said, shipper.shipped) == ([], [], 1)
 
 
-def test_who_is_told_to_end_tries_for_a_while_without_waiting_for_longer(
-    connection: Connection, shipping: Shipping
-) -> None:
+def test_a_stopping_shipper_tries_without_longer_waits(connection: Connection, shipping: Shipping) -> None:
     now, sink = [0], Destination(*[NotTaken("away")] * 99)
     slept: list[float] = []
 

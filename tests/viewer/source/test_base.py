@@ -39,9 +39,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_a_command_prints_the_same_of_a_list_in_memory_as_of_a_tape(
-    tape: Path, memory: Memory, arguments: tuple[str, ...]
-) -> None:
+def test_a_command_prints_memory_and_tape_lists_alike(tape: Path, memory: Memory, arguments: tuple[str, ...]) -> None:
     expected = asked(TapePlace(tape), *arguments)
     found = asked(memory, *arguments)
     assert expected.exception is None
@@ -54,7 +52,7 @@ def test_a_command_prints_the_same_of_a_list_in_memory_as_of_a_tape(
     [("ls", "--by", "conversation"), ("view", "--web")],
     ids=" ".join,
 )
-def test_what_a_source_cannot_do_is_reported_in_one_sentence(memory: Memory, arguments: tuple[str, ...]) -> None:
+def test_an_unsupported_request_is_refused_in_one_sentence(memory: Memory, arguments: tuple[str, ...]) -> None:
     error = asked(memory, *arguments).exception
     assert isinstance(error, Unsupported)
     assert str(error).startswith(f"{arguments[1]}{' conversation' if 'ls' in arguments else ''}: a list in memory ")

@@ -45,7 +45,7 @@ def test_one_that_waits_is_taken_first_and_only_once(connection: Connection, dec
     assert [len(one.answer().transcript) for one in (first, second)] == [5, 5]
 
 
-def test_one_that_was_ended_while_it_waited_is_not_taken(connection: Connection, decoders: Decoders) -> None:
+def test_a_process_that_ended_while_waiting_is_not_taken(connection: Connection, decoders: Decoders) -> None:
     decoders.ready()
     waiting = decoders.waiting
     assert waiting is not None
@@ -54,14 +54,14 @@ def test_one_that_was_ended_while_it_waited_is_not_taken(connection: Connection,
     assert len(decoders.ask(queries.find(connection, TOOLS)).answer().transcript) == 5
 
 
-def test_whatever_was_read_ahead_the_one_that_is_asked_for_comes(connection: Connection, decoders: Decoders) -> None:
+def test_reading_ahead_does_not_change_the_requested_exchange(connection: Connection, decoders: Decoders) -> None:
     tools, complete = (queries.find(connection, id) for id in (TOOLS, COMPLETE))
     for ahead, asked, events in ((tools, tools, 5), (tools, complete, 9), (999, complete, 9)):
         decoders.ready(ahead, 1)
         assert len(decoders.ask(asked).answer().transcript) == events
 
 
-def test_of_several_that_may_be_wanted_the_last_was_read(connection: Connection, decoders: Decoders) -> None:
+def test_of_several_candidates_the_last_is_read_ahead(connection: Connection, decoders: Decoders) -> None:
     tools, complete = (queries.find(connection, id) for id in (TOOLS, COMPLETE))
     decoders.ready(tools, 1)
     decoders.ready(complete, 1)
@@ -73,9 +73,7 @@ def test_of_several_that_may_be_wanted_the_last_was_read(connection: Connection,
     assert len(decoders.ask(complete).answer().transcript) == 9
 
 
-def test_another_takes_the_place_of_one_that_has_died_and_what_it_was_told_is_forgotten(
-    connection: Connection, decoders: Decoders
-) -> None:
+def test_a_dead_process_is_replaced_and_its_orders_forgotten(connection: Connection, decoders: Decoders) -> None:
     no = queries.find(connection, TOOLS)
     for _ in range(2):
         decoders.ready(no, 1)

@@ -36,9 +36,7 @@ def test_answers_and_refusals_are_those_of_sql(queries: QueryProcess, tape: Path
     assert queries.answer(tape, "SELECT count(content) > 0 FROM measures", 1, texts=True).rows == [[1]]
 
 
-def test_a_function_that_is_not_interrupted_is_stopped_and_the_next_query_answered(
-    queries: QueryProcess, tape: Path
-) -> None:
+def test_an_uninterruptible_function_is_stopped_before_the_next_query(queries: QueryProcess, tape: Path) -> None:
     queries.start()
     began_ns = SYSTEM.now()
     with pytest.raises(WiretapeError, match="stopped after 1 s"):

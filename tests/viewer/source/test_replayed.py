@@ -8,7 +8,7 @@ from wiretape.recorder.tape import file, retention
 from wiretape.viewer.source.replayed import ReplaySource
 
 
-def test_requests_are_read_in_groups_in_order_and_a_deleted_one_is_unknown(tmp_path: Path) -> None:
+def test_requests_come_in_ordered_groups_with_deleted_ones_unknown(tmp_path: Path) -> None:
     tape = tmp_path / "t.db"
     with file.writing(tape, "test") as connection:
         assert sum(1 for _ in synthetic.fill(connection, 450, 2, 1))

@@ -20,7 +20,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "wiretape"
 
 
-def test_an_address_is_known_while_the_pages_are_served_and_only_to_the_user(tape: Path, runtime: Path) -> None:
+def test_only_the_user_knows_a_served_pages_address(tape: Path, runtime: Path) -> None:
     assert served.address(tape) is None
     with served.announced(tape, URL):
         assert served.address(tape) == URL

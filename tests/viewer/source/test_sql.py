@@ -96,7 +96,7 @@ def test_a_text_is_refused_wherever_a_query_reads_it(written: Path, query: str) 
 
 
 @each_case("query", ["SELECT asked FROM exchange_metrics", "SELECT asked || '' AS asked FROM exchange_metrics"])
-def test_a_text_in_a_view_is_null_and_named_as_withheld(written: Path, query: str) -> None:
+def test_a_views_text_is_null_and_reported_withheld(written: Path, query: str) -> None:
     answer = asked(written, query)
     assert ({row[0] for row in answer.rows}, answer.withheld) == ({None}, ["asked"])
 
@@ -194,7 +194,7 @@ def test_the_key_of_the_hashes_is_never_answered(written: Path, texts: bool) -> 
             asked(written, query, texts=texts)
 
 
-def test_rows_beyond_the_limit_are_cut_and_that_is_said(written: Path) -> None:
+def test_rows_beyond_the_limit_are_cut_and_reported(written: Path) -> None:
     all_rows = asked(written, "SELECT id FROM exchanges ORDER BY no")
     first = asked(written, "SELECT id FROM exchanges ORDER BY no", limit=2)
     assert (first.rows, first.is_cut) == (all_rows.rows[:2], True)
@@ -208,7 +208,7 @@ def test_a_query_is_stopped_after_a_second(written: Path) -> None:
         sql.answer(written, endless, 1, texts=False, clock=Clock(itertools.count(0, 500_000_000).__next__))
 
 
-def test_a_value_that_one_function_would_take_long_for_is_refused(written: Path) -> None:
+def test_a_slow_functions_value_is_refused(written: Path) -> None:
     for query in ("SELECT instr(hex(zeroblob(600000)), 'a')", "SELECT replace(zeroblob(2000000), 'a', '')"):
         with pytest.raises(WiretapeError, match="a value of it is longer than 1,048,576 bytes"):
             asked(written, query)

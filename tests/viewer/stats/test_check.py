@@ -24,7 +24,7 @@ def verdicts(row: Any, *texts: str) -> list[str]:
     return [one["verdict"] for one in check.judge(rules, row)]
 
 
-def test_a_rule_is_a_figure_and_its_limit_in_the_figures_unit() -> None:
+def test_a_rule_is_a_figure_with_its_limit() -> None:
     one = check.rule("max", " ttft.p95 = 1.5s ")
     assert (one.text, one.field, one.count, one.limit, one.is_highest) == (
         "max ttft.p95=1.5s", "ttft_p95_ms", "ttft_n", 1500, True,
@@ -52,7 +52,7 @@ def test_what_is_no_rule_is_told_why(text: str, expected: str) -> None:
         check.rule("max", text)
 
 
-def test_a_rule_is_one_line_of_text_that_xml_can_hold(row: Any) -> None:
+def test_a_rule_is_one_line_for_xml(row: Any) -> None:
     one = check.rule("max", "ttft.p95=1\x0b\x1f\n s")
     assert one.text == "max ttft.p95=1 s"
     assert ElementTree.fromstring(check.junit(check.judge([one], row))).tag == "testsuites"
@@ -74,7 +74,7 @@ def test_rates_are_judged_in_percent(row: Any) -> None:
     assert verdicts(row, *rules) == ["fails", "holds", "holds", "fails", "holds"]
 
 
-def test_the_n_of_a_rate_is_what_it_is_a_share_of(connection: Connection) -> None:
+def test_a_rates_n_is_its_denominator(connection: Connection) -> None:
     (sample,) = overview.samples(connection)
     row = summary.row(sample, (), bounds=objective("tpot<50ms"))
     names = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput")
@@ -106,7 +106,7 @@ def test_a_figure_without_values_does_not_keep_its_rule(connection: Connection) 
         (["nothing to judge", "fails"], 3),
     ],
 )
-def test_a_failing_rule_is_worse_than_one_that_cannot_be_judged(found: list[str], expected: int) -> None:
+def test_a_failing_rule_is_worse_than_an_undecided(found: list[str], expected: int) -> None:
     assert check.exit_code([{"verdict": verdict} for verdict in found]) == expected
 
 

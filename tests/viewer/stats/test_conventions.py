@@ -34,7 +34,5 @@ from wiretape.viewer.stats.conventions import provider_of
         ("", None, ""),
     ],
 )
-def test_the_provider_is_that_of_the_host_else_the_one_whose_api_it_is(
-    host: str, api: str | None, provider: str
-) -> None:
+def test_the_provider_is_the_hosts_or_the_apis(host: str, api: str | None, provider: str) -> None:
     assert provider_of(api, host) == provider

@@ -22,7 +22,7 @@ def sums(figures, family):
     return {labels: (sum(it.counts), round(it.sum, 6)) for labels, it in figures.histograms[family].items()}
 
 
-def test_a_stream_has_a_first_chunk_gaps_a_duration_and_the_tokens_that_are_known():
+def test_a_stream_has_chunk_times_duration_and_known_tokens():
     figures = counted(ONE)
     assert sums(figures, FIRST_CHUNK) == {LABELS: (1, 0.01)}
     assert sums(figures, PER_CHUNK) == {LABELS: (2, 0.04)}
@@ -32,13 +32,13 @@ def test_a_stream_has_a_first_chunk_gaps_a_duration_and_the_tokens_that_are_know
     assert figures.flags == {"stall": 1}
 
 
-def test_a_value_on_the_bound_of_a_bucket_is_in_it():
+def test_a_value_on_a_buckets_bound_is_inside():
     (histogram,) = counted(ONE).histograms[FIRST_CHUNK].values()
     assert histogram.cumulative[:2] == [(0.01, 1), (0.02, 1)]
     assert histogram.cumulative[-1] == (inf, 1)
 
 
-def test_what_failed_has_a_duration_with_an_error_type_and_what_the_client_left_has_no_times():
+def test_a_failure_has_a_duration_and_error_type():
     failed = replace(ONE, judged=Judged("error_event", "overloaded", 500 * MS))
     assert sums(counted(failed), DURATION) == {(*LABELS, "overloaded"): (1, 0.5)}
     left = counted(replace(ONE, judged=Judged("client_closed", None, 500 * MS)))
@@ -46,14 +46,14 @@ def test_what_failed_has_a_duration_with_an_error_type_and_what_the_client_left_
     assert left.outcomes == {(*LABELS, "client_closed"): 1}
 
 
-def test_chunks_have_no_times_over_a_websocket_nor_where_the_tape_lacks_some():
+def test_websocket_and_incomplete_chunks_have_no_times():
     for facts in (replace(FACTS, framing="websocket"), replace(FACTS, gap_bytes=3)):
         figures = counted(replace(ONE, exchange=facts))
         assert (sums(figures, FIRST_CHUNK), sums(figures, PER_CHUNK)) == ({}, {})
         assert sums(figures, DURATION) == {(*LABELS, ""): (1, 0.5)}
 
 
-def test_a_list_of_models_is_an_exchange_and_no_operation():
+def test_a_model_list_is_an_exchange_without_operation():
     figures = counted(replace(ONE, operation="models", api=None))
     assert not any(figures.histograms.values())
     assert list(figures.outcomes) == [("models", "", *LABELS[2:6], "", "complete")]

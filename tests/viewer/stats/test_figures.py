@@ -35,7 +35,7 @@ def test_the_population_has_the_expected_figures() -> None:
 
 @each_case("method", ["inverse_cdf", "mlperf"])
 @each_case("name", ["p50", "p90", "p95", "p99"])
-def test_the_population_has_the_expected_percentiles_by_the_other_methods(method: Any, name: str) -> None:
+def test_the_population_has_known_percentiles_by_other_methods(method: Any, name: str) -> None:
     assert summary.figures(array(TTFT), method)[name] == ORACLE["ttft_complete"][f"{name}_{method}"]
 
 
@@ -63,7 +63,7 @@ def test_rates_without_anything_that_could_fail_are_unknown() -> None:
     assert {value for name, value in rates({"open": 1}, {}).items() if name.endswith("rate_pct")} == {None}
 
 
-def test_a_client_that_leaves_before_the_answer_is_not_subtracted_from_the_answered() -> None:
+def test_early_departures_are_not_subtracted_from_answers() -> None:
     found = rates({"complete": 3, "truncated": 1, "client_closed": 1}, {"complete": 3, "truncated": 1})
     assert (found["error_rate_pct"], found["stream_error_rate_pct"]) == (25, 25)
 
@@ -84,7 +84,7 @@ def test_one_percentile_is_that_of_the_figures(values: list[int]) -> None:
     assert summary.percentiles(array(values), (95,)) == [summary.figures(array(values))["p95"]]
 
 
-def test_the_nearest_ranks_differ_where_the_share_is_a_whole_number() -> None:
+def test_nearest_ranks_differ_at_whole_shares() -> None:
     values = np.arange(1, 101)
     assert [summary.percentiles(values.copy(), (90,), method)[0] for method in ("linear", "inverse_cdf", "mlperf")] == [
         pytest.approx(90.1),
@@ -93,7 +93,7 @@ def test_the_nearest_ranks_differ_where_the_share_is_a_whole_number() -> None:
     ]
 
 
-def test_the_deviation_of_many_values_is_that_of_a_copy() -> None:
+def test_a_pooled_deviation_equals_a_copys() -> None:
     values = np.random.default_rng(1).normal(1e9, 5, 1_000_000)
     assert summary.figures(values.copy())["std"] == pytest.approx(values.std(), rel=1e-9)
 

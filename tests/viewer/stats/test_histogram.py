@@ -9,7 +9,7 @@ from wiretape.viewer.report import stats
 from wiretape.viewer.stats.histogram import Bucket, buckets
 
 
-def test_buckets_go_from_the_first_to_the_last_that_is_not_empty() -> None:
+def test_buckets_span_from_first_to_last_filled() -> None:
     found = buckets(np.array([0, 0, 1.0, 1.99, 2, 49, 50]))
     assert found == [
         Bucket(0, 0, 2), Bucket(1, 2, 2), Bucket(2, 5, 1), Bucket(5, 10, 0), Bucket(10, 20, 0), Bucket(20, 50, 1),
@@ -33,7 +33,7 @@ def test_zeros_alone_are_one_line() -> None:
 
 
 @each_case(("count", "expected"), [(0, ""), (1, "▏"), (500, "█████"), (1000, "██████████"), (512, "█████▏")])
-def test_bars_are_exact_to_an_eighth_and_show_what_is_not_nothing(count: int, expected: str) -> None:
+def test_bars_are_exact_to_an_eighth_and_visible(count: int, expected: str) -> None:
     assert stats.bar(count, 1000, 10) == expected
 
 

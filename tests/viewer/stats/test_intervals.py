@@ -15,7 +15,7 @@ def groups(seed: int, shift: float = 1.0, n: int = 200) -> tuple[Any, Any]:
 
 
 @each_case(("percent", "n"), [(50, 20), (50, 400), (95, 200), (95, 2000)])
-def test_an_interval_holds_the_truth_as_often_as_it_says(percent: int, n: int) -> None:
+def test_an_interval_holds_the_truth_at_its_level(percent: int, n: int) -> None:
     held = 0
     for seed in range(400):
         low, high = compare.difference(*groups(seed, n=n), percent)
@@ -23,7 +23,7 @@ def test_an_interval_holds_the_truth_as_often_as_it_says(percent: int, n: int) -
     assert 0.93 <= held / 400 <= 0.985
 
 
-def test_an_interval_is_around_the_difference_and_wider_for_a_larger_level() -> None:
+def test_intervals_surround_the_difference_and_widen_with_the_level() -> None:
     base, new = groups(8, 1.2)
     low, high = compare.difference(base, new, 50)
     wider = compare.difference(base, new, 50, level=0.999)
@@ -49,7 +49,7 @@ def test_values_that_are_all_the_same_leave_no_doubt(percent: int) -> None:
 
 
 @pytest.mark.parametrize("n", [60, 400])
-def test_a_median_between_two_clusters_is_not_surer_than_they_are_apart(n: int) -> None:
+def test_medians_between_clusters_are_no_surer_than_their_distance(n: int) -> None:
     missed = 0
     for seed in range(200):
         random = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ def test_a_median_between_two_clusters_is_not_surer_than_they_are_apart(n: int) 
     assert missed <= 16
 
 
-def test_values_on_a_coarse_scale_are_not_surer_than_the_scale() -> None:
+def test_coarse_values_are_only_as_sure_as_their_scale() -> None:
     random = np.random.default_rng(1)
     base, new = (np.round(random.lognormal(6, 0.4, 400) / 50) * 50 for _ in range(2))
     low, high = compare.difference(base, new + 50, 50)
@@ -67,14 +67,14 @@ def test_values_on_a_coarse_scale_are_not_surer_than_the_scale() -> None:
     assert high - low > 50
 
 
-def test_intervals_of_metrics_that_do_not_go_together_need_the_level_of_sidak() -> None:
+def test_intervals_of_independent_metrics_need_sidaks_level() -> None:
     for size in (2, 5, 20):
         found = compare.joint_level([np.identity(size)])
         assert 1 - found == pytest.approx(1 - 0.95 ** (1 / size), rel=0.08)
     assert compare.joint_level([np.identity(2)] * 2) == pytest.approx(0.95**0.25, abs=0.002)
 
 
-def test_intervals_of_metrics_that_are_the_same_need_no_more_than_one() -> None:
+def test_intervals_of_equal_metrics_need_a_single_level() -> None:
     assert compare.joint_level([np.ones((20, 20))]) == pytest.approx(0.95, abs=0.005)
     assert compare.joint_level([np.identity(1)]) == compare.joint_level([]) == 0.95
     assert compare.joint_level([np.identity(1), np.identity(0)], 0.9) == 0.9
@@ -96,7 +96,7 @@ def test_percentiles_go_together_as_drawing_exchanges_again_shows() -> None:
     assert found == pytest.approx(np.corrcoef(again), abs=0.1)
 
 
-def test_rows_that_a_column_does_not_have_are_no_part_of_what_it_has_in_common() -> None:
+def test_a_columns_missing_rows_are_not_shared() -> None:
     values = np.random.default_rng(1).lognormal(0, 1, 400)
     first, second = values.copy(), values.copy()
     first[:200], second[200:] = np.nan, np.nan
@@ -105,13 +105,13 @@ def test_rows_that_a_column_does_not_have_are_no_part_of_what_it_has_in_common()
     assert found[0, 1:] == pytest.approx([0.5**0.5] * 2, abs=0.06)
 
 
-def test_a_column_that_is_constant_is_left_out_of_the_correlation() -> None:
+def test_a_constant_column_is_left_out_of_correlations() -> None:
     values = np.random.default_rng(1).lognormal(0, 1, 50)
     covariance = compare.percentile_covariance([np.full(50, 7.0), values], [50, 50])
     assert compare.correlation_of(covariance) == pytest.approx(np.identity(1))
 
 
-def test_shares_of_a_part_of_the_trials_go_together_with_those_of_all() -> None:
+def test_shares_of_some_trials_correlate_with_all() -> None:
     assert compare.nested_correlation([(5, 100), (5, 100)]) == pytest.approx(np.ones((2, 2)))
     assert compare.nested_correlation([(50, 100), (5, 55)])[0, 1] == pytest.approx((5.1 / 25) ** 0.5, abs=0.05)
     assert compare.nested_correlation([]).shape == (0, 0)

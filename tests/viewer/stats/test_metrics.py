@@ -7,13 +7,13 @@ from wiretape.recorder.tape.tables import measures
 from wiretape.viewer.stats.metrics import BOUNDED, QUANTITIES, amount, objective
 
 
-def test_every_quantity_has_a_column_of_the_tape_or_is_pooled() -> None:
+def test_every_quantity_has_a_column_or_is_pooled() -> None:
     assert [name for name, one in QUANTITIES.items() if one.column is None] == ["icl", "gap"]
     assert all(one.column in measures.c for one in QUANTITIES.values() if one.column is not None)
     assert all((one.column or "_ns").endswith("_ns") == (one.unit == "ms") for one in QUANTITIES.values())
 
 
-def test_less_of_a_duration_is_better_and_more_of_a_rate() -> None:
+def test_short_durations_and_high_rates_are_better() -> None:
     assert [name for name, one in QUANTITIES.items() if not one.low_is_good] == ["tps_user"]
     assert (QUANTITIES["ttft"].suffix, QUANTITIES["tps_user"].suffix) == ("_ms", "")
 

@@ -74,7 +74,7 @@ def test_converse_has_its_own_holder() -> None:
         ({"format": "mp3"}, None),
     ],
 )
-def test_the_type_of_output_is_that_which_the_request_asks_for(asked: dict[str, Any], expected: str | None) -> None:
+def test_the_output_type_is_the_requested_one(asked: dict[str, Any], expected: str | None) -> None:
     assert of({"messages": [], **asked}).output_type == expected
 
 
@@ -90,10 +90,10 @@ def test_a_value_of_another_type_is_unknown(wrong: dict[str, Any]) -> None:
     assert of({"messages": [], **wrong}) == NO_PARAMETERS
 
 
-def test_a_single_stop_sequence_is_a_list_of_one_and_many_are_cut() -> None:
+def test_single_stop_sequences_become_lists_and_many_are_cut() -> None:
     assert of({"messages": [], "stop": "a"}).stop_sequences == ("a",)
     assert len(of({"messages": [], "stop": ["a"] * 99}).stop_sequences) == MOST_STOPS
 
 
-def test_a_body_that_is_no_json_object_has_no_parameters() -> None:
+def test_a_body_without_an_object_has_no_parameters() -> None:
     assert [parameters_of(body) for body in (None, b"", b"[1]", b"no")] == [NO_PARAMETERS] * 4

@@ -57,7 +57,7 @@ def test_a_tape_in_figures(connection: Connection) -> None:
     assert (found["icl_max_min_ms"], found["tps_user_p50"], found["tpot_n"]) == (50, 50, 1)
 
 
-def test_streams_cut_before_their_usage_lack_it_and_refusals_do_not(tmp_path: Path) -> None:
+def test_only_streams_cut_before_usage_lack_it(tmp_path: Path) -> None:
     started = {"type": "message_start", "message": {"id": "m", "content": [], "usage": {"output_tokens": 1}}}
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}}
     parts = [(10 * at, f"data: {json.dumps(one)}\n\n".encode()) for at, one in enumerate([started, *[delta] * 13], 1)]
@@ -75,12 +75,12 @@ def test_streams_cut_before_their_usage_lack_it_and_refusals_do_not(tmp_path: Pa
     assert "usage_missing" in found["warnings"]
 
 
-def test_a_mean_that_is_halfway_does_not_tell_in_which_order_it_was_added_up() -> None:
+def test_a_mean_does_not_depend_on_the_order() -> None:
     ways = ([36.14504650000001], [36.14504649999999])
     assert {summary.row(sample(1, icl_p50=values), ())["icl_p50_mean_ms"] for values in ways} == {36.145046}
 
 
-def test_a_stall_that_vanishes_in_the_pool_shows_in_each_exchanges_own_figures() -> None:
+def test_a_pooled_stall_shows_in_its_exchanges_figures() -> None:
     gaps = [10 * MS] * 9999 + [5000 * MS]
     found = summary.row(sample(100, gaps, icl_max=[10.0] * 99 + [5000], ttft=[1.0] * 100), ())
     assert (found["icl_p99_ms"], found["icl_max_p99_ms"] > 50, found["icl_max_max_ms"]) == (10, True, 5000)
@@ -128,7 +128,7 @@ def test_goodput_is_of_all_attempts(connection: Connection, slo: str, expected: 
     assert summary.row(one, (), bounds=objective(slo))["goodput_pct"] == pytest.approx(expected)
 
 
-def test_an_exchange_that_lacks_what_is_bounded_is_neither_good_nor_bad(connection: Connection) -> None:
+def test_an_exchange_without_bounded_figures_is_not_judged(connection: Connection) -> None:
     (one,) = overview.samples(connection)
     found = summary.row(one, (), bounds=objective("tpot<50ms"))
     assert (found["goodput_pct"], found["objective_unknown_n"]) == (100 / 5, 1)
@@ -159,14 +159,14 @@ def test_warnings(given: Sample, expected: list[str]) -> None:
     assert all(warning.partition(":")[0] in summary.WARNINGS for warning in expected)
 
 
-def test_what_is_withheld_of_bursts_is_warned_of_with_its_number() -> None:
+def test_the_number_of_bursts_withheld_is_warned_of() -> None:
     given = sample(100, ttft=[1.0] * 100, output_tokens=[5.0] * 100)
     given.withheld = 7
     assert summary.row(given, ())["warnings"] == ["burst:7"]
     assert summary.WARNINGS["burst"].endswith("their tps is withheld")
 
 
-def test_a_client_that_held_exchanges_up_is_warned_of_with_their_number() -> None:
+def test_the_number_held_up_by_clients_is_warned_of() -> None:
     given = sample(100, ttft=[1.0] * 100, output_tokens=[5.0] * 100)
     given.held_up = 3
     assert summary.row(given, ())["warnings"] == ["backpressure:3"]

@@ -23,7 +23,7 @@ def hiding(tmp_path: Path) -> Path:
     return path
 
 
-def test_where_usage_counts_hidden_tokens_the_pace_is_withheld_in_every_row(hiding: Path) -> None:
+def test_hidden_tokens_withhold_the_pace_in_every_row(hiding: Path) -> None:
     names = ("tps_user", "tpot_ms", "tpot_adj_ms", "tokens_per_chunk")
     for command in (["show", HIDDEN, "--format", "json"], ["export", HIDDEN, "--format", "json"]):
         found = json.loads(run(hiding, *command).stdout)
@@ -33,7 +33,7 @@ def test_where_usage_counts_hidden_tokens_the_pace_is_withheld_in_every_row(hidi
     assert run(hiding, "ls", "-f", "tps>1", "--format", "ids").stdout.split() == [COMPLETE]
 
 
-def test_the_page_and_the_statistics_say_that_it_is_withheld(hiding: Path) -> None:
+def test_page_and_statistics_say_what_is_withheld(hiding: Path) -> None:
     assert "withheld (hidden_tokens)" in run(hiding, "show", HIDDEN).stdout
     (row,) = json.loads(run(hiding, "stats", "--format", "json").stdout)
     assert (row["tps_user_n"], row["tpot_n"], row["ttft_n"]) == (1, 1, 2)

@@ -46,11 +46,11 @@ def test_a_pause_makes_a_key_of_an_escape() -> None:
     ]  # fmt: skip
 
 
-def test_an_answer_without_an_end_is_not_held_for_ever() -> None:
+def test_an_endless_answer_is_not_held_for_ever() -> None:
     answers = Answers()
     assert answers.split("\x1b]11;" + "x" * 65) == ("\x1b]11;" + "x" * 65, [])
     assert answers.split("j") == ("j", [])
 
 
-def test_an_answer_that_is_no_colour_is_no_keys_either() -> None:
+def test_an_answer_without_colour_is_not_keys_either() -> None:
     assert Answers().split("\x1b]11;nothing\x07j") == ("j", [])

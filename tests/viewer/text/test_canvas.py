@@ -104,7 +104,7 @@ def drawn(parts: list[tuple[int, int, str, str]]) -> str:
 
 
 @given(FRAMES, st.integers(0, 3))
-def test_the_terminal_shows_the_same_as_if_all_had_been_drawn(
+def test_the_terminal_shows_the_whole_after_partial_drawing(
     frames: list[list[tuple[int, int, str, str]]], left_out: int
 ) -> None:
     spared, whole, canvas = Glass(), Glass(), Canvas()
@@ -131,7 +131,7 @@ def listed(top: int, cursor: int, is_long: bool) -> str:
 
 
 @given(st.lists(POSITIONS, min_size=2, max_size=6))
-def test_the_terminal_shows_the_same_after_a_list_has_scrolled(positions: list[tuple[int, int, bool]]) -> None:
+def test_the_terminal_shows_the_same_after_scrolling(positions: list[tuple[int, int, bool]]) -> None:
     spared, whole, canvas = Glass(), Glass(), Canvas()
     canvas.resize(COLUMNS, ROWS)
     steps = [(top + by, *rest) for top, *rest in positions for by in (0, 1, -1, 3) if 0 <= top + by <= len(LINES) - 6]
@@ -164,7 +164,7 @@ def of(*frames: str, rows: int = 2) -> str:
     return written
 
 
-def test_of_a_line_only_what_is_near_a_change_is_drawn() -> None:
+def test_only_cells_near_a_change_are_drawn() -> None:
     first = "\x1b[1;1H" + "x" * 60
     second = "\x1b[1;1H" + "x" * 20 + "y" + "x" * 2 + "z" + "x" * 30 + "y" + "x" * 5
     assert of(first, second) == "\x1b[1;21Hyxxz\x1b[55Gy\x1b[1;61H"
@@ -177,7 +177,7 @@ def test_of_a_look_only_what_is_new_is_set() -> None:
     )
 
 
-def test_a_blank_keeps_the_pen_if_only_its_ground_shows() -> None:
+def test_a_blank_keeps_the_pen_if_invisible() -> None:
     assert (
         of("\x1b[1;1H\x1b[1;31;44ma\x1b[0m\x1b[44m b\x1b[0m") == "\x1b[1;1H\x1b[1;31;44ma \x1b[0;44mb\x1b[0m\x1b[1;4H"
     )
@@ -203,7 +203,7 @@ def test_control_sequences_pass_and_frames_stay_synchronized() -> None:
     assert canvas.changes() == "\x1b[?2026h\x1b[1;1Hx\x1b[1;2H\x1b[?2026l"
 
 
-def test_signs_that_stand_for_one_another_are_not_taken_apart() -> None:
+def test_joined_signs_are_not_taken_apart() -> None:
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
     shown = of("\x1b[1;1H" + " " * 60, f"\x1b[1;1H{family}", f"\x1b[1;1H{family}x")
     assert shown == f"\x1b[1;1H{family}x\x1b[1;4H"

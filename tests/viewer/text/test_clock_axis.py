@@ -28,7 +28,7 @@ def whole(one: ClockAxis, cells: int) -> ClockView:
     return ClockView(0, one.length_ns, cells)
 
 
-def test_times_that_overlap_or_follow_each_other_are_one_period() -> None:
+def test_overlapping_and_consecutive_times_are_one_period() -> None:
     found = axis((5, 9), (0, 4), (3, 6))
     assert [(end - start) // S for start, end, _ in found.periods] == [9]
     assert list(found.cuts) == []
@@ -51,7 +51,7 @@ def test_idle_times_of_half_the_busy_time_stay_whole() -> None:
 
 
 @each_case("seed", range(60))
-def test_however_many_idle_times_there_are_the_axis_is_mostly_busy(seed: int) -> None:
+def test_the_axis_is_mostly_busy_despite_idle_times(seed: int) -> None:
     source = random.Random(seed)
     starts = sorted(source.sample(range(100_000), k=source.randint(1, 200)))
     found = axis(*((start, start + source.expovariate(0.3)) for start in starts))
@@ -63,7 +63,7 @@ def test_however_many_idle_times_there_are_the_axis_is_mostly_busy(seed: int) ->
     assert all(before.at < after.at for before, after in pairwise(found.periods))
 
 
-def test_a_line_has_times_of_day_and_the_length_of_each_cut() -> None:
+def test_a_line_has_times_and_each_cuts_length() -> None:
     found = axis((0, 10), (3610, 3620))
     assert ClockLine(found, whole(found, 72)).drawn() == (
         "╷12:00:00        ╷12:00:05         ┆60 m              ╷13:00:15         "
@@ -83,7 +83,7 @@ def test_ticks_of_a_line_stand_at_their_times(cells: int) -> None:
             assert first - 1 <= line.index(f"╷{label}") <= last
 
 
-def test_of_many_cuts_the_longest_have_signs_and_all_are_summed_up() -> None:
+def test_the_longest_cuts_have_signs_and_a_sum() -> None:
     found = axis(*((at * 10, at * 10 + 1) for at in range(100)), (2000, 2001))
     line = ClockLine(found, whole(found, 100))
     assert len(line.cuts) == 7

@@ -86,7 +86,7 @@ def test_command_is_as_people_would_write_it() -> None:
         ("http://[", "x-api-key", "x-api-key: $API_KEY"),
     ],
 )
-def test_key_is_the_variable_of_its_host_or_a_neutral_one(upstream: str, header: str, said: str) -> None:
+def test_a_key_is_its_hosts_or_a_neutral_variable(upstream: str, header: str, said: str) -> None:
     assert f'-H "{said}"' in command([[header, MARK]], upstream=upstream)
 
 
@@ -132,7 +132,7 @@ def test_header_names_run_nothing_in_a_shell_without_comments(program: str, tmp_
     assert (ran.stdout, ran.stderr, list(tmp_path.iterdir())) == (b"", b"", [])
 
 
-def test_redacted_values_that_are_no_keys_are_left_out_with_a_note() -> None:
+def test_redacted_values_without_keys_are_noted_and_omitted() -> None:
     shown = command([["cookie", MARK], ["x-original-url", f"/v1?key={MARK}"], ["@file", "x"], ["x-a", "b\x1bc"]])
     assert "REDACTED" not in shown
     for name in ("cookie", "x-original-url", "@file", "x-a"):

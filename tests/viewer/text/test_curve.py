@@ -16,11 +16,11 @@ def test_a_steady_count_is_a_slope() -> None:
     assert drawn == ["      ⡠⠊", "    ⡠⠊  ", "  ⡠⠊    ", "⡠⠊      "]
 
 
-def test_a_step_is_a_vertical_line_and_nothing_is_before_the_first() -> None:
+def test_a_step_is_vertical_and_nothing_precedes_it() -> None:
     assert list(curve.signs(curve.dots([0, 0, 1, 1, 8, 8], 8, 3, 2))) == ["  ⡏", " ⣀⠇"]
 
 
-def test_counts_are_taken_at_the_ends_of_columns_up_to_the_end() -> None:
+def test_counts_are_taken_at_the_columns_ends() -> None:
     asked: list[int] = []
 
     def count(at_ns: int) -> int:
@@ -33,7 +33,7 @@ def test_counts_are_taken_at_the_ends_of_columns_up_to_the_end() -> None:
 
 
 @given(COUNTS, st.integers(1, 6))
-def test_columns_are_joined_and_the_last_is_as_high_as_the_most(counts: list[int], rows: int) -> None:
+def test_joined_columns_end_at_the_greatest_height(counts: list[int], rows: int) -> None:
     cells = -(-len(counts) // 2)
     drawn = curve.dots(counts, counts[-1], cells, rows)
     columns = [_column(drawn, column) for column in range(len(counts))]

@@ -80,7 +80,7 @@ def test_divergence_in_words(a: str, b: str, told: str) -> None:
     assert diff.description(found, a) == told
 
 
-def test_edits_mark_the_words_of_a_line_that_replaces_another() -> None:
+def test_edits_mark_words_of_a_replaced_line() -> None:
     assert list(diff.edits("one two\nsame", "one three\nsame\nnew")) == [
         Edit("removed", (("one ", False), ("two", True))),
         Edit("added", (("one ", False), ("three", True))),

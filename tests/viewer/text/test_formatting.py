@@ -52,7 +52,7 @@ def test_a_text_that_is_cut_says_so() -> None:
 
 
 @pytest.mark.parametrize("upstream", ["http://[", "", "not a url"])
-def test_an_upstream_that_is_no_url_is_shown_as_it_is(upstream: str) -> None:
+def test_an_upstream_without_a_url_is_shown_verbatim(upstream: str) -> None:
     assert formatting.host(upstream) == upstream
 
 

@@ -66,12 +66,12 @@ def test_event_within_one_read_is_marked_among_the_others() -> None:
     ]  # fmt: skip
 
 
-def test_event_that_ends_with_its_read_is_not_in_the_next() -> None:
+def test_an_event_ending_with_its_read_stays_there() -> None:
     assert TextDump(DATA, 0, 11, 80, [0, 11, 22], [0, 1, 2]).known_reads == (0, 1)
     assert TextDump(DATA, 22, 33, 80, [0, 11, 22], [0, 1, 2]).known_reads == (1, 2)
 
 
-def test_bytes_without_a_read_have_a_border_of_their_own() -> None:
+def test_bytes_without_a_read_have_their_own_border() -> None:
     found = TextDump(DATA, 11, 22, 80, [0, 11, 15], [UNKNOWN, 3, UNKNOWN])
     assert texts(DATA, found) == [
         UNKNOWN, [b"data: a\r\n"], [b"\r\n"],

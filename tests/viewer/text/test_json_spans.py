@@ -14,7 +14,7 @@ VALUES = st.recursive(
 )
 
 
-def test_each_value_has_its_key_its_depth_and_its_bytes() -> None:
+def test_each_value_has_key_depth_and_bytes() -> None:
     data = b'x {"a": [1, "b\\"c"], "d": {"e": null}}'
     found = [(node.label, node.depth, data[node.start : node.end].decode()) for node in json_spans.scan(data, 2)]
     assert found == [
@@ -59,6 +59,6 @@ def test_fault_names_the_reason_and_the_byte() -> None:
     ]
 
 
-def test_the_data_of_an_event_is_that_of_its_data_lines() -> None:
+def test_an_events_data_is_its_data_lines() -> None:
     assert json_spans.payload(b"event: x\ndata: {\ndata:}\n") == b"{\n}"
     assert json_spans.payload(b'{"a": 1}') == b'{"a": 1}'

@@ -92,7 +92,7 @@ def test_rendering_emits_no_control_character_and_no_hyperlink(text: str) -> Non
     assert "\x1b]" not in drawn(lines)
 
 
-def test_only_the_end_of_a_long_text_is_rendered_with_a_note() -> None:
+def test_only_a_long_texts_end_is_rendered() -> None:
     text = "".join(f"paragraph {number} is *here*\n\n" for number in range(400_000))
     lines = markdown.rendered(text, 60)
     assert plain(lines)[0].startswith("… 11,")

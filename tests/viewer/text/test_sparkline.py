@@ -27,12 +27,12 @@ def test_the_wait_for_the_first_output_is_blank() -> None:
     assert line(30, packed(10, 10, 10), 60) == "  ·▃▃▃"
 
 
-def test_the_height_of_a_gap_does_not_depend_on_the_others() -> None:
+def test_a_gaps_height_is_independent_of_others() -> None:
     assert line(0, packed(40, 2, 2), 44)[3] == "▄"
     assert line(0, packed(40), 40)[3] == "▄"
 
 
-def test_equal_timestamps_are_below_each_other_whatever_else_there_is() -> None:
+def test_equal_timestamps_always_stand_in_one_column() -> None:
     short, long = line(10, packed(40), 100), line(10, packed(10, 10, 10, 10), 100)
     assert short.index("▄") == 4 == len(long.rstrip("│ ")) - 1
 
@@ -112,13 +112,13 @@ def test_a_longer_gap_has_no_lower_bar(one: int, other: int, rows: int, unit: in
     assert 1 <= heights[0] <= heights[1] <= 8 * rows
 
 
-def test_the_unit_of_bars_is_the_median_of_the_gaps_between_reads() -> None:
+def test_the_unit_of_bars_is_the_median_gap() -> None:
     assert sparks.unit_ns([0, 0, 30 * MS, 0, 32 * MS, 31 * MS, 2_400 * MS]) == 31 * MS
     assert sparks.unit_ns([MS, 2 * MS, 3 * MS]) == sparks.unit_ns([]) == sparks.UNITS_NS[0]
     assert sparks.unit_ns([3_000 * MS]) == sparks.UNITS_NS[1]
 
 
-def test_the_legend_has_an_ascii_sign_for_each_of_its_own() -> None:
+def test_the_legend_has_an_ascii_sign_each() -> None:
     signs = set("▁▂▃▄▅▆▇█") | {sparks.FIRST, sparks.END}
     assert signs <= set(sparks.LEGEND)
     assert sparks.LEGEND.translate(sparks.ASCII).isascii()

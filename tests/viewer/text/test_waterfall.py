@@ -12,7 +12,7 @@ def text(bar: Bar, axis: Axis | None, cells: int, ending: str = "✓") -> str:
     return "".join(part for part, _ in waterfall.draw(bar, axis, cells, ending))
 
 
-def test_a_bar_has_its_wait_its_reasoning_its_content_and_its_end() -> None:
+def test_a_bar_has_wait_reasoning_content_and_end() -> None:
     bar = Bar(10 * S, first_ns=2 * S, answer_ns=5 * S, thought_ns=3 * S, last_ns=9 * S)
     assert waterfall.draw(bar, Axis(20 * S), 21, "✓") == [
         ("░░", "wait"), ("▓▓▓", "reasoning"), ("████", "content"), ("░", "wait"), ("✓", "end"),
@@ -65,12 +65,12 @@ def test_an_axis_is_rounded_up_finely(longest: int, length: int) -> None:
     assert waterfall.axis([longest, longest // 2]).length_ns == length
 
 
-def test_an_axis_is_logarithmic_where_lengths_differ_by_more_than_twenty_times() -> None:
+def test_an_axis_is_logarithmic_above_a_ratio_of_twenty() -> None:
     assert waterfall.axis([S, 20 * S]).bend_ns is None
     assert waterfall.axis([S, 21 * S]).bend_ns == S
 
 
-def test_on_a_logarithmic_axis_short_streams_can_be_told_apart() -> None:
+def test_a_logarithmic_axis_tells_short_streams_apart() -> None:
     axis = waterfall.axis([60 * S, 500 * MS, S, 3 * S])
     places = [axis.cell(at, 48) for at in (0, 500 * MS, S, 3 * S, 60 * S)]
     assert places == sorted(set(places))

@@ -24,7 +24,7 @@ def lines(text: str, width: int) -> list[str]:
     return [text_lines.line(number) for number in range(len(text_lines))]
 
 
-def test_lines_end_at_line_feeds_and_at_the_last_space_that_fits() -> None:
+def test_lines_end_at_feeds_or_last_fitting_spaces() -> None:
     assert lines("the quick brown fox", 10) == ["the quick ", "brown fox"]
     assert lines("one\n\ntwo\n", 10) == ["one", "", "two", ""]
     assert lines("", 10) == [""]
@@ -52,7 +52,7 @@ def test_nothing_is_lost_and_nothing_is_too_wide(text: str, width: int) -> None:
     assert all(text_lines.line_of(start) == line for line, (start, _) in enumerate(spans))
 
 
-def test_cost_of_a_long_line_is_that_of_the_lines_found() -> None:
+def test_a_long_line_costs_its_found_lines() -> None:
     text_lines = WrappedText("x" * 10_000_000, 80)
     began = time.thread_time()
     text_lines.more(200)
@@ -78,12 +78,12 @@ def test_cost_of_a_long_line_is_that_of_the_lines_found() -> None:
         ("שלום\u05b8", ["שלום\u05b8"]),
     ],
 )
-def test_a_text_is_wrapped_at_words_and_measured_in_cells(text: str, lines: list[str]) -> None:
+def test_a_text_wraps_at_words_measured_in_cells(text: str, lines: list[str]) -> None:
     assert wrapped(text, 8) == lines
 
 
 @given(st.text(st.characters(exclude_characters="\n\t"), max_size=60), st.integers(2, 20))
-def test_wrapping_loses_nothing_and_only_trailing_spaces_exceed_the_width(text: str, width: int) -> None:
+def test_wrapping_loses_nothing_and_overhangs_only_spaces(text: str, width: int) -> None:
     lines = wrapped(text, width)
     assert "".join(lines).replace("◌", "") == safe(text, multiline=True).replace("◌", "")
     assert all(cell_len(line.rstrip(" ")) <= width for line in lines)
@@ -105,7 +105,7 @@ def test_tail_has_as_many_lines_as_fit() -> None:
     assert tail(parts, 8, 0) == []
 
 
-def test_lines_stay_where_they_are_while_a_long_text_grows() -> None:
+def test_lines_stay_while_a_long_text_grows() -> None:
     text = "word and another\n" * 100_000
     before = tail([("content", text, 850_016)], 30, 10)
     after = tail([("content", text, 850_033)], 30, 10)
@@ -185,7 +185,7 @@ def spoken(*words: str) -> Transcript:
     )
 
 
-def test_a_grapheme_that_comes_in_parts_is_never_drawn_in_parts() -> None:
+def test_a_grapheme_in_parts_is_drawn_whole() -> None:
     answer = AnswerLayout(spoken("ok 👩", "\u200d💻 e", "\u0301!"), 20)
     part = answer.parts[0]
     drawn = [[(run.text, run.state) for run in part.runs(0, position)] for position in range(4)]
@@ -196,7 +196,7 @@ def test_a_grapheme_that_comes_in_parts_is_never_drawn_in_parts() -> None:
 
 
 @each_case("text", ["\u0301" * 1_000_000, "👨\u200d" * 300_000, "🇩" * 500_000, "日e\u0301" * 300_000])
-def test_cost_of_a_megabyte_of_marks_is_that_of_the_lines_found(text: str) -> None:
+def test_a_megabyte_of_marks_costs_its_found_lines(text: str) -> None:
     before = time.thread_time()
     text_lines = WrappedText(text, 80)
     text_lines.more(200)

@@ -63,7 +63,7 @@ def test_speed_scales_what_is_left_and_not_what_was() -> None:
     assert playback.deadline() == watch.ns + 25 * MS
 
 
-def test_at_the_end_it_stops_and_playing_again_starts_over() -> None:
+def test_playing_stops_at_the_end_and_starts_over() -> None:
     playback, watch = made()
     playback.play()
     watch.ns += END + 1
@@ -108,7 +108,7 @@ def test_silence_at_the_end_is_played_too() -> None:
     assert playback.deadline() == watch.ns + 80 * MS
 
 
-def test_a_pause_has_the_events_that_were_due_before_it() -> None:
+def test_a_pause_has_the_events_due_before_it() -> None:
     playback, watch = made()
     playback.play()
     watch.ns += 105 * MS
@@ -140,7 +140,7 @@ def test_steps_go_both_ways_and_stay_within_the_stream() -> None:
     assert playback.position == 5
 
 
-def test_seeking_to_a_timestamp_brings_all_that_came_until_then() -> None:
+def test_seeking_brings_everything_until_the_timestamp() -> None:
     playback, _ = made()
     playback.seek_to(110 * MS)
     assert playback.position == 3
@@ -226,7 +226,7 @@ def moved(playback: Playback, watch: Watch, move: str, value: int) -> None:
         max_size=20,
     ),
 )
-def test_what_has_come_is_always_what_lies_before_the_playhead(at: list[int], moves: list[tuple[str, int]]) -> None:
+def test_everything_shown_lies_before_the_playhead(at: list[int], moves: list[tuple[str, int]]) -> None:
     playback, watch = made(at, 11_000)
     for move, value in moves:
         moved(playback, watch, move, value)

@@ -6,7 +6,7 @@ from wiretape.recorder.decode.attribution import Attribution, SilenceCause
 from wiretape.recorder.decode.decoder import decode
 
 
-def test_a_read_is_named_by_its_place_among_those_on_the_tape() -> None:
+def test_a_read_is_named_by_its_recorded_place() -> None:
     exchange, reads, body = facts(*evenly(5, 10))
     left = [read for read in reads if read.seq != 1]
     found = Attribution(exchange, left, decode(exchange, left, body))
@@ -27,11 +27,11 @@ def test_what_came_between_two_reads_is_counted() -> None:
     }  # fmt: skip
 
 
-def test_a_silence_without_a_sign_of_anybody_else_is_upstreams() -> None:
+def test_an_unexplained_silence_is_upstreams() -> None:
     assert timed((0, word()), (3000, word())).silent(0, 1) == SilenceCause("upstream")
 
 
-def test_of_timestamps_that_are_not_those_of_reads_nothing_is_concluded() -> None:
+def test_other_timestamps_than_reads_prove_nothing() -> None:
     found = timed((0, word()), (3000, word()), coarse_clock=True)
     assert found.silent(0, 1) == SilenceCause(None, unclear="instants")
 

@@ -38,7 +38,7 @@ def told(verdict: Verdict) -> tuple[str, str, str | None]:
     return verdict.kind, verdict.form, verdict.who
 
 
-def test_a_verdict_names_the_place_and_words_of_a_silence() -> None:
+def test_a_verdict_names_a_silences_place_and_words() -> None:
     (found,) = judged(
         (100, word("The ")), (200, COMMENT + word("queue")), (3114, EMPTY + word(" waits")), (3120, word("."))
     )
@@ -63,7 +63,7 @@ def test_a_gap_of_exactly_the_threshold_is_no_stall() -> None:
     assert [one.lasted_ns for one in judged(*parts, limits=Thresholds(stall_ms=99))] == [2000 * MS, 100 * MS]
 
 
-def test_words_are_those_of_whatever_kind_of_output_and_bounded() -> None:
+def test_any_kind_of_output_gives_bounded_words() -> None:
     (found,) = judged((0, word("y" * 100 + "z")), (3000, word("z" + "y" * 100)))
     assert found.before is not None
     assert found.after is not None
@@ -81,20 +81,20 @@ def test_a_stream_cut_in_a_silence_ends_stalled() -> None:
     assert judged(*parts, by=None) == []
 
 
-def test_a_stream_that_never_began_stalled_from_its_request_on() -> None:
+def test_a_stream_that_never_began_stalled_since_its_request() -> None:
     (found,) = judged((500, COMMENT), by="idle_timeout", end=5002)
     assert (told(found), found.from_ns, found.lasted_ns) == (("stall", "end", "upstream"), 0, 5002 * MS)
     assert (found.before, found.reads_meanwhile, found.comments_meanwhile) == (None, 1, 1)
 
 
-def test_a_client_that_took_no_more_is_who_ended_the_stream() -> None:
+def test_a_client_that_stopped_reading_ended_the_stream() -> None:
     parts = (0, LARGE), (10, word(), None), (20, word(), None)
     (found,) = judged(*parts, by="client_stalled", end=60_000)
     assert (told(found), found.read, found.from_ns) == (("stall", "end", "client"), 1, 10 * MS)
     assert told(judged(*parts, by="client", end=9000)[0]) == ("stall", "end", "client")
 
 
-def test_what_came_in_time_and_was_handed_on_late_stalled_in_delivery() -> None:
+def test_timely_data_passed_on_late_stalled_in_delivery() -> None:
     (clients,) = judged((0, LARGE), (10, word("late"), 4010), (20, word(), 4011))
     assert (told(clients), clients.from_ns, clients.after) == (("stall", "delivery", "client"), 50_000, "late")
     assert (clients.relay_ns, clients.client_ns) == (1 * MS, 4000 * MS) or clients.client_ns == 4000 * MS
@@ -104,7 +104,7 @@ def test_what_came_in_time_and_was_handed_on_late_stalled_in_delivery() -> None:
     assert (told(unclear), unclear.client_ns) == (("stall", "delivery", None), None)
 
 
-def test_a_silence_while_reading_was_paused_for_the_client_is_the_clients() -> None:
+def test_a_silence_while_paused_is_the_clients() -> None:
     many = [(at, word("x" * 50_000), 5000 + at) for at in range(1, 9)]
     parts = (0, LARGE), *many, (5010, word())
     (found,) = judged(*parts, paused=1)
@@ -117,7 +117,7 @@ def test_a_silence_while_reading_was_paused_for_the_client_is_the_clients() -> N
     assert upstream.max_ns == MS
 
 
-def test_a_late_delivery_beside_another_silence_of_the_clients_is_reported_too() -> None:
+def test_a_late_delivery_beside_a_client_silence_counts() -> None:
     many = [(at, word("x" * 50_000), 5000 + at) for at in range(1, 9)]
     later = (6000, LARGE), (6010, word("late"), 9000), (6020, word(), 9001)
     found = judged((0, LARGE), *many, (5010, word()), *later, paused=1)
@@ -126,7 +126,7 @@ def test_a_late_delivery_beside_another_silence_of_the_clients_is_reported_too()
     ]  # fmt: skip
 
 
-def test_a_wait_for_the_client_ends_with_the_next_read() -> None:
+def test_a_wait_for_the_client_ends_when_read() -> None:
     comment = b":" + b"x" * 300_000 + b"\n\n"
     parts = (0, LARGE), (1, comment, 4000), (2, comment, 4001), (3, comment, 4002), (10_000, word())
     (found,) = judged(*parts, paused=1)
@@ -218,12 +218,12 @@ def test_a_silence_ends_with_upstreams_error_event() -> None:
     assert (told(silent), silent.lasted_ns) == (("stall", "end", "upstream"), 3000 * MS)
 
 
-def test_a_silence_ends_with_a_finish_reason_of_an_error() -> None:
+def test_an_errors_finish_reason_ends_a_silence() -> None:
     assert judged((0, word()), (100, event({}, "error")), end=5000) == []
     assert judged((0, word()), (3000, event({}, "error")), end=5000)[0].lasted_ns == 3000 * MS
 
 
-def test_twenty_thousand_reads_that_wait_for_the_client_are_judged_at_once() -> None:
+def test_twenty_thousand_waiting_reads_are_judged_at_once() -> None:
     lagging = timed(*((at, word("x" * 64), 20_000 + at) for at in range(20_000)), paused=1)
     began = time.process_time()
     again = Attribution(lagging.exchange, lagging.reads, lagging.decoded)
@@ -255,12 +255,12 @@ def test_the_limits_of_a_burst_can_be_moved() -> None:
     assert [one.kind for one in judged(*three, limits=Thresholds(burst_reads=3))] == ["burst"]
 
 
-def test_an_answer_that_is_no_chat_stream_or_failed_is_not_judged() -> None:
+def test_only_successful_chat_streams_are_judged() -> None:
     parts = (0, word()), (3000, word())
     assert judged(*parts, status=500) == judged(*parts, content_type="application/json", framing="none") == []
 
 
-def test_a_row_has_every_field_explained_and_durations_in_ms() -> None:
+def test_a_row_has_explained_fields_and_millisecond_durations() -> None:
     (found,) = judged((0, word()), (3000, word()))
     row = verdicts.row(found)
     assert tuple(row) == verdicts.FIELDS == tuple(verdicts.schema())
@@ -280,7 +280,7 @@ PARTS = st.lists(
 
 
 @given(PARTS)
-def test_any_stream_is_judged_by_default_as_it_is_flagged(drawn: list[tuple[int, int]]) -> None:
+def test_streams_are_judged_as_flagged_by_default(drawn: list[tuple[int, int]]) -> None:
     at, parts = 1, list[Part]()
     for gap, count in drawn:
         at += gap
@@ -298,7 +298,7 @@ def synthetic_tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_tape_is_judged_by_default_as_it_is_flagged(synthetic_tape: Path) -> None:
+def test_tapes_are_judged_as_flagged_by_default(synthetic_tape: Path) -> None:
     seen = set[str]()
     with queries.opened(synthetic_tape) as connection:
         for no, row in enumerate(list(queries.exchanges(connection, ("outcome", "flags"))), 1):
@@ -317,7 +317,7 @@ def compressed(coding: str, *, flushed: bool, together: bool = False, count: int
 
 
 @pytest.mark.parametrize("coding", COMPRESS)
-def test_a_stream_whose_compressor_is_not_flushed_is_buffered_by_compression(coding: str) -> None:
+def test_an_unflushed_compressor_buffers_its_stream(coding: str) -> None:
     parts = compressed(coding, flushed=False)
     (found,) = judged(*parts, content_encoding=coding)
     assert (told(found), found.output_chunks, found.output_reads) == (("burst", "compressed", "upstream"), 8, 1)
@@ -326,7 +326,7 @@ def test_a_stream_whose_compressor_is_not_flushed_is_buffered_by_compression(cod
 
 
 @pytest.mark.parametrize("coding", COMPRESS)
-def test_a_stream_whose_compressor_is_flushed_for_each_event_has_its_gaps(coding: str) -> None:
+def test_a_flushed_compressor_keeps_gaps(coding: str) -> None:
     parts = compressed(coding, flushed=True)
     measured = derive(*facts(*parts, content_encoding=coding))
     assert judged(*parts, content_encoding=coding) == []
@@ -334,7 +334,7 @@ def test_a_stream_whose_compressor_is_flushed_for_each_event_has_its_gaps(coding
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
-def test_events_that_a_flushed_compressor_let_go_are_not_buffered_by_compression(coding: str) -> None:
+def test_flushed_events_are_not_buffered_by_compression(coding: str) -> None:
     parts = compressed(coding, flushed=True, together=True)
     flags = derive(*facts(*parts, content_encoding=coding)).flags
     assert "coalesced" in flags

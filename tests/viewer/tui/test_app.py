@@ -19,7 +19,7 @@ from wiretape.viewer.tui.list.screen import StreamsScreen
 from wiretape.viewer.tui.stats.screen import StatsScreen
 
 
-def test_too_little_room_is_reported_in_one_line_until_there_is_enough(tape: Path) -> None:
+def test_too_little_room_is_one_line_until_enough(tape: Path) -> None:
     async def steps() -> None:
         async with ViewerApp(tape, Watch().clock).run_test(size=(59, 30)) as pilot:
             text = await shows(pilot, "wiretape needs 60x16")
@@ -53,7 +53,7 @@ def test_the_keys_of_all_screens_open_their_menus(tape: Path) -> None:
     journey(steps())
 
 
-def test_another_screen_opens_a_list_that_leads_back_to_it(tape: Path) -> None:
+def test_another_screen_opens_a_list_that_returns_there(tape: Path) -> None:
     async def steps() -> None:
         app = ViewerApp(tape, Watch().clock, first_screen=lambda: StatsScreen(""))
         async with app.run_test(size=(120, 40)) as pilot:
@@ -84,7 +84,7 @@ def post(app: ViewerApp, *keys: str) -> None:
         app.post_message(Key(key, key if len(key) == 1 else None))
 
 
-def test_keys_typed_ahead_go_to_the_screens_that_they_are_meant_for(tape: Path) -> None:
+def test_keys_typed_ahead_reach_their_intended_screens(tape: Path) -> None:
     async def steps() -> None:
         app = ViewerApp(tape, Watch().clock)
         async with app.run_test(size=(120, 40)) as pilot:
@@ -100,7 +100,7 @@ def test_keys_typed_ahead_go_to_the_screens_that_they_are_meant_for(tape: Path) 
     journey(steps())
 
 
-def test_the_list_under_a_screen_that_is_opened_first_is_loaded_on_the_way_back_and_keys_wait_for_it(
+def test_the_list_under_a_first_screen_loads_later(
     tape: Path,
 ) -> None:
     async def steps() -> None:
@@ -129,9 +129,7 @@ def test_lists_that_are_still_filling_can_be_paged(tape: Path) -> None:
                 await wait_for(pilot, lambda: isinstance(app.screen, StreamsScreen))
 
 
-def test_the_menu_of_exports_writes_the_screen_to_a_picture_and_replaces_no_file(
-    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exported_picture_replaces_no_file(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     async def steps() -> None:
@@ -172,7 +170,7 @@ def test_a_passing_message_is_one_and_is_soon_gone(tape: Path) -> None:
         ('mark = "ctrl+b,notakey"', "mark = ctrl+b,notakey: there is no such key; write x, X, f5, "),
     ],
 )
-def test_a_name_of_no_action_and_a_key_that_there_is_not_end_the_viewer(
+def test_an_unknown_action_or_key_ends_the_viewer(
     line: str, said: str, tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -201,7 +199,7 @@ def test_a_widget_that_was_taken_away_lays_nothing_out(tape: Path) -> None:
     journey(steps())
 
 
-def test_the_configuration_gives_keys_and_a_theme_and_is_told_of_a_key_for_two_actions(tape: Path) -> None:
+def test_the_configuration_sets_keys_and_theme_and_reports_duplicates(tape: Path) -> None:
     found = Config(keys={"mark": "f9", "follow": "f9"}, theme="nord")
 
     async def steps() -> None:

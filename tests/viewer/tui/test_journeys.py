@@ -23,7 +23,7 @@ def viewing(tape: Path, *more: str, is_fresh: bool = False, **environment: str) 
     return Terminal([*CLI, "view", "--db", str(tape), *more], environment=environment, is_fresh=is_fresh)
 
 
-def test_from_the_list_through_a_filter_into_an_exchange_and_out(tape: Path) -> None:
+def test_from_the_list_filtered_into_an_exchange_and_back(tape: Path) -> None:
     with viewing(tape) as terminal:
         terminal.wait_for(LIVE[:8])
         assert {"1049", "1000"} <= terminal.screen.modes
@@ -39,7 +39,7 @@ def test_from_the_list_through_a_filter_into_an_exchange_and_out(tape: Path) -> 
 
 
 @pytest.mark.parametrize("asked", [[COMPLETE], ["--compare", COMPLETE, LIVE]], ids=["one", "two"])
-def test_from_an_exchange_named_on_the_command_line_back_leads_to_it_in_the_list(tape: Path, asked: list[str]) -> None:
+def test_back_from_a_named_exchange_finds_it_listed(tape: Path, asked: list[str]) -> None:
     with viewing(tape, *asked) as terminal:
         terminal.wait_for("Hello, world")
         terminal.press("q")
@@ -65,7 +65,7 @@ def test_the_terminal_is_restored_whatever_ends_the_viewer(tape: Path) -> None:
         assert all(terminal.is_restored() for terminal in (*terminals.values(), interrupted))
 
 
-def test_a_fault_of_the_viewer_is_reported_in_five_lines_and_kept_in_a_file(tape: Path, tmp_path: Path) -> None:
+def test_a_fault_is_five_lines_and_a_file(tape: Path, tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from wiretape.viewer.tui.app import ViewerApp\n"
         "def broken(): raise RuntimeError('odd \\x1b]0;title\\x07 [/x]')\n"
@@ -98,7 +98,7 @@ sys.exit(app.run() or app.return_code)
 
 
 @pytest.mark.parametrize("reason", ["Not a directory", "No space left on device"])
-def test_a_fault_is_told_of_even_where_its_traceback_cannot_be_kept(reason: str, tape: Path, tmp_path: Path) -> None:
+def test_a_fault_is_reported_even_without_its_file(reason: str, tape: Path, tmp_path: Path) -> None:
     folder = tmp_path / "wiretape"
     if reason == "Not a directory":
         folder.write_text("")
@@ -118,7 +118,7 @@ def test_a_fault_is_told_of_even_where_its_traceback_cannot_be_kept(reason: str,
         assert told[2].endswith(f": {reason}")
 
 
-def test_it_can_be_suspended_and_goes_on_where_it_was(tape: Path) -> None:
+def test_a_suspended_viewer_resumes_where_it_was(tape: Path) -> None:
     with viewing(tape, COMPLETE, is_fresh=True) as terminal:
         terminal.wait_for("█")  # the timeline, which is drawn last
         before = list(terminal.screen.lines)
@@ -221,7 +221,7 @@ def test_without_a_terminal_it_says_what_to_do_instead(tape: Path) -> None:
     assert "view needs a terminal for its keys and its screen: try 'wiretape ls'" in said
 
 
-def test_on_a_terminal_that_can_only_print_it_says_what_to_do_instead(tape: Path) -> None:
+def test_a_terminal_that_only_prints_gets_advice(tape: Path) -> None:
     with viewing(tape, TERM="dumb") as terminal:
         assert terminal.ended() == 2
         assert "view needs a terminal for its keys and its screen: try 'wiretape ls'" in terminal.screen.lines[0]

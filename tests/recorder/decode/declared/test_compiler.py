@@ -38,7 +38,7 @@ def test_five_keys_decode_a_stream() -> None:
     assert measured(PARTS, {"kind": "part", "value": "Let me "}).outcome == "truncated"
 
 
-def test_the_version_is_that_of_the_values_whatever_their_order() -> None:
+def test_a_version_does_not_depend_on_the_values_order() -> None:
     assert version_of(PARTS) == version_of(dict(reversed(PARTS.items())))
     assert version_of(PARTS) != version_of(PARTS | {"operation": "other"})
 
@@ -67,7 +67,7 @@ def test_the_version_is_that_of_the_values_whatever_their_order() -> None:
         ({"first": {"kind": "part"}, "path": "/elsewhere"}, {}, False),
     ],
 )
-def test_a_wire_is_recognised_by_request_headers_or_first_event(match: Any, facts: Any, is_known: bool) -> None:
+def test_a_wire_is_recognised_by_headers_or_first_event(match: Any, facts: Any, is_known: bool) -> None:
     found = measured(PARTS | {"match": match}, {"kind": "part", "value": "Hi"}, {"kind": "last"}, **facts)
     assert (found.api, found.content) == (("parts", "Hi") if is_known else ("unknown", None))
 
@@ -176,7 +176,7 @@ def test_built_in_events_keep_indexes_in_declared_streams() -> None:
     assert [call["arguments"] for call in found.tool_calls or ()] == ["a" * 20, "b" * 20]
 
 
-def test_events_named_by_the_stream_may_be_cut_at_a_sign() -> None:
+def test_the_streams_event_names_may_be_cut_at_signs() -> None:
     table = PARTS | {"key": "event: before |", "text": {"on": "part", "at": "[0].t"}}
     found = measured(table, event([{"t": "a"}], "part|7"), event([{"t": "b"}], "other"), event(None, "last"))
     assert (found.content, found.outcome, "malformed" in found.flags) == ("a", "complete", False)
@@ -221,7 +221,7 @@ def test_events_named_by_the_stream_may_be_cut_at_a_sign() -> None:
         ({"name": "x" * 65}, ("name",), "at most 64"),
     ],
 )
-def test_a_mistake_is_refused_with_its_key_and_the_reason(change: Any, key: Any, message: str) -> None:
+def test_a_mistake_is_refused_with_its_key_and_reason(change: Any, key: Any, message: str) -> None:
     table = {name: value for name, value in (PARTS | change).items() if value is not None}
     with pytest.raises(DeclarationError) as raised:
         compile(table, [*registry.BY_API])
@@ -234,7 +234,7 @@ def test_an_unknown_key_is_ignored_and_listed() -> None:
     assert found.ignored == (("text", "tint"), ("colour",))
 
 
-def test_a_faulty_declaration_of_a_changed_tape_is_left_out() -> None:
+def test_a_changed_tapes_faulty_declaration_is_left_out() -> None:
     deep = f'[{{"name": "a", "match": {{"path": "/a"}}, "deep": {"[" * 900}{"]" * 900}}}]'
     assert {one.api for one in registry.declared(deep)} >= {one.api for one in registry.shipped()}
     for declarations in (
@@ -268,7 +268,7 @@ TABLES = st.dictionaries(
 
 
 @given(table=TABLES, payloads=st.lists(VALUES, max_size=4))
-def test_no_declaration_and_no_stream_is_more_than_a_declaration_error(table: Any, payloads: list[Any]) -> None:
+def test_no_declaration_or_stream_raises_another_error(table: Any, payloads: list[Any]) -> None:
     for more in ({}, PARTS):
         try:
             dialect = compile(more | table)
@@ -278,7 +278,7 @@ def test_no_declaration_and_no_stream_is_more_than_a_declaration_error(table: An
 
 
 @given(payloads=st.lists(VALUES, max_size=5))
-def test_any_json_is_read_by_every_dialect_of_the_package(payloads: list[Any]) -> None:
+def test_every_dialect_of_the_package_reads_any_json(payloads: list[Any]) -> None:
     body = b"".join(map(event, payloads))
     for path in ("/runs/stream", "/message:stream", "/audio/speech", "/completion", "/generate_stream", "/x"):
         for headers in (
@@ -294,7 +294,7 @@ def many(count: int, at: str = "v") -> dict[str, Any]:
     return {"name": "own", "match": {"path": "/v2/parts"}, "text": rules, "reasoning": rules}
 
 
-def test_texts_that_rules_make_of_one_body_have_one_limit() -> None:
+def test_texts_from_one_bodys_rules_share_a_limit() -> None:
     body = event({"v": "x" * 1000}) * 2000
     for count, is_cut in ((1, False), (100, True)):
         found = derived(body, path="/v2/parts", dialects=json.dumps([many(count)]))

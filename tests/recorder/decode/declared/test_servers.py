@@ -143,7 +143,7 @@ async def serving(server: Server, directory: Path) -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("server", [AI_SDK, FAST_MCP, AG_UI, A2A, LANGGRAPH], ids=lambda server: server.api)
 @on_loop
-async def test_the_streams_of_a_real_server_end_as_it_ends_them(server: Server, tmp_path: Path) -> None:
+async def test_a_real_servers_streams_end_as_it_ends_them(server: Server, tmp_path: Path) -> None:
     directory, tape = tmp_path / "server", tmp_path / "tape.db"
     directory.mkdir()
     await asyncio.to_thread(server.install, directory)

@@ -42,7 +42,7 @@ def told(found: Measures) -> dict[str, Any]:
 
 
 @each_wire
-def test_a_whole_stream_is_complete_with_its_texts_and_its_tokens(wire: DeclaredWire) -> None:
+def test_a_whole_stream_is_complete_with_texts_and_tokens(wire: DeclaredWire) -> None:
     found = measured(wire, *wire.events, *wire.ending)
     assert (found.api, found.outcome) == (wire.api, "complete")
     assert {name: told(found)[name] for name in wire.expected} == wire.expected
@@ -58,7 +58,7 @@ def test_a_stream_that_a_clean_end_cut_is_truncated(wire: DeclaredWire) -> None:
 
 
 @each_wire
-def test_a_stream_with_the_error_of_its_wire_has_failed(wire: DeclaredWire) -> None:
+def test_a_stream_with_its_wires_error_has_failed(wire: DeclaredWire) -> None:
     failure, code, message = wire.failure
     found = measured(wire, *wire.events[: wire.cut], failure, *wire.ending)
     assert (found.api, found.outcome, found.error_code, found.error_message) == (wire.api, "error_event", code, message)
@@ -87,14 +87,14 @@ def test_a_long_stream_has_the_text_of_each_event(name: str) -> None:
     assert measured(wire, *wire.events[:at], *many, *last, *wire.ending).content == whole
 
 
-def test_an_abort_of_the_ai_sdk_is_one_with_its_reason() -> None:
+def test_an_abort_of_the_ai_sdk_keeps_its_reason() -> None:
     for more in ((), (event({"type": "finish"}),)):
         found = measured(AI_SDK_UI, *AI_SDK_UI.events[:9], event({"type": "abort", "reason": "stop"}), *more, DONE)
         assert (found.outcome, found.outcome_detail, found.content) == ("truncated", "aborted", "Let me see.")
         assert found.error_message == "stop"
 
 
-def test_the_whole_input_of_a_call_holds_against_its_pieces() -> None:
+def test_a_calls_whole_input_overrides_its_pieces() -> None:
     calls = [
         {"type": "start"},
         {"type": "start-step"},
@@ -107,7 +107,7 @@ def test_the_whole_input_of_a_call_holds_against_its_pieces() -> None:
     assert [call["arguments"] for call in found.tool_calls or ()] == ['{"on":true}']
 
 
-def test_a_batch_by_mcp_has_ended_once_each_request_is_answered() -> None:
+def test_an_mcp_batch_ends_when_each_request_is_answered() -> None:
     asked = json.dumps([{"jsonrpc": "2.0", "id": number, "method": "tools/list"} for number in (1, 2)]).encode()
     first, second = (event({"jsonrpc": "2.0", "id": number, "result": {"content": []}}) for number in (1, 2))
     assert measured(MCP, first, second, request=asked).outcome == "complete"
@@ -121,7 +121,7 @@ def test_a_stream_that_ends_inside_an_event_is_cut() -> None:
     assert (found.outcome, found.outcome_detail) == ("truncated", "eof")
 
 
-def test_a_second_run_by_ag_ui_that_is_cut_is_truncated() -> None:
+def test_a_second_truncated_ag_ui_run_is_truncated() -> None:
     assert measured(AG_UI, *AG_UI.events, *AG_UI.events).outcome == "complete"
     assert measured(AG_UI, *AG_UI.events, *AG_UI.events[:2]).outcome == "truncated"
 
@@ -145,7 +145,7 @@ def test_the_ai_sdks_stream_is_known_without_its_header() -> None:
     assert derived(chat).api == "openai.chat"
 
 
-def test_a_whole_answer_by_json_is_read_as_the_stream_is() -> None:
+def test_a_whole_json_answer_reads_like_its_stream() -> None:
     answer = MCP.events[-1].partition(b"data: ")[2].strip()
     found = measured(MCP, answer, content_type="application/json")
     assert (found.api, found.operation, found.content, found.outcome) == ("mcp", "mcp", "Lamp is lit.", "complete")
@@ -154,7 +154,7 @@ def test_a_whole_answer_by_json_is_read_as_the_stream_is() -> None:
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
-def test_a_tool_that_failed_is_a_failed_call_by_mcp(is_whole: bool) -> None:
+def test_a_failed_mcp_tool_is_a_failed_call(is_whole: bool) -> None:
     parts = [{"type": "text", "text": "no such lamp"}]
     result = {"jsonrpc": "2.0", "id": 3, "result": {"content": parts, "isError": True}}
     if is_whole:
@@ -181,7 +181,7 @@ def test_a_calls_method_and_tool_are_own_values(method: str, tool: str | None) -
     assert (found.rpc_method, found.tool_name) == (method, tool)
 
 
-def test_a_refused_call_by_mcp_is_one_by_its_request() -> None:
+def test_a_refused_mcp_call_is_known_by_its_request() -> None:
     found = measured(MCP, b'{"error": "no such session"}', content_type="application/json", status=404)
     assert (found.api, found.operation, found.outcome) == ("mcp", "mcp", "http_error")
     assert (found.attributes or {})["gen_ai.tool.name"] == "lamp"
@@ -207,7 +207,7 @@ def test_a_clean_close_ends_a_run_of_langgraph() -> None:
         assert measured(LANGGRAPH, *values, ended_by=ended_by).outcome == "truncated"
 
 
-def test_a_message_of_langgraph_that_finished_does_not_end_its_run() -> None:
+def test_a_finished_langgraph_message_does_not_end_its_run() -> None:
     finished = [
         {"type": "AIMessageChunk", "id": "1", "content": "Hi", "response_metadata": {"finish_reason": "stop"}},
         {},
@@ -228,7 +228,7 @@ def test_an_answer_of_workers_ai_may_be_calls_alone() -> None:
     assert found.tool_calls[0]["arguments"] == '{"on":true}'
 
 
-def test_a_path_that_other_wires_use_names_no_dialect_by_itself() -> None:
+def test_a_path_shared_by_wires_names_no_dialect() -> None:
     foreign = event({"kind": "part", "value": "Hi"})
     for path in ("/generate", "/completion", "/runs/stream"):
         found = derived(foreign, path=path, framing="chunked")
@@ -295,7 +295,7 @@ def test_langgraphs_usage_in_parts_is_put_together() -> None:
     assert (found.input_tokens, found.output_tokens, found.total_tokens) == (10, 5, 15)
 
 
-def test_a_task_by_a2a_that_repeats_its_artifacts_adds_no_text() -> None:
+def test_repeated_a2a_artifacts_add_no_text() -> None:
     task = {
         "id": "t1",
         "status": {"state": "TASK_STATE_COMPLETED"},
@@ -306,7 +306,7 @@ def test_a_task_by_a2a_that_repeats_its_artifacts_adds_no_text() -> None:
     assert measured(A2A, last).content == "Let me see."
 
 
-def test_a_file_that_an_agent_by_a2a_sends_is_output() -> None:
+def test_a_file_from_an_a2a_agent_is_output() -> None:
     update = {"taskId": "t1", "artifact": {"parts": [{"raw": "AAAA", "mediaType": "image/png"}]}}
     found = measured(A2A, event({"jsonrpc": "2.0", "id": 3, "result": {"artifactUpdate": update}}), A2A.events[-1])
     assert (found.outcome, found.content) == ("complete", None)
@@ -354,7 +354,7 @@ def test_answers_to_an_mcp_batch_are_read_however_grouped() -> None:
     assert (whole.api, whole.outcome, whole.content) == ("mcp", "complete", "Lamp is lit.")
 
 
-def test_an_error_of_a_run_of_langgraph_may_be_a_text() -> None:
+def test_a_langgraph_runs_error_may_be_a_text() -> None:
     found = measured(LANGGRAPH, LANGGRAPH.events[0], event("bad input", "error"))
     assert (found.outcome, found.error_message) == ("error_event", "bad input")
 
@@ -378,7 +378,7 @@ def test_a2a_without_artifacts_answers_by_its_status_message() -> None:
         assert (found.outcome, found.content) == ("complete", "Let me see.")
 
 
-def test_a_cut_stream_by_llamacpp_has_the_counts_so_far() -> None:
+def test_a_cut_llamacpp_stream_has_its_counts_so_far() -> None:
     found = measured(LLAMACPP, *LLAMACPP.events[:2])
     assert (found.outcome, found.input_tokens, found.output_tokens) == ("truncated", 12, 2)
 
@@ -402,7 +402,7 @@ def test_the_last_event_of_langgraph_may_be_unterminated() -> None:
     ("wire", "request_body"),
     [(LANGGRAPH, b'{"assistant_id": "a"}'), (A2A_OVER_HTTP, b'{"message": {}}'), (TGI, b'{"inputs": "Please"}')],
 )
-def test_a_refused_request_is_of_the_wire_that_it_names(wire: DeclaredWire, request_body: bytes) -> None:
+def test_a_refused_request_belongs_to_its_named_wire(wire: DeclaredWire, request_body: bytes) -> None:
     found = measured(wire, b'{"detail": "no"}', request=request_body, content_type="application/json", status=422)
     assert (found.api, found.operation, found.outcome) == (wire.api, wire.expected["operation"], "http_error")
 

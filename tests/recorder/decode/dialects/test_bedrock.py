@@ -203,7 +203,7 @@ def test_a_whole_answer_is_read():
         (None, (False, False, False), ()),
     ],
 )
-def test_the_blocks_of_a_whole_answer_count_as_in_a_stream(block, output, flags):
+def test_a_whole_answers_blocks_count_as_in_streams(block, output, flags):
     chunk = parse({**ANSWER, "output": {"message": {"content": [block]}}})
     assert (chunk.content, chunk.reasoning, chunk.tool) == output
     assert chunk.flags == flags
@@ -233,7 +233,7 @@ def test_one_hour_cache_writes_count_where_all_are_split(details, kept):
 
 
 @pytest.mark.parametrize(("written", "flagged"), [(3, True), (4, False)])
-def test_a_total_counts_what_the_cache_read_and_wrote_besides(written, flagged):
+def test_a_total_counts_cache_reads_and_writes_separately(written, flagged):
     usage = {"inputTokens": 1, "outputTokens": 2, "totalTokens": 10, "cacheReadInputTokens": 3}
     whole = {**ANSWER, "usage": usage | {"cacheWriteInputTokens": written}}
     found = derived(json.dumps(whole), content_type="application/json")
@@ -316,7 +316,7 @@ def test_a_stream_ends_with_its_message(messages, facts, outcome):
     )
 
 
-def test_a_stream_is_recognised_by_its_bytes_under_any_type():
+def test_a_stream_of_any_type_is_recognised_by_bytes():
     assert said(stream(START, *TEXT, *CALL, STOP, COUNTS, content_type="application/octet-stream")) == SAID
 
 

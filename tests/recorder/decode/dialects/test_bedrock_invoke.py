@@ -132,7 +132,7 @@ def test_the_usage_is_the_models_own_or_bedrocks(inner, usage, counts):
     assert tokens(chunk.usage or {}) == counts
 
 
-def test_the_id_and_the_model_are_those_of_the_object():
+def test_the_id_and_the_model_are_the_objects():
     chunk = unpacked({"type": "message_start", "message": {"id": "msg_1", "model": "claude"}})
     assert (chunk.id, chunk.model) == ("msg_1", "claude")
     chunk = unpacked({"choices": [], "id": "c1", "model": "mistral-large"})
@@ -297,7 +297,7 @@ def test_no_cut_changes_the_stream_of_a_model(name):
 
 
 @each_case("name", STREAMS)
-def test_the_stream_of_each_model_is_truncated_without_its_end(name):
+def test_each_models_stream_is_truncated_without_its_end(name):
     objects, _ = STREAMS[name]
     end = -2 if name == "nova" else -1
     assert derived(body(objects[:end]), **FACTS).outcome == "truncated"

@@ -110,7 +110,7 @@ def test_a_choice_without_an_index_has_its_position(index, read):
         ({"delta": None, "message": {"content": "m"}, "text": "t"}, "m"),
     ],
 )
-def test_a_delta_goes_before_a_message_and_both_before_text(choice, content):
+def test_a_delta_precedes_a_message_and_both_precede_text(choice, content):
     assert parse({"choices": [choice]}).pieces[0].content == content
 
 
@@ -208,7 +208,7 @@ def test_reasoning_has_many_names(piece):
     assert (chunk.reasoning, chunk.content) == (True, False)
 
 
-def test_what_a_server_wants_back_of_its_reasoning_is_no_output():
+def test_reasoning_that_is_sent_back_is_no_output():
     assert not delta({"reasoning_opaque": "b3BhcXVl"}).output
 
 

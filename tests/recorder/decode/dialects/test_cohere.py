@@ -71,7 +71,7 @@ def test_a_call_begins_with_its_name_before_its_arguments():
         event("citation-delta", {"citations": {}}),
     ],
 )
-def test_what_adds_nothing_to_the_answer_is_known_and_ignored(chunk):
+def test_events_without_content_are_known_and_ignored(chunk):
     assert chunk == Chunk(API)
 
 
@@ -86,7 +86,7 @@ def test_content_that_the_start_carries_is_read():
 
 
 @each_case("reason", ["COMPLETE", "MAX_TOKENS", "STOP_SEQUENCE", "TOOL_CALL", "TIMEOUT"])
-def test_message_end_ends_the_stream_with_a_reason_and_usage(reason):
+def test_message_end_ends_the_stream_with_reason_and_usage(reason):
     chunk = end(finish_reason=reason, usage=USAGE)
     assert chunk == Chunk(API, pieces=(Piece(0, "", "", "", (), reason),), usage=USAGE, ends=True)
 
@@ -289,7 +289,7 @@ def test_a_stream_is_put_together_however_it_is_cut():
 
 @each_case("names", [True, False])
 @each_case("done", ["", "data: [DONE]\n\n"])
-def test_a_stream_needs_no_names_and_may_end_with_done(names, done):
+def test_a_nameless_stream_may_end_with_done(names, done):
     body = written(START, *PLAN, *CALLS, *TEXT, last("TOOL_CALL"), names=names)
     assert said(derived(body + done)) == SAID
 

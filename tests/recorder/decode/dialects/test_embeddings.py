@@ -7,7 +7,7 @@ from wiretape.recorder.decode.dialects.embeddings import DIALECT, parse
 VECTOR = {"object": "embedding", "index": 0, "embedding": [0.5, -1.0]}
 
 
-def test_an_answer_has_a_model_and_usage_and_no_output():
+def test_an_answer_has_model_and_usage_but_no_output():
     usage = {"prompt_tokens": 8, "total_tokens": 8}
     chunk = parse({"object": "list", "data": [VECTOR, VECTOR], "model": "m", "usage": usage})
     assert chunk == Chunk("openai.embeddings", "", "m", usage=usage)

@@ -82,7 +82,7 @@ def test_images_and_code_are_output_without_text(part):
     assert parse(answer({**part, "thought": True})).reasoning
 
 
-def test_a_function_call_is_whole_with_its_arguments_as_compact_json():
+def test_a_function_call_has_its_arguments_as_compact_json():
     calls = [{"name": "f", "args": {"city": "Zürich", "n": [1, 2]}}, {"id": "c2", "name": "f", "args": {}}]
     chunk = parse(answer(*({"functionCall": call, "thoughtSignature": "s"} for call in calls), finishReason="STOP"))
     assert chunk.tool
@@ -145,7 +145,7 @@ def test_arguments_in_pieces_are_written_as_one_object(calls, expected):
     assert all((tool.index, tool.id, tool.name, tool.whole) == (0, "", "", False) for (tool,) in pieces[1:])
 
 
-def test_only_what_brings_a_name_or_a_value_is_output():
+def test_only_a_part_with_name_or_value_is_output():
     _, output = streamed({"name": "f", "willContinue": True}, partial("$.a", stringValue="x"), {})
     assert output == [True, True, False]
 
@@ -407,7 +407,7 @@ def test_the_first_element_tells_an_array_is_streamed():
 
 
 @on_both_wires
-def test_a_stream_is_complete_with_its_last_payload_and_truncated_before(written, facts):
+def test_only_the_last_payload_completes_a_stream(written, facts):
     body = written(*ANSWERS).encode()
     end = body.rindex(b"}") + 1
     assert {derived(body[:size], **facts).outcome for size in (*range(2, end, 7), end - 1)} == {"truncated"}

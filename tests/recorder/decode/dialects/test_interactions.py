@@ -138,7 +138,7 @@ def test_a_calls_start_names_it_and_deltas_bring_arguments():
 
 
 @each_case("end", [stop(2), state("completed", "requires_action")])
-def test_arguments_are_those_of_the_start_where_no_delta_comes(end):
+def test_without_deltas_the_arguments_are_the_starts(end):
     begun, arguments = calls(start(2, "function_call", id="fc1", name="lamp", arguments={"on": True}), end)
     assert (begun.arguments, arguments) == ("", ToolPiece(2, "", "", '{"on":true}'))
 
@@ -280,7 +280,7 @@ def test_a_whole_interaction_is_read_as_its_stream(payload):
 
 
 @pytest.mark.parametrize("path", ["/gateway", "/v1beta1/projects/p/locations/eu/interactions"])
-def test_a_stream_is_known_by_its_events_wherever_it_is_served(path):
+def test_a_stream_is_known_by_events_under_any_path(path):
     found = measured(*STREAM, path=path)
     assert (said(found), found.operation) == (SAID, "generate_content")
 
@@ -323,7 +323,7 @@ def test_an_error_or_a_failure_is_the_outcome(events, detail, code):
 
 @each_case("empty", [{}, {"error": {}}, {"error": None}, {"event_id": "e1"}])
 @pytest.mark.parametrize("named", [True, False])
-def test_an_error_event_without_a_payload_is_none_if_output_follows(empty, named):
+def test_an_empty_error_event_before_output_is_no_error(empty, named):
     events = (*STREAM[:8], {"event_type": "error", **empty}, *STREAM[8:])
     assert said(derived(written(*events, named=named), path=PATH)) == SAID
 
@@ -363,7 +363,7 @@ LEGACY_STREAM = (
 )  # fmt: skip
 
 
-def test_the_schema_before_steps_is_read_alike_however_it_is_cut():
+def test_the_older_schema_reads_alike_however_it_is_cut():
     assert all(said(found) == SAID for found in cut_everywhere(written(*LEGACY_STREAM), path=PATH))
     assert measured(*LEGACY_STREAM[:-1]).outcome == "truncated"
 
@@ -393,7 +393,7 @@ def test_cursors_do_not_change_a_long_answer(pieces, is_thought):
     assert found.output_chunks == sum(bool(said) for said, _ in pieces)
 
 
-def test_parsing_needs_no_event_type_if_the_event_is_named():
+def test_a_named_event_needs_no_event_type():
     payload = text(0, "x")
     del payload["event_type"]
     assert parse(payload, "step.delta") == Chunk(API, "", "", (Piece(0, "x", "", "", (), None),), content=True)

@@ -87,11 +87,11 @@ def test_redacted_thinking_is_reasoning_without_text():
         parse({"type": "content_block_new", "index": 0}),
     ],
 )
-def test_what_adds_nothing_to_the_answer_is_known_and_ignored(chunk):
+def test_events_without_content_are_known_and_ignored(chunk):
     assert replace(chunk, provider_results=0) == Chunk(API)
 
 
-def test_calls_and_results_of_tools_that_the_provider_runs_are_counted():
+def test_the_providers_tool_calls_and_results_are_counted():
     call = start({"type": "server_tool_use", "id": "t", "name": "web_search", "input": {}})
     result = start({"type": "web_search_tool_result", "tool_use_id": "t", "content": []})
     own = start({"type": "tool_use", "id": "t", "name": "f", "input": {}})
@@ -113,7 +113,7 @@ def test_a_finished_message_start_has_all_usage():
     assert chunk.usage == usage
 
 
-def test_content_that_the_start_of_a_message_carries_is_read():
+def test_content_in_a_messages_start_is_read():
     content = [{"type": "text", "text": "Hi"}]
     assert parse({"type": "message_start", "message": {"content": content}}).pieces[0].content == "Hi"
 
@@ -126,7 +126,7 @@ def test_a_message_delta_brings_stop_reason_and_usage(reason):
 
 
 @each_case("value", [{"stop_reason": None}, {"stop_reason": ""}, {"stop_reason": 1}, {}, None, "x"])
-def test_a_message_delta_without_a_stop_reason_adds_no_piece(value):
+def test_a_message_delta_without_stop_reason_adds_nothing(value):
     assert parse({"type": "message_delta", "delta": value}).pieces == ()
 
 
@@ -144,7 +144,7 @@ def test_a_ping_counts_for_nothing_and_claims_no_stream():
     assert chunk.api == ""
 
 
-def test_the_event_names_the_type_where_the_payload_does_not():
+def test_the_event_names_the_type_that_payloads_lack():
     assert parse({"index": 0, "delta": {"type": "text_delta", "text": "x"}}, "content_block_delta").content
     assert parse({"delta": {"type": "text_delta", "text": "x"}}) is None
 
@@ -416,7 +416,7 @@ def test_without_a_last_usage_output_tokens_are_unknown(events, facts, outcome):
     assert "no_usage" in found.flags
 
 
-def test_a_whole_stream_and_a_whole_message_have_their_output_tokens():
+def test_streams_and_whole_messages_have_their_output_tokens():
     found = derived(stream(PLACED, *TEXT, end("end_turn", output_tokens=15), STOP))
     assert (found.output_tokens, found.total_tokens, "no_usage" in found.flags) == (15, 50, False)
     whole = {"type": "message", "content": [], "stop_reason": "max_tokens", "usage": STARTED}
@@ -443,7 +443,7 @@ def test_a_message_start_that_comes_twice_adds_nothing():
     assert said(derived(stream(START) + once)) == said(derived(once))
 
 
-def test_a_second_message_in_a_stream_goes_on_with_the_answer():
+def test_a_second_message_continues_the_answer():
     other = {"type": "message_start", "message": {**START["message"], "id": "msg_2", "usage": {"input_tokens": 50}}}
     calls = [*block(0, "tool_use", "{}", id="a", name="f"), other, *block(0, "tool_use", "{}", id="b", name="g")]
     found = derived(stream(START, *calls, end("tool_use"), STOP))

@@ -55,7 +55,7 @@ def test_a_line_adds_its_text(payload, content, reasoning):
     )
 
 
-def test_tool_calls_are_whole_with_their_arguments_as_compact_json():
+def test_tool_calls_have_their_arguments_as_compact_json():
     calls = [
         {"function": {"name": "f", "arguments": {"city": "Zürich", "n": [1, 2]}}},
         {"id": "call_1", "function": {"index": 1, "name": "f", "arguments": {}}},
@@ -87,7 +87,7 @@ def test_an_image_is_output_without_text():
         generate("", done=True, done_reason="stop", context=[1, 2], **COUNTERS),
     ],
 )
-def test_the_last_line_ends_the_stream_with_its_reason_and_counters(payload):
+def test_the_last_line_ends_with_reason_and_counters(payload):
     chunk = parse(payload)
     assert (chunk.ends, chunk.pieces[0].finish_reason, chunk.usage) == (True, "stop", COUNTERS)
     assert not chunk.output
@@ -225,7 +225,7 @@ def test_lines_tell_a_stream_without_its_type(content_type):
     assert (found.outcome, found.api) == ("truncated", API)
 
 
-def test_a_stream_is_complete_with_its_last_line_and_truncated_before():
+def test_only_the_last_line_completes_a_stream():
     body = written(*LINES).encode()
     end = len(body) - 1  # whether its line end has come does not matter
     assert {derived(body[:size], **FACTS).outcome for size in (*range(1, end, 7), end - 1)} == {"truncated"}

@@ -160,7 +160,7 @@ def test_what_has_no_text_can_be_output(payload, content, tool, reasoning, flags
     assert replace(chunk, provider_results=0) == expected
 
 
-def test_calls_and_results_of_tools_that_the_provider_runs_are_counted():
+def test_the_providers_tool_calls_and_results_are_counted():
     items = [{"type": kind, "id": "i"} for kind in ("web_search_call", "mcp_call", "function_call", "computer_call")]
     begun = [read(event("output_item.added", output_index=0, item=item))[0].provider_calls for item in items]
     ended = [read(event("output_item.done", output_index=0, item=item))[0].provider_results for item in items]
@@ -287,7 +287,7 @@ def test_every_text_is_taken_once(name):
 
 
 @each_case("name", STREAMS)
-def test_an_event_means_the_same_when_it_is_read_again(name):
+def test_an_event_means_the_same_when_read_again(name):
     parser = DIALECT.parser(None)
     for payload in STREAMS[name][0]:
         assert parser(payload, "message", None) == parser(payload, "message", None)
@@ -356,7 +356,7 @@ def test_the_last_event_ends_the_stream(payload, reason, fault):
     assert not chunk.output
 
 
-def test_an_event_takes_its_id_model_and_usage_from_the_response():
+def test_an_event_takes_its_facts_from_the_response():
     created, completed = read(event("created", response=response(status="in_progress", usage=None)), last(usage=USAGE))
     assert (created.id, created.model, created.usage, created.ends) == ("resp_1", "m", None, False)
     assert (completed.id, completed.usage) == ("resp_1", USAGE)
@@ -536,7 +536,7 @@ def test_an_error_is_found_in_every_shape(begun, ending, detail):
     assert (found.error_code, found.error_message) == ("server_error", "It broke.")
 
 
-def test_a_response_that_failed_in_the_background_is_an_error():
+def test_a_response_that_failed_in_background_is_an_error():
     body = json.dumps(FAILED["response"])
     found = derived(body, content_type="application/json", method="GET", path="/v1/responses/resp_1")
     assert (found.outcome, found.error_code, found.operation) == ("error_event", "server_error", "chat")
@@ -577,7 +577,7 @@ def test_item_ids_may_change_but_no_response_id():
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_deltas_that_repeat_are_read_as_if_each_were_parsed(padded):
+def test_repeated_deltas_are_read_as_if_each_were_parsed(padded):
     words = [f" wörd{place}" + '"\n' * (place % 7 == 0) for place in range(60)]
     deltas = [
         {

@@ -97,7 +97,7 @@ def test_nothing_is_read_behind_a_wrong_prelude():
     ("total", "length"),
     [(0, 0), (15, 0), (16, 1), (100, 85), (1 << 31, 0), (0xFFFFFFFF, 0xFFFFFFFF), (25 << 20, 8), (1 << 20, 1 << 18)],
 )
-def test_lengths_that_cannot_be_are_not_trusted_even_with_a_checksum(total, length):
+def test_impossible_lengths_are_refused_despite_a_checksum(total, length):
     wrong = prelude(total, length) + bytes(200)
     assert not looks_like(wrong)
     assert [(record.end, record.broken) for record in records(FIRST + wrong)] == [
@@ -125,7 +125,7 @@ def test_a_message_whose_headers_cannot_be_read_is_broken(headers):
     assert fields(raw) == ("message", "{}")
 
 
-def test_a_message_that_the_end_cuts_off_is_left_out():
+def test_a_message_cut_off_at_the_end_is_ignored():
     whole = list(records(STREAM))
     for size in range(len(STREAM)):
         assert list(records(STREAM[:size])) == [record for record in whole if record.end <= size]
@@ -143,7 +143,7 @@ def test_a_body_is_known_by_its_first_prelude(data, answer):
 
 
 @given(st.lists(st.binary(max_size=40) | st.sampled_from([FIRST, SECOND, THIRD, prelude(40, 8)]), max_size=6))
-def test_no_bytes_are_an_error_and_records_follow_each_other(parts):
+def test_any_bytes_decode_to_consecutive_records(parts):
     data, end = b"".join(parts), 0
     for record in records(data):
         assert record.start == end < record.end <= len(data)

@@ -49,7 +49,7 @@ def test_each_whole_element_is_a_record(stream, expected):
 
 
 @each_case("stream", [stream for stream, _ in TABLE.values()], ids=TABLE.keys())
-def test_ranges_are_in_order_and_have_the_fields_of_their_records(stream):
+def test_ordered_ranges_have_the_fields_of_their_records(stream):
     found = list(records(stream))
     borders = [border for record in found for border in (record.start, record.end)]
     assert borders == sorted(borders)
@@ -90,7 +90,7 @@ def test_a_beginning_has_the_first_records_of_the_stream(elements, bom, data):
         (b'data: [{"a":1}]\n\n', False),
     ],
 )
-def test_an_array_that_begins_with_an_object_looks_like_a_stream(body, expected):
+def test_an_array_of_objects_looks_like_a_stream(body, expected):
     assert looks_like(body) is expected
 
 

@@ -26,7 +26,7 @@ def test_messages_are_cut_where_their_lengths_say():
 
 
 @given(st.integers(0, len(STREAM)))
-def test_a_message_that_the_end_cuts_off_is_left_out(size):
+def test_a_message_cut_off_at_the_end_is_ignored(size):
     assert spans(STREAM[:size]) == [span for span in spans(STREAM) if span[1] <= size]
 
 
@@ -43,7 +43,7 @@ def test_a_message_that_the_end_cuts_off_is_left_out(size):
         ("grpc-web", end_stream(), 3),
     ],
 )
-def test_only_the_flag_of_its_own_framing_ends_a_stream(framing, last, count):
+def test_only_its_own_framings_flag_ends_a_stream(framing, last, count):
     found = list(messages(FIRST + last + SECOND, framing))
     assert len(found) == count
     assert [one.is_last for one in found] == ([False, True] if count == 2 else [False] * 3)

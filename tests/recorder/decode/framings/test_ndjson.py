@@ -44,7 +44,7 @@ def test_each_line_that_is_not_blank_is_a_record(stream, expected):
 
 
 @each_case("stream", [stream for stream, _ in TABLE.values()], ids=TABLE.keys())
-def test_ranges_are_in_order_and_have_the_fields_of_their_records(stream):
+def test_ordered_ranges_have_the_fields_of_their_records(stream):
     found = list(records(stream))
     borders = [border for record in found for border in (record.start, record.end)]
     assert borders == sorted(borders)
@@ -112,6 +112,6 @@ def test_a_single_document_does_not_look_like_a_stream(body):
 
 
 @pytest.mark.parametrize("stream", [b"\n" * (1 << 20), b"{" * (8 << 20), b'{"a":"' + b"x" * (8 << 20) + b'"}\n'])
-def test_a_body_of_8_mib_is_cut_in_linear_time(stream):
+def test_8_mib_of_lines_are_cut_in_linear_time(stream):
     assert len(list(records(stream))) <= 1
     assert not looks_like(stream)

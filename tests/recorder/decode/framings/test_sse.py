@@ -137,6 +137,6 @@ def test_finish_returns_what_the_end_discards(stream, tail):
 
 
 @pytest.mark.parametrize("line", [b"data: " + b"x" * (8 << 20), b"data: x\n" * (1 << 18)])
-def test_an_event_of_8_mib_is_parsed_in_linear_time(line):
+def test_an_8_mib_event_is_parsed_in_linear_time(line):
     (event,) = run(line + b"\n\n")[0]
     assert len(event.data) > 1 << 18

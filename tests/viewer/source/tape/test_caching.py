@@ -95,7 +95,7 @@ def attributed(id: str, at: int, count: int, read: int = 0) -> Iterator[journal.
         ("http://127.0.0.1:8000", ("prefix_changed", "system[0]", UNATTRIBUTED)),
     ],
 )
-def test_attribution_breaks_a_prefix_only_where_the_upstream_reads_it(
+def test_attribution_breaks_a_prefix_only_for_upstreams_reading_it(
     tmp_path: Path, upstream: str, figures: tuple[str | None, ...]
 ) -> None:
     frames = [
@@ -117,7 +117,7 @@ def test_a_title_by_a_small_model_precedes_nothing(tmp_path: Path) -> None:
         assert [*verdicts(reader).values()] == ["first", "first"]
 
 
-def test_a_turn_of_another_model_precedes_the_one_that_has_its_answer(tmp_path: Path) -> None:
+def test_another_models_turn_precedes_if_its_answer_is_held(tmp_path: Path) -> None:
     more = {"role": "user", "content": "More."}
     answered = [DIALOGUE[0], {"role": "assistant", "content": "ok"}, more]
     frames = [

@@ -38,7 +38,7 @@ def test_an_open_exchange_shows_what_is_there(
     ("flags", "shown"),
     [("", 50.0), ("burst", None), ("backpressure burst coalesced", None), ("bursting", 50.0), ("outburst", 50.0)],
 )
-def test_tokens_a_second_are_withheld_where_the_answer_came_in_a_burst(flags: str, shown: float | None) -> None:
+def test_tokens_a_second_are_withheld_from_bursts(flags: str, shown: float | None) -> None:
     wanted = select(*map(column, ("tps_user", "e2e_tps", "tpot_ms")), flagged("burst")).select_from(JOINED)
     with memory() as connection:
         fill(connection, ended(flags=flags, tps_user=50.0, e2e_tps=40.0, tpot_ns=2e7))
@@ -46,7 +46,7 @@ def test_tokens_a_second_are_withheld_where_the_answer_came_in_a_burst(flags: st
             assert tuple(connection.execute(wanted).one()) == (shown, 40.0, 2e7, shown is None)
 
 
-def test_the_time_to_first_token_of_an_answer_that_began_earlier_is_withheld() -> None:
+def test_ttft_is_withheld_from_answers_that_began_earlier() -> None:
     wanted = select(*map(column, ("ttft_ms", "ttfo_ms", "ttfc_ms"))).select_from(JOINED)
     with memory() as connection:
         fill(connection, ended(flags="continuation", ttft_ns=2_000_000, ttfo_ns=2_000_000, ttfc_ns=1_000_000))

@@ -43,12 +43,12 @@ def test_gaps_are_the_same_in_sql_and_in_python(memory: Connection, case: tuple[
 
 
 @given(case=cases(LEAVES))
-def test_a_term_says_the_same_in_sql_and_in_python(memory: Connection, case: tuple[Filter, Stored]) -> None:
+def test_a_term_means_the_same_in_sql_and_python(memory: Connection, case: tuple[Filter, Stored]) -> None:
     agree(memory, *case)
 
 
 @given(case=cases(TREES))
-def test_a_filter_says_the_same_in_sql_and_in_python(memory: Connection, case: tuple[Filter, Stored]) -> None:
+def test_a_filter_means_the_same_in_sql_and_python(memory: Connection, case: tuple[Filter, Stored]) -> None:
     agree(memory, *case)
 
 
@@ -72,9 +72,7 @@ def test_the_hard_cases_are_the_same_too(memory: Connection, text: str, given: d
     agree(memory, parse(text), ended(**given))
 
 
-def test_an_expression_that_would_go_on_for_ever_is_a_slip_of_the_one_who_typed_it(
-    memory: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_expression_is_its_authors_slip(memory: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "SEARCH_SECONDS", 0.02)
     fill(memory, ended(content="a" * 40 + "b"))
     assert list(queries.exchanges(memory, ("id",), where=conditions.condition(parse('text~"(a+)+$"')))) == []
@@ -83,7 +81,7 @@ def test_an_expression_that_would_go_on_for_ever_is_a_slip_of_the_one_who_typed_
         list(queries.exchanges(memory, ("id",), where=conditions.condition(parse('text~"(a+)+$"'))))
 
 
-def test_what_stands_before_an_expression_keeps_it_from_what_does_not_fit_it(memory: Connection) -> None:
+def test_terms_before_an_expression_choose_what_it_searches(memory: Connection) -> None:
     fill(memory, ended(content="a" * 60_000 + "b", started_at="2026-03-01T12:00:00.000000Z"))
     where = conditions.condition(parse('since:2026-03-02 text~"(a+)+$"'))
     assert list(queries.exchanges(memory, ("id",), where=where)) == []
@@ -168,7 +166,7 @@ def test_a_filter_selects_what_it_says(connection: Connection, text: str, ids: l
     assert [row["id"] for row in queries.exchanges(connection, ("id",), where=where)] == ids
 
 
-def test_a_filter_as_large_as_the_parser_allows_can_be_evaluated(connection: Connection) -> None:
+def test_the_largest_parsable_filter_can_be_evaluated(connection: Connection) -> None:
     words = " or ".join(f"text:zq*{n}" for n in range(100))
     nested = "-(" * 18 + "ttft>100s" + ")" * 18
     for text in (words, nested, "host:" + ",".join(map(str, range(100)))):

@@ -11,7 +11,7 @@ from wiretape.viewer.source.tape import conversations, queries
 from wiretape.viewer.source.tape.conversations import results_of
 
 
-def test_a_turn_knows_its_number_and_the_tools_whose_results_it_brings(tmp_path: Path) -> None:
+def test_a_turn_knows_its_number_and_answered_tools(tmp_path: Path) -> None:
     with queries.opened(session_tape(tmp_path / "tape.db")) as connection:
         (turns,) = conversations.turns(connection, [KEY]).values()
     assert {turn.id: (turn.number, turn.tools, turn.results_of) for turn in turns} == {
@@ -21,7 +21,7 @@ def test_a_turn_knows_its_number_and_the_tools_whose_results_it_brings(tmp_path:
     }
 
 
-def test_a_conversation_is_named_by_the_first_prompt_with_tools(tmp_path: Path) -> None:
+def test_a_conversation_is_named_by_its_first_tool_prompt(tmp_path: Path) -> None:
     title = body(1, tools=[], messages=[{"role": "user", "content": "Write a title."}])
     frames = [*turn(IDS[0], 0, title, 50), *turn(IDS[1], 1, body(1), 100), *turn(IDS[2], 2, body(5), 100)]
     with queries.opened(recorded(tmp_path / "tape.db", frames)) as connection:
@@ -42,7 +42,7 @@ def test_a_refused_websocket_is_no_turn_of_its_session(tmp_path: Path) -> None:
     assert (row.id, row.exchanges, row.failed) == (IDS[1], 1, 0)
 
 
-def test_the_tools_that_ran_are_looked_for_behind_failed_attempts_once() -> None:
+def test_failed_attempts_are_skipped_once_in_finding_tools() -> None:
     def row(above: int | None, called: str | None, *, answers: bool = True) -> list[object]:
         return [above, False, 1, "asked", answers, *[None] * 8, called]
 

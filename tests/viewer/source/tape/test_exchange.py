@@ -24,12 +24,12 @@ def test_what_is_known_at_once_needs_no_decoding(connection: Connection) -> None
     assert (known.exchange.end_ns, len(known.gaps)) == (181_500_000, 3 * 8)
 
 
-def test_one_that_still_runs_has_no_end_and_no_gaps(connection: Connection) -> None:
+def test_a_running_exchange_has_no_end_or_gaps(connection: Connection) -> None:
     known = exchange.known(connection, queries.find(connection, LIVE))
     assert (known.exchange.end_ns, known.gaps, known.row.ended_by) == (None, b"", None)
 
 
-def test_one_that_still_runs_is_measured_as_the_list_does(connection: Connection) -> None:
+def test_a_running_exchange_is_measured_like_its_list(connection: Connection) -> None:
     no = queries.find(connection, LIVE)
     (listed,) = watching.listed(connection, [no])
     row = exchange.known(connection, no).row
@@ -55,7 +55,7 @@ def test_what_still_runs_weighs_what_has_come_of_it(connection: Connection) -> N
     assert exchange.weight(connection, live) == queries.detail(connection, live).bytes > 0
 
 
-def test_what_was_read_before_is_final_if_it_had_ended_and_is_as_it_was(connection: Connection) -> None:
+def test_an_ended_exchange_is_final_and_unchanged(connection: Connection) -> None:
     no, live = (queries.find(connection, id) for id in (COMPLETE, LIVE))
     answer = exchange.stored(connection, no)
     assert exchange.is_final(connection, no, answer)
@@ -90,14 +90,14 @@ def test_a_time_that_is_none_is_damage(text: str) -> None:
         units.timestamp(text)
 
 
-def test_an_open_exchange_was_last_heard_of_in_its_last_read() -> None:
+def test_an_open_exchanges_last_sign_is_its_last_read() -> None:
     reads = [Read(0, 5, None, 0, 1), Read(1, 9, None, 1, 1)]
     assert full(reads).last_ns == 9
     assert full(reads, end_ns=12).last_ns == 12
     assert full().last_ns is None
 
 
-def test_an_ending_has_the_words_of_the_error_else_of_the_transport() -> None:
+def test_an_ending_has_the_errors_or_transports_words() -> None:
     assert full(outcome="open").ending == "open"
     cut = {"outcome": "truncated", "outcome_detail": "eof", "ended_detail": "closed"}
     assert full(**cut).ending == "truncated (eof): closed"

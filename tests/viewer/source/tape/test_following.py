@@ -98,7 +98,7 @@ def test_an_exchange_comes_when_it_ends_and_once(growing: Path) -> None:
     assert followed(growing, steps) == [[LIVE], [LATER], [LAST]]
 
 
-def test_what_ends_between_two_polls_comes_in_the_order_of_ending(growing: Path) -> None:
+def test_exchanges_between_two_polls_come_by_their_end(growing: Path) -> None:
     slow = [(20_000, COMPLETE_READS[0][1])]
     step = [begin(LATER, 8, b"{}"), begin(LAST, 9, b"{}"), *ending(LATER, slow), *ending(LAST, COMPLETE_READS)]
     assert followed(growing, [step]) == [[LAST, LATER]]
@@ -134,7 +134,7 @@ def test_what_is_derived_again_does_not_come_again(growing: Path) -> None:
     assert came == [LATER]
 
 
-def test_a_tapes_version_changes_with_each_write_and_each_connection(growing: Path) -> None:
+def test_a_tapes_version_changes_with_writes_and_connections(growing: Path) -> None:
     with queries.opened(growing) as connection, queries.opened(growing) as other:
         before = following.version(connection)
         assert following.version(connection) == before != following.version(other)

@@ -54,7 +54,7 @@ def test_what_is_recorded_while_somebody_looks_finds_its_conversation(recording:
     assert counts == {("a1",): 1, ("u1",): 2, (key,): 2, ("T/1",): 1}
 
 
-def test_a_request_that_still_comes_is_read_again_when_it_is_whole(recording: tuple[Store, Connection]) -> None:
+def test_an_incomplete_request_is_reread_when_whole(recording: tuple[Store, Connection]) -> None:
     store, reader = recording
     body = json.dumps({"messages": [ASKED, ANSWERED, MORE]}).encode()
     *begun, ended = upload("late", [body[:20], body[20:]])
@@ -75,7 +75,7 @@ def test_deleting_the_first_exchange_renames_a_conversation(recording: tuple[Sto
     assert named(reader)["u2"] == ("u2", None)
 
 
-def test_a_list_of_conversations_has_the_totals_of_what_fits(recording: tuple[Store, Connection]) -> None:
+def test_a_conversation_list_has_the_totals_of_matches(recording: tuple[Store, Connection]) -> None:
     store, reader = recording
     record(store, turn("u2", ASKED, ANSWERED, MORE))
     store.append([*turn("c1", MORE)[:-1], *turn("d1", path="/v1/embeddings")[:-1]])
@@ -96,7 +96,7 @@ def test_rebuilding_changes_no_conversation(recording: tuple[Store, Connection])
     assert named(reader) == before
 
 
-def test_one_exchange_by_itself_has_the_conversation_that_a_list_shows(recording: tuple[Store, Connection]) -> None:
+def test_a_single_exchange_has_the_lists_conversation(recording: tuple[Store, Connection]) -> None:
     store, reader = recording
     record(store, [*turn("u2", ASKED, ANSWERED, MORE), *turn("e1", path="/v1/embeddings")])
     store.append([*turn("c1", ASKED, ANSWERED, MORE)[:-1]])
@@ -107,7 +107,7 @@ def test_one_exchange_by_itself_has_the_conversation_that_a_list_shows(recording
     assert (one_by_one["u1"], one_by_one["u2"], one_by_one["e1"]) == (("u1", None), ("u1", "u1"), (None, None))
 
 
-def test_an_exchange_that_begins_its_conversation_is_shown_without_a_look_at_others(
+def test_a_first_exchange_is_shown_without_reading_others(
     recording: tuple[Store, Connection],
 ) -> None:
     _, reader = recording

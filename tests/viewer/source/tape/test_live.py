@@ -39,14 +39,14 @@ def write(path: Path, *frames: journal.Frame, settle: bool = False) -> None:
             store.settle(store.settling.unsettled())
 
 
-def test_numbers_ascend_or_stand_in_the_order_of_a_field(connection: Connection) -> None:
+def test_numbers_ascend_or_follow_a_field(connection: Connection) -> None:
     assert watching.numbers(connection) == [1, 2, 3, 4, 5, 6, 7]
     assert watching.numbers(connection, where("-is:live"))[-1] == 6
     assert watching.numbers(connection, None, "max_gap_ms", descending=True)[0] == 2
     assert watching.numbers(connection, where("status:200"), "ttft_ms") == [6, 5, 2, 3, 1, 7]
 
 
-def test_a_list_begins_with_the_first_start_and_ends_with_the_last(connection: Connection) -> None:
+def test_a_list_covers_first_start_to_last_end(connection: Connection) -> None:
     first, last = "2026-03-01T12:00:01.000000Z", "2026-03-01T12:00:07.000000Z"
     assert watching.started(connection) == watching.started(connection, range(1, 8)) == (first, last)
     assert watching.started(connection, [2]) == ("2026-03-01T12:00:02.000000Z",) * 2
@@ -54,7 +54,7 @@ def test_a_list_begins_with_the_first_start_and_ends_with_the_last(connection: C
     assert watching.started(connection, []) is None
 
 
-def test_running_exchanges_are_measured_in_turns_and_keep_their_last_figures_meanwhile(tmp_path: Path) -> None:
+def test_running_exchanges_are_measured_in_turns(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     parts = [(at_ms, event({"content": "a" * (watching.AT_ONCE * 6 // 10)})) for at_ms in (110, 120, 130)]
     first = [
@@ -75,7 +75,7 @@ def test_running_exchanges_are_measured_in_turns_and_keep_their_last_figures_mea
         assert [events(), events(), events(), events()] == [[3, 2], [3, 2], [3, 3], [3, 3]]
 
 
-def test_a_running_exchange_is_measured_as_far_as_it_is(connection: Connection) -> None:
+def test_a_running_exchange_is_measured_so_far(connection: Connection) -> None:
     (row,) = watching.listed(connection, [7])
     assert (row.no, row.id, row.outcome) == (7, LIVE, "open")
     assert (row.model, row.events, row.output_chunks, row.ttft_ms) == ("gpt-x", 2, 1, 110.0)
@@ -114,7 +114,7 @@ def test_changes_are_what_is_new_and_what_ran(tmp_path: Path) -> None:
         assert [(row.no, row.outcome) for row in again.rows] == [(1, "interrupted"), (2, "complete")]
 
 
-def test_that_exchanges_were_deleted_is_a_change_even_where_others_came(tmp_path: Path) -> None:
+def test_deletions_are_changes_even_beside_arrivals(tmp_path: Path) -> None:
     path, ids = tmp_path / "tape.db", ["a" * 16, "b" * 16]
     write(path, *(begin(id, 1, b"{}") for id in ids))
     with queries.opened(path) as connection:
@@ -158,7 +158,7 @@ def test_another_connection_counts_as_another_tape(tape: Path) -> None:
         assert after.deleted
 
 
-def test_an_exchange_that_has_ended_is_unsettled_until_it_is_measured(tmp_path: Path) -> None:
+def test_an_ended_exchange_is_unsettled_until_measured(tmp_path: Path) -> None:
     path, one = tmp_path / "tape.db", begin("a" * 16, 1, b"{}")
     write(path, one, *response(one.id, COMPLETE_READS), end(one.id, COMPLETE_READS))
     with queries.opened(path) as connection:
@@ -200,7 +200,7 @@ def test_a_preview_has_the_end_of_the_text(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("size", [3 << 20])
-def test_what_is_read_of_a_line_does_not_grow_with_the_line(size: int, tmp_path: Path) -> None:
+def test_a_longer_line_does_not_cost_more_to_read(size: int, tmp_path: Path) -> None:
     path, long = tmp_path / "tape.db", HOSTILE + "x" * size
     parts = [(10, event({"content": long}, model=long)), (20, event({}, "stop") + b"data: [DONE]\n\n")]
     one = begin("a" * 16, 1, b"{}", "/" + "y" * 3000)
@@ -214,7 +214,7 @@ def test_what_is_read_of_a_line_does_not_grow_with_the_line(size: int, tmp_path:
         assert found.row.last_read_ms is None
 
 
-def test_exchanges_come_in_the_order_asked_for_and_what_is_gone_is_left_out(connection: Connection) -> None:
+def test_exchanges_keep_the_requested_order_without_deleted_ones(connection: Connection) -> None:
     numbers = [queries.find(connection, id) for id in (TOOLS, COMPLETE)]
     found = watching.entries(connection, [numbers[0], 999, numbers[1]])
     assert [(one.no, one.row.id) for one in found] == [(numbers[0], TOOLS), (numbers[1], COMPLETE)]
@@ -228,7 +228,7 @@ def test_the_figures_of_several_are_those_of_the_tape(connection: Connection) ->
     assert len(one.gaps) == 3 * 8
 
 
-def test_one_of_several_that_runs_is_measured_until_its_last_read(connection: Connection) -> None:
+def test_one_running_exchange_is_measured_until_its_last_read(connection: Connection) -> None:
     (one,) = watching.entries(connection, [queries.find(connection, LIVE)])
     assert (one.row.ttft_ms, one.row.last_read_ms, one.row.outcome, one.gaps) == (110.0, 110.0, "open", b"")
     assert (one.row.duration_ms, one.run.heartbeat_at[:10], one.run.ended_at) == (None, "2026-03-01", None)
@@ -242,7 +242,7 @@ def test_rows_of_the_list_have_their_stalls_and_phases(connection: Connection) -
     assert (called.ttft_ms, called.ttfo_ms, called.thinking_ms) == (50.0, 3050.0, 3000.0)
 
 
-def test_a_running_row_has_the_stalls_until_its_last_read(tmp_path: Path) -> None:
+def test_a_running_row_has_stalls_until_its_last_read(tmp_path: Path) -> None:
     said = [(at, event({"content": "a"})) for at in (100, 200, 2900)]
     with recorder(tmp_path / "tape.db") as writing:
         writing.begin("a" * 16, said)

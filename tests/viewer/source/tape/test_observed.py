@@ -42,7 +42,7 @@ with queries.opened(Path(sys.argv[1])) as connection:
 """
 
 
-def test_the_processes_that_measure_end_with_one_that_is_killed(tape: Path) -> None:
+def test_measuring_processes_end_with_their_killed_parent(tape: Path) -> None:
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}  # warnings of left semaphores
     with subprocess.Popen([sys.executable, "-c", KILLED, tape], **streams) as parent:
         assert parent.stdout is not None
@@ -63,7 +63,7 @@ STOP = b'{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"ou
 READS = [(at, b"event: x\ndata: %b\n\n" % data) for at, data in ((30, MESSAGE), (70, TEXT), (90, STOP))]
 
 
-def test_an_answer_of_litellm_itself_is_known_by_its_headers(tmp_path: Path) -> None:
+def test_litellms_own_answer_is_known_by_its_headers(tmp_path: Path) -> None:
     frames = []
     for id, more in (("a" * 16, []), ("b" * 16, [(b"X-LiteLLM-Call-Id", b"1")])):
         head, *reads = response(id, READS)

@@ -39,7 +39,7 @@ def test_pooled_gaps_are_counted_before_they_are_held(connection: Connection) ->
     assert overview.pooled(connection, conditions.condition(parse("model:nobody"))) == 0
 
 
-def test_a_trend_of_one_interval_has_the_figures_of_all(connection: Connection) -> None:
+def test_a_trend_of_one_interval_equals_all(connection: Connection) -> None:
     found = overview.trend(connection, 1)
     _, total = overview.figures(connection, "model")
     assert found is not None

@@ -55,7 +55,7 @@ def test_each_query_may_search_for_so_long_anew(tape: Path) -> None:
         assert queries.count(connection, where) == expected > 1
 
 
-def test_reads_and_chunks_are_those_of_the_exchanges_that_fit(connection: Connection) -> None:
+def test_reads_and_chunks_belong_to_matching_exchanges(connection: Connection) -> None:
     where = conditions.condition(parse("is:ok"))
     for source in (queries.all_reads, queries.all_chunks):
         expected = [row for row in source(connection) if row["id"] in (COMPLETE, TOOLS)]
@@ -72,7 +72,7 @@ def test_reads_and_chunks_are_those_of_the_exchanges_that_fit(connection: Connec
         ("id", False, [COMPLETE, TOOLS, TRUNCATED, LIMITED, FAILED, ODD, LIVE]),
     ],
 )
-def test_an_order_has_the_unknown_last_and_equals_the_newest_first(
+def test_orders_put_unknowns_last_and_newest_equals_first(
     connection: Connection, by: str, descending: bool, ids: list[str], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connection, "batch", batch)
@@ -118,7 +118,7 @@ def test_a_complete_exchange_has_the_timestamps_that_were_recorded(connection: C
     assert (row["reads"], row["events"], row["output_chunks"], row["output_tokens"]) == (6, 8, 4, 4)
 
 
-def test_an_open_exchange_counts_what_is_there_and_knows_nothing_else(connection: Connection) -> None:
+def test_an_open_exchange_counts_only_what_is_there(connection: Connection) -> None:
     row = queries.detail(connection, queries.find(connection, LIVE))
     counted = sum(len(data) for _, data in COMPLETE_READS[:2])
     assert (row.outcome, row.model, row.reads, row.bytes, row.flags) == ("open", "gpt-x", 2, counted, [])
@@ -236,7 +236,7 @@ def harmed(tape: Path, tmp_path: Path, harm: str) -> Path:
 
 
 @pytest.mark.damages
-def test_what_is_damaged_is_unknown_and_told_in_a_line_for_each_row(tape: Path, tmp_path: Path) -> None:
+def test_damaged_values_are_unknown_with_a_line_each(tape: Path, tmp_path: Path) -> None:
     told: list[str] = []
     copy = harmed(tape, tmp_path, "measures SET tool_calls = '[{', ttft_ns = 'soon', icl = x'01' WHERE exchange_no = 2")
     with queries.opened(copy, told.append) as connection:
@@ -251,7 +251,7 @@ def test_what_is_damaged_is_unknown_and_told_in_a_line_for_each_row(tape: Path, 
 
 
 @pytest.mark.damages
-def test_a_body_that_is_damaged_is_empty_and_told_but_never_given_as_raw_bytes(tape: Path, tmp_path: Path) -> None:
+def test_a_damaged_body_is_reported_and_empty_not_raw(tape: Path, tmp_path: Path) -> None:
     told: list[str] = []
     with queries.opened(
         harmed(tape, tmp_path, "bodies SET data = x'00' WHERE exchange_no = 1"), told.append

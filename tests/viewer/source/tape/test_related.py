@@ -76,7 +76,7 @@ def dialogue_tape(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 
 @pytest.mark.parametrize("limit", [related.LEAST_LIMIT, 1])
-def test_an_exchange_has_the_same_figures_alone_and_among_all(
+def test_an_exchange_alone_has_the_same_figures(
     dialogue_tape: Path, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(related, "LEAST_LIMIT", limit)
@@ -103,7 +103,7 @@ def test_only_the_exchanges_of_the_dialogue_are_read(tmp_path: Path) -> None:
         assert (related_to_other, alone) == ([9, 10], [20])
 
 
-def test_the_newest_conversations_are_the_same_alone_and_among_all(dialogue_tape: Path) -> None:
+def test_the_newest_conversations_alone_are_the_same(dialogue_tape: Path) -> None:
     tape = dialogue_tape
     clock = Clock(wall_ns=lambda: 1_800_000_000 * 10**9, boot_ns=lambda: 10**15)
     with queries.opened(tape) as connection:

@@ -20,7 +20,7 @@ def measured(connection: Connection, id: str) -> DetailRow:
     return live.filled(queries.detail(connection, no), live.figures(connection, no))
 
 
-def test_what_has_come_is_measured_and_how_it_will_end_is_not(connection: Connection) -> None:
+def test_a_running_exchange_is_measured_without_an_ending(connection: Connection) -> None:
     row = measured(connection, LIVE)
     assert (row.ttft_ms, row.events, row.output_chunks, row.model) == (110.0, 2, 1, "gpt-x")
     assert (row.outcome, row.duration_ms, row.tps_user, row.icl_p50_ms) == ("open", None, None, None)
@@ -38,7 +38,7 @@ def test_only_what_runs_and_is_not_large_is_measured() -> None:
 
 
 @pytest.mark.parametrize("coding", COMPRESS)
-def test_a_compressed_stream_that_runs_is_measured_by_its_decoded_size(coding: str) -> None:
+def test_a_running_compressed_stream_has_its_decoded_size(coding: str) -> None:
     facts = Exchange(
         status=200, content_type="text/event-stream", content_encoding=coding, connected_ns=0, headers_ns=0
     )

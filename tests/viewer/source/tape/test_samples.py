@@ -57,7 +57,7 @@ def test_exchanges_are_grouped(connection: Connection, by: tuple[str, ...], expe
     assert sum(sample.gaps.size for sample in found) == 5
 
 
-def test_a_model_is_the_one_that_answered_or_else_the_one_asked_for(connection: Connection) -> None:
+def test_a_model_is_the_answering_or_requested_one(connection: Connection) -> None:
     keys = [sample.key for sample in overview.samples(connection, ("model",))]
     assert keys == [(HOSTILE,), ("gpt-x",), ("gpt-x-mini",), (None,)]
 
@@ -112,7 +112,7 @@ def test_exchanges_without_measures_are_counted_apart(tape_of_many: Path) -> Non
     assert sample.outcomes == {"complete": 7, "unmeasured": 2}
 
 
-def test_tokens_a_second_of_a_burst_are_left_out_and_counted() -> None:
+def test_burst_tokens_a_second_are_omitted_and_counted() -> None:
     given = [
         ("burst", 50.0, "complete"),
         ("burst", None, "complete"),

@@ -40,20 +40,20 @@ def accounts(tape: Path) -> dict[str, Account]:
         return dict(source.accounts(ALL, DEFAULT, STILL))
 
 
-def test_the_own_times_of_exchanges_add_up_to_those_parts_of_a_session_without_parallel_ones(tape: Path) -> None:
+def test_own_times_add_up_to_a_sessions_parts(tape: Path) -> None:
     with queries.opened(tape) as connection:
         own = [one.counted.own_time for one in session.traced(connection, [1, 2, 3])]
     parts = accounts(tape)[KEY].parts
     assert {part: sum(times[part] for times in own) for part in OWN_PARTS} == {part: parts[part] for part in OWN_PARTS}
 
 
-def test_the_time_before_each_exchange_is_that_of_the_account_of_its_session(tape: Path) -> None:
+def test_the_time_before_exchanges_matches_their_sessions_account(tape: Path) -> None:
     with queries.opened(tape) as connection:
         known = sessions.before(connection, [4, 3, 2, 1])
     assert known == {2: ("tools", 2000 * MS), 3: ("backoff", 1000 * MS)}
 
 
-def test_the_time_before_an_exchange_needs_only_those_that_began_earlier(tape: Path) -> None:
+def test_the_time_before_needs_only_earlier_exchanges(tape: Path) -> None:
     with queries.opened(tape) as connection:
         assert sessions.before(connection, [2]) == {2: ("tools", 2000 * MS)}
         assert sessions.before(connection, []) == {}
@@ -71,7 +71,7 @@ def test_only_spans_have_the_parameters_of_requests(tmp_path: Path) -> None:
 
 
 @pytest.mark.damages
-def test_the_time_before_an_exchange_is_unknown_where_another_is_not_measured_or_its_tape_is_large(
+def test_waits_are_unknown_beside_unmeasured_exchanges_or_large_tapes(
     tape: Path,
 ) -> None:
     with queries.opened(tape) as connection:
@@ -117,7 +117,7 @@ def turns_taped(tape: Path, turns: dict[str, int], calls: str) -> Path:
         ({"a": 0, "aBcDe": 200, "aBc": 100}, "aBc"),
     ],
 )
-def test_a_pause_is_explained_by_the_predecessor_in_any_order_and_in_branches(
+def test_predecessors_explain_pauses_in_any_order_and_in_branches(
     tmp_path: Path, turns: dict[str, int], calls: str
 ) -> None:
     parts = accounts(turns_taped(tmp_path / "turns.db", turns, calls))["k"].parts
@@ -132,13 +132,13 @@ def test_predecessors_began_earlier_whatever_the_order_of_writing(tmp_path: Path
     }  # fmt: skip
 
 
-def test_a_turn_whose_history_was_edited_continues_the_one_with_the_most_equal_messages(tmp_path: Path) -> None:
+def test_an_edited_history_continues_the_most_equal_turn(tmp_path: Path) -> None:
     edited = session_tape(tmp_path / "edited.db", [{"role": "user", "content": "(shortened)"}])
     assert accounts(edited)[KEY].parts == accounts(session_tape(tmp_path / "whole.db"))[KEY].parts
 
 
 @pytest.mark.damages
-def test_where_no_answers_were_shipped_the_results_of_tools_in_the_next_request_tell_that_a_tool_ran(
+def test_unshipped_answers_reveal_tools_by_later_results(
     tape: Path,
 ) -> None:
     before = accounts(tape)
@@ -146,12 +146,12 @@ def test_where_no_answers_were_shipped_the_results_of_tools_in_the_next_request_
     assert accounts(tape) == before
 
 
-def test_a_step_of_the_wall_clock_changes_nothing_within_a_boot(tape: Path) -> None:
+def test_a_clock_step_within_a_boot_changes_nothing(tape: Path) -> None:
     damage(tape, f"UPDATE exchanges SET started_at = '2026-03-01T09:00:00.000000Z' WHERE id = '{SECOND}'")
     assert accounts(tape)[KEY].wall_ns == 8400 * MS
 
 
-def test_across_boots_a_wall_clock_that_was_set_back_is_a_gap_of_0_and_flagged(tape: Path) -> None:
+def test_a_clock_set_back_between_boots_is_flagged(tape: Path) -> None:
     damage(
         tape,
         f"UPDATE exchanges SET boot_ns = NULL, started_at = '2026-03-01T09:00:00.000000Z' WHERE id = '{SECOND}'",
@@ -161,7 +161,7 @@ def test_across_boots_a_wall_clock_that_was_set_back_is_a_gap_of_0_and_flagged(t
     assert found.wall_ns == (3450 + 3900) * MS
 
 
-def test_a_session_is_named_by_its_key_or_the_beginning_of_it(tape: Path) -> None:
+def test_a_session_is_named_by_its_key_or_prefix(tape: Path) -> None:
     assert [asked(tape, lambda source, one=one: source.session(one)) for one in (f"s:{KEY}", "s:agent-o", "@s")] == [
         KEY, KEY, OTHER
     ]  # fmt: skip
@@ -171,7 +171,7 @@ def test_a_session_is_named_by_its_key_or_the_beginning_of_it(tape: Path) -> Non
         asked(tape, lambda source: source.session("s:nobody"))
 
 
-def test_a_key_in_a_header_and_in_a_body_names_one_session(tmp_path: Path) -> None:
+def test_keys_in_headers_and_bodies_name_one_session(tmp_path: Path) -> None:
     in_body = b'{"metadata": {"session_id": "my-own-key"}, "messages": [{"role": "user", "content": "b"}]}'
     requests = {"a1": {"headers": [(b"x-session-id", b"my-own-key")]}, "a2": {"body": in_body}}
     counted = {"body": in_body, "path": "/v1/messages/count_tokens"}
@@ -204,7 +204,7 @@ def test_a_whole_key_is_no_beginning_of_another(tape: Path) -> None:
     assert asked(tape, lambda source: source.session(f"s:{KEY}")) == KEY
 
 
-def test_a_session_stands_for_its_exchanges_and_for_the_first_of_them(tape: Path) -> None:
+def test_a_session_stands_for_its_exchanges_and_first(tape: Path) -> None:
     assert asked(tape, lambda source: source.referred(f"s:{KEY}")) == [1, 2, 3]
     assert asked(tape, lambda source: source.find(f"s:{KEY}")) == 1
     ids = run(tape, "export", "s:agent-one", "--columns", "id").stdout.split()
@@ -212,7 +212,7 @@ def test_a_session_stands_for_its_exchanges_and_for_the_first_of_them(tape: Path
 
 
 @pytest.mark.damages
-def test_sessions_read_together_have_the_accounts_that_each_has_alone(tmp_path: Path) -> None:
+def test_sessions_read_together_have_their_separate_accounts(tmp_path: Path) -> None:
     agent_tape.write(tape := tmp_path / "many.db", 230, 8)
     with queries.opened(tape) as connection:
         together = dict(sessions.accounts(connection, DEFAULT, STILL))

@@ -24,7 +24,7 @@ def prompt_of(tape: Path, id: str) -> Prompt:
         return exchange.prompt(connection, queries.find(connection, id))
 
 
-def test_a_turn_is_read_with_the_one_that_it_continues(tmp_path: Path) -> None:
+def test_a_turn_is_read_with_its_predecessor(tmp_path: Path) -> None:
     tape = recorded(tmp_path / "t.db", list(turns.frames()))
     first, second = read(tape, turns.FIRST), read(tape, turns.SECOND)
     assert (first.since, first.repeated) == ("", 0)

@@ -25,7 +25,7 @@ PAIRS = [["old", "http://a"], ["new", "http://b"], ["one", "http://c"], ["two", 
         (None, None),
     ],
 )
-def test_a_url_has_a_name_if_exactly_one_upstream_has_it(url: str | None, name: str | None) -> None:
+def test_a_url_of_exactly_one_upstream_has_a_name(url: str | None, name: str | None) -> None:
     assert upstream_name(json.dumps(PAIRS), url) == name
 
 
@@ -44,7 +44,7 @@ def named(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_name_is_a_column_a_filter_and_a_group(named: Path) -> None:
+def test_a_name_is_column_filter_and_group(named: Path) -> None:
     assert run(named, "ls", "--columns", "id,upstream_name").stdout.split() == [
         "id", "upstream_name", "cccc" * 4, "bbbb" * 4, "new", "aaaa" * 4, "old",
     ]  # fmt: skip
@@ -55,7 +55,7 @@ def test_a_name_is_a_column_a_filter_and_a_group(named: Path) -> None:
     assert [(row["upstream_name"], row["n"]) for row in rows] == [("new", 1), ("old", 1), (None, 1)]
 
 
-def test_groups_of_upstreams_have_their_names_on_a_screen_only(named: Path) -> None:
+def test_only_a_screen_names_groups_of_upstreams(named: Path) -> None:
     header, first, *_ = run(named, "stats", "--by", "upstream", "--format", "table").stdout.splitlines()
     assert header.split()[:2] == ["upstream", "upstream_name"]
     assert first.split()[:2] == ["http://a", "old"]

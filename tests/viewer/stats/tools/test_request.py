@@ -19,26 +19,26 @@ from wiretape.viewer.stats.tools.tools import TOOLS
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").glob("*.sse"))
 
 
-def test_events_and_comments_have_the_timestamp_of_the_read_with_their_last_byte():
+def test_events_and_comments_have_their_last_bytes_timestamp():
     frames = request(b": c\n\n" + CHUNK[:9], CHUNK[9:], b"data: [DONE]\n\n").frames
     assert [(*frame.at_ns, frame.comment) for frame in frames] == [(10, True), (20, False), (30, False)]
     assert [frame.data for frame in frames[1:]] == [CHUNK[6:-2].decode(), "[DONE]"]
 
 
-def test_the_lines_of_a_frame_are_those_of_the_wire():
+def test_a_frame_has_the_lines_of_the_wire():
     before, frame = request(b": a\n" + b"event: message\r\n: b\r\n" + CHUNK).frames
     assert before.lines() == [b": a"]
     assert frame.lines() == [b"event: message", b": b", CHUNK.strip()]
 
 
-def test_the_rest_of_a_body_is_a_frame_that_is_not_whole():
+def test_a_bodys_remainder_is_an_incomplete_frame():
     first, rest = request(CHUNK, CHUNK.strip()).frames
     assert (first.is_terminated, rest.is_terminated, rest.at_ns, rest.data) == (True, False, [20], first.data)
     cut = request(CHUNK, CHUNK[:20]).frames[-1]
     assert (cut.is_terminated, cut.at_ns, cut.lines()) == (False, [99], [CHUNK[:20]])
 
 
-def test_the_answer_to_a_failed_request_is_not_looked_at():
+def test_a_failed_requests_answer_is_not_read():
     assert request(b'{"error":{"message":"slow down"}}', status=429).frames == ()
 
 
@@ -48,14 +48,14 @@ def test_lines_of_blocks_without_data_are_frames_too():
     assert (first.at_ns, last.at_ns) == ([10], [30])
 
 
-def test_of_what_a_client_left_only_whole_lines_are_looked_at():
+def test_only_whole_lines_of_abandoned_answers_are_read():
     assert [frame.lines() for frame in request(CHUNK, b"data: {\ndata: {", ended_by="client").frames[1:]] == [
         [b"data: {"]
     ]
     assert len(request(CHUNK, CHUNK[:20], ended_by="client").frames) == 1
 
 
-def test_usage_is_that_of_the_last_chunk_that_has_it():
+def test_usage_is_the_last_chunks_that_has_it():
     usage = b'data: {"choices":[],"usage":{"completion_tokens":%d}}\n\n'
     found = request(usage % 3, CHUNK, usage % 5, b'data: {"choices":[],"usage":{"completion_tokens":null}}\n\n')
     assert found.reported_tokens() == 5
@@ -70,7 +70,7 @@ def test_usage_is_that_of_the_last_chunk_that_has_it():
         ({"ended_by": "reset"}, r"connection broke \(reset\)"),
     ],
 )
-def test_a_client_raises_on_the_status_and_on_a_broken_connection(facts, reason):
+def test_a_client_raises_on_errors_and_broken_connections(facts, reason):
     found = request(CHUNK, b"data: [DONE]\n\n", **facts)
     checks = found.check_end if found.exchange.status == 200 else found.check_status
     with pytest.raises(ToolError, match=reason):
@@ -98,7 +98,7 @@ def test_a_line_that_cannot_be_read_is_named(line, name):
     assert seen.place(line) == name
 
 
-def test_payloads_of_any_shape_have_a_choice_a_delta_and_a_count_or_none():
+def test_any_payload_has_choice_delta_and_count_or_none():
     odd = [{}, {"choices": None}, {"choices": []}, {"choices": [None]}, {"choices": [{"delta": 1}]}]
     assert [seen.first_choice(payload) for payload in odd] == [None, None, None, {}, {"delta": 1}]
     assert seen.part({"delta": 1}, "delta") == {}
@@ -107,13 +107,13 @@ def test_payloads_of_any_shape_have_a_choice_a_delta_and_a_count_or_none():
     ] * 4
 
 
-def test_gaps_and_rates_are_in_ms_and_unknown_without_two_tokens():
+def test_gaps_and_rates_need_two_tokens():
     assert seen.gaps([1_000_000, 3_500_000, 3_500_000]) == [2.5, 0.0]
     assert seen.per_token(10_000_000, 5) == 2.5
     assert seen.per_token(10_000_000, 1) is seen.per_token(10_000_000, None) is None
 
 
-def test_what_has_no_timestamp_is_not_wholly_on_the_tape():
+def test_data_without_timestamp_is_not_wholly_recorded():
     exchange = Exchange(status=200, content_type="text/event-stream", ended_by="end", end_ns=99)
     decoded = decode(exchange, [Read(0, 10, None, 0, len(CHUNK))], 2 * CHUNK)
     assert seen.request(exchange, decoded, derive(exchange, [], 2 * CHUNK)) == "not wholly on the tape"
@@ -146,7 +146,7 @@ def answer(line_end="\n", blank=2, words=WORDS, lead="data: "):
 
 
 @each_case("size", [1, 7, 90, 1_000_000])
-def test_several_events_at_once_are_measured_as_each_of_them(size):
+def test_simultaneous_events_are_measured_separately(size):
     bodies = [path.read_bytes() for path in STREAMS]
     for body in bodies + [body.replace(b"\r", b"").replace(b"\n", b"\r\n") for body in bodies]:
         assert_measured_alike(body, size)
@@ -166,7 +166,7 @@ def test_several_events_at_once_are_measured_as_each_of_them(size):
         answer() + b'data: {"choices":[],"usage":{"completion_tokens":7}}\n\n' + answer(),
     ],
 )
-def test_events_of_any_kind_are_measured_alike_however_they_are_cut(body):
+def test_events_are_measured_alike_however_they_are_cut(body):
     for size in [*range(60, 131, 5), 999, 10**6]:
         assert_measured_alike(body, size)
     event = len(answer(words=["a"]).split(b"\n\n")[0])

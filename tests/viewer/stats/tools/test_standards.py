@@ -22,7 +22,7 @@ ROLE = b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n'
         ("truncated", 200, None, "truncated"),
     ],
 )
-def test_the_type_of_an_error_is_its_status_its_code_or_its_outcome(outcome, status, code, kind):
+def test_an_errors_type_is_its_status_code_or_outcome(outcome, status, code, kind):
     with pytest.raises(ToolError) as failure:
         otel(MeasuredRequest(Exchange(status=status, ended_by="end"), Judged(outcome, code, 5_000_000_000)))
     assert str(failure.value) == f"error.type {kind}"

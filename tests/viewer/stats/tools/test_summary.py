@@ -38,7 +38,7 @@ def test_no_values_have_no_figures(way):
 
 
 @each_case("way", SUMMARIES)
-def test_one_value_is_every_figure_and_a_histogram_has_no_deviation(way):
+def test_one_value_is_every_figure_without_deviation(way):
     found = summarise(way, "x", "s", series([0.01]))
     assert (found.n, found.min, found.max) == (1, 0.01, 0.01)
     assert found.std == {"numpy": 0, "inverse_cdf": 0}.get(way)

@@ -15,9 +15,7 @@ from wiretape.viewer.tui.dialogs.offers import Copy, Later
 COPIES: list[Copy] = [("id", COMPLETE), ("text", HOSTILE)]
 
 
-def test_a_copy_goes_to_the_clipboard_and_to_a_file_of_the_user_alone(
-    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_goes_to_clipboard_and_private_file(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
     async def steps() -> None:
@@ -37,7 +35,7 @@ def test_a_copy_goes_to_the_clipboard_and_to_a_file_of_the_user_alone(
 
 
 @pytest.mark.parametrize("has_file", [True, False])
-def test_what_no_terminal_would_take_is_not_sent_and_it_is_said_what_gives_it(
+def test_an_oversized_copy_names_its_command_instead(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_file: bool
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path if has_file else tmp_path / "nowhere"))
@@ -64,12 +62,12 @@ def test_what_no_terminal_would_take_is_not_sent_and_it_is_said_what_gives_it(
     journey(steps())
 
 
-def test_the_longest_control_sequence_is_no_longer_than_the_shortest_limit() -> None:
+def test_the_longest_control_sequence_fits_the_shortest_limit() -> None:
     assert len("\x1b]52;c;\x07") + clipboard.MOST * 4 // 3 <= 600_000
     assert clipboard.MOST % 3 == 0
 
 
-def test_half_a_pair_of_surrogates_is_copied_as_a_question_mark(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_surrogate_pair_is_copied_as_question_mark(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
 
     async def steps() -> None:
@@ -87,9 +85,7 @@ def test_without_a_runtime_directory_nothing_is_kept(tmp_path: Path, monkeypatch
     assert clipboard.save("x") is None
 
 
-def test_a_link_is_not_followed_and_an_old_file_is_made_private(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_are_not_followed_and_old_files_become_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     kept = tmp_path / "wiretape" / "clip"
     kept.parent.mkdir()

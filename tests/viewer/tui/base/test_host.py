@@ -20,7 +20,7 @@ def endless(source: TapeSource) -> int:
     return int(source.connection.exec_driver_sql(ENDLESS).scalar_one())
 
 
-def test_a_question_is_answered_in_the_thread_of_the_tape(tape: Path) -> None:
+def test_a_question_is_answered_in_the_tapes_thread(tape: Path) -> None:
     async def steps() -> None:
         reader = TapeReader(tape)
         count, name = await reader.read(lambda source: (source.count(), threading.current_thread().name))
@@ -30,7 +30,7 @@ def test_a_question_is_answered_in_the_thread_of_the_tape(tape: Path) -> None:
     asyncio.run(steps())
 
 
-def test_a_newer_question_of_its_key_ends_an_older_one(tape: Path) -> None:
+def test_a_newer_question_ends_an_older_of_its_key(tape: Path) -> None:
     async def steps() -> None:
         reader = TapeReader(tape)
         asked, begun = [], threading.Event()
@@ -85,7 +85,7 @@ def test_a_failure_is_raised_where_the_question_was_asked(tmp_path: Path, tape: 
 
 
 @pytest.mark.parametrize("is_endless", [True, False])
-def test_closing_ends_a_question_and_does_not_wait_for_one_that_goes_on(is_endless: bool, tape: Path) -> None:
+def test_closing_ends_questions_without_waiting_for_them(is_endless: bool, tape: Path) -> None:
     release, begun = threading.Event(), threading.Event()
 
     def long(source: TapeSource) -> object:
@@ -105,7 +105,7 @@ def test_closing_ends_a_question_and_does_not_wait_for_one_that_goes_on(is_endle
     asyncio.run(steps())
 
 
-def test_a_screen_is_seen_on_top_and_under_menus_only() -> None:
+def test_a_screen_is_seen_on_top_and_under_menus() -> None:
     async def steps() -> None:
         app = App[None]()
         async with app.run_test():

@@ -13,7 +13,7 @@ from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.base.theme import DARK
 
 
-def test_a_strip_is_as_wide_as_asked_for_and_safe() -> None:
+def test_a_strip_has_the_requested_width_and_is_safe() -> None:
     line = paint.strip([(HOSTILE, Style(bold=True)), ("", None)], 40, Style(bgcolor="red"))
     assert line.cell_length == 40
     assert not [sign for sign in line.text if ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0]
@@ -33,7 +33,7 @@ def test_ascii_takes_as_many_cells(text: str) -> None:
     assert cell_len(shown) == cell_len(text)
 
 
-def test_no_sign_of_a_title_or_of_a_control_is_unknown_in_ascii() -> None:
+def test_titles_and_controls_have_only_known_ascii_signs() -> None:
     assert paint.in_ascii("Δ ms ␀␍␊␡ ○ ◆") == "d ms .... o *"
 
 
@@ -44,7 +44,7 @@ def test_the_signs_that_say_something_stay_apart_in_ascii() -> None:
     assert paint.in_ascii("▁▂▃▄▅▆▇█") == "▁▂▃▄▅▆▇█".translate(sparkline.ASCII)
 
 
-def test_without_colours_only_a_ground_that_means_something_is_reversed() -> None:
+def test_without_colours_only_meaningful_grounds_are_reversed() -> None:
     screen = Color.parse(DARK.background)
     looks = {
         "cursor": Style(color="#d9e1e8", bgcolor="#30495e", bold=True),

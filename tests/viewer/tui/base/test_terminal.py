@@ -42,7 +42,7 @@ def test_a_terminal_that_nobody_reads_holds_up_no_end(tape: Path) -> None:
         assert "1049" in terminal.screen.modes  # too full for the notice of the end
 
 
-def test_a_frame_that_is_cut_off_leaves_no_colours_and_nothing_held_back() -> None:
+def test_a_truncated_frame_leaves_no_colours_or_held_output() -> None:
     assert cut_short(b";2;3mword\x1b[4;5Hmore\x1b[0m\x1b[?2026l") == b";2;3mword\x1b[0m\x1b[?2026l"
     assert cut_short(b"") == b"\x1b[0m\x1b[?2026l"
 
@@ -138,7 +138,7 @@ ASKED = (
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
-def test_every_text_that_is_sent_has_a_contrast_of_at_least_four_and_a_half(tape: Path, theme: str) -> None:
+def test_every_text_has_enough_contrast(tape: Path, theme: str) -> None:
     command = [*CLI, "view", "--db", str(tape), "--theme", theme]
     with Terminal(command, 120, 40, {"COLORTERM": "truecolor"}) as terminal:
         visit(terminal, [*VISITS, *ASKED])
@@ -192,7 +192,7 @@ sys.exit(app.run())
 """
 
 
-def test_on_a_terminal_that_takes_nothing_a_replay_goes_on_and_is_all_there_afterwards(tmp_path: Path) -> None:
+def test_a_replay_survives_a_terminal_that_takes_nothing(tmp_path: Path) -> None:
     path, result = tmp_path / "tape.db", tmp_path / "result"
     words = [f"word{number} " for number in range(60)]
     with recorder(path) as writing:
@@ -230,12 +230,12 @@ def test_an_event_costs_few_bytes(tmp_path: Path) -> None:
         assert terminal.ended() == 0
 
 
-def test_what_is_no_terminal_by_name_is_written_to_as_it_is(tmp_path: Path) -> None:
+def test_an_unknown_terminal_is_written_to_unchanged(tmp_path: Path) -> None:
     with (tmp_path / "file").open("w") as file:
         assert open_nonblocking(file.fileno()) == (file.fileno(), False)
 
 
-def test_lag_is_the_longest_of_the_last_frames_and_of_what_waits() -> None:
+def test_lag_is_the_longest_of_recent_and_waiting_frames() -> None:
     now = [0]
     lag = Lag(Clock(lambda: now[0]))
     assert lag.ms is None

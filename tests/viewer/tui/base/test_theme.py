@@ -32,7 +32,7 @@ def test_every_text_stands_out_from_every_ground(theme: Theme) -> None:
 
 
 @pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
-def test_without_colours_a_cursor_is_reversed_and_a_panel_is_not(theme: Theme) -> None:
+def test_without_colours_cursors_are_reversed_and_panels_not(theme: Theme) -> None:
     grounds = {**theme.to_color_system().generate(), **theme.variables}
     for name in (*MARKED, "surface", "panel"):
         drawn = themes.WITHOUT_COLORS.apply([Segment("x", Style(bgcolor=grounds[name]))], Color.parse(theme.background))

@@ -146,7 +146,7 @@ def test_ids_and_commands_are_offered_before_both_are_decoded(tape: Path, monkey
     journey(steps())
 
 
-def test_an_exchange_that_is_not_on_the_tape_is_reported(tape: Path) -> None:
+def test_an_exchange_missing_on_the_tape_is_reported(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, 999)) as (app, pilot):
             await shows(pilot, "compare · B: this exchange is not on the tape any more")
@@ -166,7 +166,7 @@ def test_the_curves_are_drawn_before_any_key(tape: Path) -> None:
     journey(steps())
 
 
-def test_all_that_came_is_seen_first_and_racing_begins_at_the_start(tape: Path) -> None:
+def test_everything_is_shown_before_racing_restarts_at_zero(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, FAILED_NO)) as (_, pilot):
             await shows(
@@ -178,7 +178,7 @@ def test_all_that_came_is_seen_first_and_racing_begins_at_the_start(tape: Path) 
     journey(steps())
 
 
-def test_what_is_before_the_aligned_timestamp_is_negative_on_the_clock_and_on_the_axis(tape: Path) -> None:
+def test_times_before_the_aligned_timestamp_are_negative(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, FAILED_NO)) as (_, pilot):
             await shows(pilot, _PARTS)
@@ -195,7 +195,7 @@ def test_what_is_before_the_aligned_timestamp_is_negative_on_the_clock_and_on_th
     journey(steps())
 
 
-def test_in_ascii_a_time_before_the_aligned_timestamp_has_an_ascii_minus(tape: Path) -> None:
+def test_ascii_times_before_alignment_have_an_ascii_minus(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, FAILED_NO), (80, 24), ascii=True) as (_, pilot):
             await shows(pilot, _PARTS)
@@ -205,7 +205,7 @@ def test_in_ascii_a_time_before_the_aligned_timestamp_has_an_ascii_minus(tape: P
     journey(steps())
 
 
-def test_one_that_runs_is_read_again_and_followed_until_somebody_looks_elsewhere(tmp_path: Path) -> None:
+def test_a_running_exchange_is_followed_until_somebody_looks_elsewhere(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
 
     async def steps() -> None:
@@ -236,7 +236,7 @@ def test_one_that_runs_is_read_again_and_followed_until_somebody_looks_elsewhere
     journey(steps())
 
 
-def test_one_that_falls_silent_shows_for_how_long_until_its_recorder_is_gone(tmp_path: Path) -> None:
+def test_a_silent_exchange_shows_its_silence_until_orphaned(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
 
     async def steps() -> None:
@@ -303,7 +303,7 @@ def test_another_tape_in_its_place_has_other_exchanges(tmp_path: Path) -> None:
     journey(steps())
 
 
-def test_an_answer_that_was_not_streamed_comes_with_its_last_byte(tmp_path: Path) -> None:
+def test_an_unstreamed_answer_comes_with_its_last_byte(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     message = {"index": 0, "message": {"role": "assistant", "content": "All at once."}, "finish_reason": "stop"}
     body = json.dumps({"object": "chat.completion", "choices": [message]}).encode()
@@ -333,7 +333,7 @@ def test_a_tape_that_is_not_there_is_reported(tape: Path) -> None:
     journey(steps())
 
 
-def test_where_the_texts_part_is_shown_and_hidden_again_and_equal_ones_are_said_to_be_the_same(tape: Path) -> None:
+def test_differing_texts_are_toggled_and_equal_ones_reported(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, FAILED_NO)) as (app, pilot):
             await shows(pilot, _PARTS)
@@ -364,7 +364,7 @@ def test_the_mouse_sends_both_to_where_it_points(tape: Path) -> None:
     journey(steps())
 
 
-def test_nobody_misses_what_would_have_come_while_it_is_suspended(tape: Path) -> None:
+def test_nothing_is_missed_while_it_is_suspended(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, B)) as (app, pilot):
             await shows(pilot, "‖ paused")
@@ -380,7 +380,7 @@ def test_nobody_misses_what_would_have_come_while_it_is_suspended(tape: Path) ->
     journey(steps())
 
 
-def test_the_figures_are_those_of_the_command_that_can_be_copied(tape: Path) -> None:
+def test_the_figures_match_the_copied_command(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, B)) as (app, pilot):
             text = await shows(pilot, "differ at 1")

@@ -53,7 +53,7 @@ def _ids(text: str) -> list[str]:
     return [line[4:12] for line in text.splitlines() if line[2:3] in tuple("✓!●■✗?⊘")]
 
 
-def test_what_is_under_the_cursor_is_told_of_copied_and_opened(tape: Path) -> None:
+def test_the_row_under_the_cursor_is_described_and_opened(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareManyScreen([1, 2, 5])) as (app, pilot):
             screen = app.screen
@@ -91,7 +91,7 @@ def test_one_that_runs_is_read_again(tmp_path: Path) -> None:
     journey(steps())
 
 
-def test_what_is_not_on_the_tape_any_more_is_reported(tape: Path) -> None:
+def test_an_exchange_that_left_the_tape_is_reported(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareManyScreen([1, 998, 999])) as (app, pilot):
             await shows(pilot, "compare · 1 exchange · all api.example.com · 2 more: not on the tape any more")
@@ -108,7 +108,7 @@ def test_two_race_and_more_stand_in_a_table() -> None:
     assert isinstance(comparison([1, 2, 3]), CompareManyScreen)
 
 
-def test_one_whose_recorder_is_gone_is_an_orphan_as_in_the_list(tmp_path: Path) -> None:
+def test_an_exchange_without_recorder_is_an_orphan(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
 
     async def steps() -> None:

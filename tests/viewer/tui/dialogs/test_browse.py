@@ -50,7 +50,7 @@ def data(page: Path) -> str:
     return read_page(page.read_bytes()).blocks["data"].decode()
 
 
-def test_the_page_of_an_exchange_is_private_and_gone_with_the_viewer(tape: Path, opened: Path) -> None:
+def test_an_exchanges_page_is_private_and_removed_at_exit(tape: Path, opened: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: InspectorScreen(2)) as (app, pilot):
             screen = app.screen
@@ -69,7 +69,7 @@ def test_the_page_of_an_exchange_is_private_and_gone_with_the_viewer(tape: Path,
     journey(steps())
 
 
-def test_the_page_of_the_list_has_the_marked_exchanges_or_all_that_it_shows(tape: Path, opened: Path) -> None:
+def test_the_lists_page_has_marked_or_all_exchanges(tape: Path, opened: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: DrilledScreen("-id:f0")) as (app, pilot):
             await shows(pilot, "6 / 7")
@@ -85,7 +85,7 @@ def test_the_page_of_the_list_has_the_marked_exchanges_or_all_that_it_shows(tape
     journey(steps())
 
 
-def test_a_filter_that_reads_like_a_format_changes_no_page(opened: Path) -> None:
+def test_a_filter_like_a_format_changes_no_page(opened: Path) -> None:
     path = recorded(opened.parent / "own.db", list(frames()))
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE exchanges SET request_model = 'html' WHERE id IN (?, ?)", (COMPLETE, TOOLS))
@@ -132,7 +132,7 @@ def test_without_a_browser_the_path_is_shown(tape: Path, opened: Path, monkeypat
     journey(steps())
 
 
-def test_where_live_pages_are_served_they_are_opened_by_an_address_that_no_argument_shows(
+def test_served_live_pages_open_without_a_visible_address(
     tape: Path, opened: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(opened.parent))
@@ -153,9 +153,7 @@ def test_where_live_pages_are_served_they_are_opened_by_an_address_that_no_argum
         journey(steps())
 
 
-def test_a_selection_that_no_live_page_shows_is_a_page_of_its_own(
-    tape: Path, opened: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_selection_without_live_page_gets_its_own(tape: Path, opened: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(opened.parent))
 
     async def steps() -> None:

@@ -61,7 +61,7 @@ def test_help_looks_like_this(tape: Path) -> None:
     journey(steps())
 
 
-def test_help_is_searched_and_runs_what_it_shows_on_the_screen_below(tape: Path) -> None:
+def test_help_is_searched_and_runs_actions_below_it(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Counter) as (app, pilot):
             below = app.screen
@@ -89,7 +89,7 @@ def test_help_is_searched_and_runs_what_it_shows_on_the_screen_below(tape: Path)
     journey(steps())
 
 
-def test_a_second_key_before_the_first_is_done_does_nothing(tape: Path) -> None:
+def test_a_second_key_before_the_first_does_nothing(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Counter) as (app, pilot):
             below = app.screen
@@ -125,7 +125,7 @@ def test_keys_stand_in_groups_by_what_they_are_for(tape: Path) -> None:
     journey(steps())
 
 
-def test_keys_are_found_by_what_people_call_what_they_do_and_by_their_names(tape: Path) -> None:
+def test_keys_are_found_by_common_words_and_names(tape: Path) -> None:
     def found(app: Stage, text: str) -> list[str | None]:
         return [entry.bound.binding.id for entry in entries(app, app.screen.active_bindings) if entry.matches(text)]
 

@@ -28,7 +28,7 @@ def test_nothing_to_copy_is_reported(tape: Path) -> None:
     journey(steps())
 
 
-def test_an_export_is_written_beside_the_viewer_and_told_of(tape: Path, tmp_path: Path) -> None:
+def test_an_export_is_written_beside_the_viewer_and_reported(tape: Path, tmp_path: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
             for name, said in [("out.csv", "out.csv"), ("nowhere/x.csv", "nowhere")]:
@@ -49,7 +49,7 @@ def test_an_export_is_written_beside_the_viewer_and_told_of(tape: Path, tmp_path
     journey(steps())
 
 
-def test_a_command_is_shown_whole_and_another_text_only_at_its_beginning(tape: Path) -> None:
+def test_commands_are_shown_whole_and_other_texts_begun(tape: Path) -> None:
     arguments = ["export", "-f", "model:gpt-*", *(f"is:word{number}" for number in range(40)), "--last=[/]"]
 
     async def steps() -> None:
@@ -93,7 +93,7 @@ def test_a_line_with_a_mistake_is_not_taken(tape: Path) -> None:
     journey(steps())
 
 
-def test_a_second_key_before_the_first_is_done_does_nothing(tape: Path) -> None:
+def test_a_second_key_before_the_first_does_nothing(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
             below, depth = app.screen, len(app.screen_stack)
@@ -118,7 +118,7 @@ def test_a_second_key_before_the_first_is_done_does_nothing(tape: Path) -> None:
     journey(steps())
 
 
-def test_a_text_that_is_made_when_it_is_chosen_is_described_until_then(tape: Path) -> None:
+def test_a_lazily_made_text_is_described_until_chosen(tape: Path) -> None:
     async def given() -> str:
         return "made"
 
@@ -139,7 +139,7 @@ def test_a_text_that_is_made_when_it_is_chosen_is_described_until_then(tape: Pat
     journey(steps())
 
 
-def test_the_inspector_offers_the_request_the_answer_and_the_arguments_of_tools(tape: Path) -> None:
+def test_the_inspector_offers_request_answer_and_tool_arguments(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: InspectorScreen(2)) as (app, pilot):
             screen = app.screen

@@ -24,9 +24,7 @@ def program(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_without_a_display_or_a_named_browser_nothing_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_display_or_named_browser_nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "lynx", f"touch {tmp_path / 'started'}")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not asyncio.run(opening.open_file(tmp_path / "page.html"))
@@ -34,23 +32,21 @@ def test_without_a_display_or_a_named_browser_nothing_is_started(
 
 
 @pytest.mark.parametrize("name", ["BROWSER", "DISPLAY", "WAYLAND_DISPLAY"])
-def test_a_named_browser_and_a_display_are_reachable_also_over_ssh(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_browser_is_reachable_over_ssh_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "there")
     assert not opening.is_reachable()
     monkeypatch.setenv(name, "x")
     assert opening.is_reachable()
 
 
-def test_a_mac_has_a_browser_unless_its_user_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mac_has_a_browser_unless_used_remotely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     assert opening.is_reachable()
     monkeypatch.setenv("SSH_CONNECTION", "there")
     assert not opening.is_reachable()
 
 
-def test_a_browser_gets_the_address_of_the_file_and_no_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_browser_gets_the_files_address_without_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = tmp_path / "got"
     monkeypatch.setenv("BROWSER", program(tmp_path / "named", f'echo "$1" >{saved}; test ! -t 0 -a ! -t 1 -a ! -t 2'))
     assert asyncio.run(opening.open_file(tmp_path / "a; $(b) é.html"))

@@ -67,7 +67,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_pager_and_an_editor_get_what_is_shown_and_give_the_terminal_back(odd: Path, tmp_path: Path) -> None:
+def test_pagers_and_editors_return_the_terminal(odd: Path, tmp_path: Path) -> None:
     pager, editor = program(tmp_path / "pager", PAGER), program(tmp_path / "editor", EDITOR)
     folder = {"TMPDIR": str(tmp_path), "VISUAL": editor, "WIRETAPE_PAGER": pager, "PAGER": "no-such"}
     with viewing(odd, "@", **folder) as terminal:
@@ -113,7 +113,7 @@ def test_a_failure_is_reported_in_a_line(tape: Path, tmp_path: Path) -> None:
         assert terminal.ended() == 0
 
 
-def test_an_interrupt_is_for_the_program_and_an_end_for_both(tape: Path, tmp_path: Path) -> None:
+def test_an_interrupt_ends_programs_and_an_end_ends_both(tape: Path, tmp_path: Path) -> None:
     editor = program(tmp_path / "editor", EDITOR.replace("read", "echo $$ >$0.pid; read"))
     with viewing(tape, EDITOR=editor, VISUAL="") as terminal:
         terminal.wait_for(LIVE[:8])
@@ -136,7 +136,7 @@ def test_an_interrupt_is_for_the_program_and_an_end_for_both(tape: Path, tmp_pat
     ("text", "found"),
     [("data: {}\n\n", ".sse"), (json.dumps({"a": 1}), ".json"), ("{ words", ".txt"), ("words", ".txt"), ("", ".txt")],
 )
-def test_the_name_of_a_file_says_what_is_in_it(text: str, found: str) -> None:
+def test_a_file_name_says_what_it_holds(text: str, found: str) -> None:
     assert outside.suffix(text) == found
 
 
@@ -154,7 +154,7 @@ def test_the_first_variable_that_names_a_program_counts(monkeypatch: pytest.Monk
     assert outside.editor() == ("VISUAL", ["it's"])
 
 
-def test_a_screen_says_itself_what_it_shows_or_all_that_can_be_copied_is_shown() -> None:
+def test_a_screen_describes_itself_or_offers_all_copies() -> None:
     class Copying:
         def copies(self) -> list[tuple[str, str]]:
             return [("id", "7f3a"), ("text", "two\nlines")]
@@ -168,7 +168,7 @@ def test_a_screen_says_itself_what_it_shows_or_all_that_can_be_copied_is_shown()
     assert outside.page(object()) is None
 
 
-def test_a_menu_that_offers_a_text_does_not_make_it(tape: Path) -> None:
+def test_offering_a_text_does_not_make_it(tape: Path) -> None:
     made = list[str]()
 
     class Paging(Screen[None]):

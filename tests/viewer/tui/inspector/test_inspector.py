@@ -110,7 +110,7 @@ def test_the_panes_look_as_they_did(stalled: Path) -> None:
     journey(steps())
 
 
-def test_open_play_step_back_go_to_and_jump_to_the_stall(stalled: Path) -> None:
+def test_open_play_step_seek_and_jump_to_a_stall(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (app, pilot, screen):
             playback = screen.playback
@@ -136,7 +136,7 @@ def test_open_play_step_back_go_to_and_jump_to_the_stall(stalled: Path) -> None:
     journey(steps())
 
 
-def test_a_finished_stream_opens_at_its_start_with_its_text_as_ghost_and_its_length_beside_play(stalled: Path) -> None:
+def test_a_finished_stream_opens_at_its_start_as_ghost(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED, (60, 16)) as (app, pilot, screen):
             playback = screen.playback
@@ -152,7 +152,7 @@ def test_a_finished_stream_opens_at_its_start_with_its_text_as_ghost_and_its_len
     journey(steps())
 
 
-def test_an_answer_of_one_piece_opens_with_its_text_plain(tmp_path: Path) -> None:
+def test_a_one_piece_answer_opens_as_plain_text(tmp_path: Path) -> None:
     with recorder(tmp_path / "tape.db") as tape:
         tape.record(STALLED, [(100, event({"content": "all at once"}))])
 
@@ -164,7 +164,7 @@ def test_an_answer_of_one_piece_opens_with_its_text_plain(tmp_path: Path) -> Non
     journey(steps())
 
 
-def test_a_stall_is_played_from_3_s_before_it_to_1_s_after_it(tmp_path: Path) -> None:
+def test_a_stall_is_played_with_seconds_around_it(tmp_path: Path) -> None:
     at_ms = (200, 4_000, 4_500, 5_000, 7_200, 7_500, 8_500, 9_000)
     with recorder(tmp_path / "tape.db") as tape:
         tape.record(STALLED, [*((at, event({"content": f"{at} "})) for at in at_ms), (9_500, DONE)])
@@ -195,7 +195,7 @@ def test_a_stall_is_played_from_3_s_before_it_to_1_s_after_it(tmp_path: Path) ->
     journey(steps())
 
 
-def test_without_a_stall_there_is_none_to_go_to_or_to_play(tape: Path) -> None:
+def test_without_a_stall_there_is_none_to_play(tape: Path) -> None:
     async def steps() -> None:
         async with inspected(tape, COMPLETE) as (app, pilot, screen):
             await pilot.press("p", "right_curly_bracket")
@@ -224,7 +224,7 @@ def test_every_key_of_the_transport_moves_the_playhead(stalled: Path) -> None:
     journey(steps())
 
 
-def test_one_can_go_to_a_timestamp_an_event_or_to_words(stalled: Path) -> None:
+def test_one_can_seek_timestamps_events_and_words(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED, at="#4") as (app, pilot, screen):
             places = []
@@ -240,7 +240,7 @@ def test_one_can_go_to_a_timestamp_an_event_or_to_words(stalled: Path) -> None:
     journey(steps())
 
 
-def test_a_position_that_does_not_exist_keeps_what_was_typed(stalled: Path) -> None:
+def test_a_nonexistent_position_keeps_the_typed_text(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED, at="#5") as (app, pilot, screen):
             for text in ("never that", "#9999", "!"):
@@ -263,7 +263,7 @@ def test_a_position_that_does_not_exist_keeps_what_was_typed(stalled: Path) -> N
     journey(steps())
 
 
-def test_events_are_filtered_and_selected_and_taken_apart_and_a_wrong_filter_is_reported(stalled: Path) -> None:
+def test_events_are_filtered_and_a_wrong_filter_is_reported(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, pilot, screen):
             await pilot.press("2", "slash")
@@ -298,7 +298,7 @@ def test_the_reasoning_folds_and_silences_are_shown(stalled: Path) -> None:
     journey(steps())
 
 
-def test_panes_can_be_zoomed_and_gone_through_and_events_have_the_whole_width_of_their_own(stalled: Path) -> None:
+def test_panes_can_be_zoomed_to_the_whole_width(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, pilot, screen):
             await pilot.press("z")
@@ -321,7 +321,7 @@ def test_panes_can_be_zoomed_and_gone_through_and_events_have_the_whole_width_of
     journey(steps())
 
 
-def test_a_click_scrubs_selects_and_opens_and_with_few_rows_there_is_no_timeline(stalled: Path) -> None:
+def test_a_click_scrubs_selects_and_opens(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, pilot, screen):
             await pilot.click("#timeline", offset=(9, 2))
@@ -346,7 +346,7 @@ def test_before_it_is_decoded_its_text_is_there(stalled: Path) -> None:
     journey(steps())
 
 
-def test_a_large_exchange_is_decoded_in_a_process_of_its_own(stalled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_exchange_is_decoded_in_another_process(stalled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "LARGE", 100)
 
     async def steps() -> None:
@@ -356,7 +356,7 @@ def test_a_large_exchange_is_decoded_in_a_process_of_its_own(stalled: Path, monk
     journey(steps())
 
 
-def test_a_stream_that_grows_is_followed_until_somebody_looks_elsewhere(tmp_path: Path) -> None:
+def test_a_growing_stream_is_followed_until_somebody_looks_elsewhere(tmp_path: Path) -> None:
     async def steps() -> None:
         with recorder(tmp_path / "tape.db") as tape:
             tape.begin(LIVE, COMPLETE_READS[:2])
@@ -388,7 +388,7 @@ def test_a_recorder_that_died_is_reported(tape: Path) -> None:
     journey(steps())
 
 
-def test_an_exchange_that_failed_says_why_and_one_that_is_gone_too(tape: Path) -> None:
+def test_failed_and_deleted_exchanges_say_why(tape: Path) -> None:
     async def steps() -> None:
         async with inspected(tape, FAILED) as (app, pilot, _screen):
             await shows(pilot, "overloaded", "error")
@@ -414,7 +414,7 @@ def _long(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("ascii", [False, True], ids=["long", "ascii"])
-def test_hostile_text_is_shown_in_every_pane_and_goes_no_further(tape: Path, tmp_path: Path, ascii: bool) -> None:
+def test_hostile_text_is_shown_and_goes_no_further(tape: Path, tmp_path: Path, ascii: bool) -> None:
     made = tape if ascii else _long(tmp_path)
 
     async def steps() -> None:
@@ -462,9 +462,7 @@ def test_what_can_be_copied_and_exported_names_the_exchange(tape: Path) -> None:
     journey(steps())
 
 
-def test_what_may_be_too_long_to_copy_is_offered_with_the_command_that_gives_it(
-    tape: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overlong_copy_is_offered_with_its_command(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "LONGEST_COPY", 5)
 
     async def steps() -> None:
@@ -490,7 +488,7 @@ def test_there_is_nothing_to_copy_before_anything_is_known() -> None:
     assert (screen.copies(), screen.exports()) == ([], [])
 
 
-def test_nobody_misses_what_would_have_come_while_it_is_suspended(stalled: Path) -> None:
+def test_nothing_is_missed_while_it_is_suspended(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (app, pilot, screen):
             playback = screen.playback
@@ -526,9 +524,7 @@ def test_playing_stops_at_the_end_at_most_speed_too(stalled: Path) -> None:
     journey(steps())
 
 
-def test_keys_pressed_before_it_is_decoded_are_done_in_their_order(
-    stalled: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_pressed_during_decoding_keep_their_order(stalled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "LARGE", 100)
     pressed, answer = threading.Event(), Decoder.answer
 
@@ -550,7 +546,7 @@ def test_keys_pressed_before_it_is_decoded_are_done_in_their_order(
     journey(steps())
 
 
-def test_what_is_jumped_to_in_folded_reasoning_is_unfolded_until_somebody_folds_it(stalled: Path) -> None:
+def test_jumping_into_folded_reasoning_unfolds_it_meanwhile(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (app, pilot, screen):
             await shows(pilot, "▸ reasoning")
@@ -565,7 +561,7 @@ def test_what_is_jumped_to_in_folded_reasoning_is_unfolded_until_somebody_folds_
     journey(steps())
 
 
-def test_a_recorder_that_is_heard_of_again_is_not_gone(tmp_path: Path) -> None:
+def test_a_recorder_that_returns_is_not_gone(tmp_path: Path) -> None:
     async def steps() -> None:
         with recorder(tmp_path / "tape.db") as tape:
             tape.begin(LIVE, COMPLETE_READS[:2])
@@ -580,7 +576,7 @@ def test_a_recorder_that_is_heard_of_again_is_not_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"error":{"code":"slow","message":"later"}}', b"<h1>Too many</h1>", b""])
-def test_of_an_answer_that_is_no_stream_the_body_is_shown(tmp_path: Path, body: bytes) -> None:
+def test_an_unstreamed_answer_shows_its_body(tmp_path: Path, body: bytes) -> None:
     parts = [(100, body)]
     with recorder(tmp_path / "tape.db") as tape:
         tape.record(LIMITED, parts)
@@ -636,9 +632,7 @@ def test_what_was_looked_at_is_let_go_of(stalled: Path) -> None:
     journey(steps())
 
 
-def test_a_process_that_was_asked_as_the_screen_was_left_is_ended(
-    stalled: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_asked_while_leaving_is_ended(stalled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "LARGE", 100)
     asked: list[Decoder] = []
 
@@ -674,7 +668,7 @@ def test_reasoning_is_folded_and_arguments_grow_whatever_the_api(wires: Path) ->
     journey(steps())
 
 
-def test_a_binary_event_is_shown_as_its_type_and_its_data(wires: Path) -> None:
+def test_a_binary_event_shows_its_type_and_data(wires: Path) -> None:
     async def steps() -> None:
         async with inspected(wires, f"{list(WIRES).index('bedrock'):016x}", at="#1") as (_, pilot, screen):
             await shows(

@@ -12,7 +12,7 @@ from tests.support.screens import journey, press, resized, shows, staged, typed,
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
 
-def test_a_stream_that_falls_silent_shows_for_how_long_until_its_recorder_is_gone(tmp_path: Path) -> None:
+def test_a_silent_stream_shows_its_silence_until_orphaned(tmp_path: Path) -> None:
     async def steps() -> None:
         with recorder(tmp_path / "tape.db") as tape:
             tape.begin(LIVE, COMPLETE_READS[:2])
@@ -44,7 +44,7 @@ def test_a_stream_that_falls_silent_shows_for_how_long_until_its_recorder_is_gon
     journey(steps())
 
 
-def test_the_last_events_before_a_recorder_was_killed_are_shown(tmp_path: Path) -> None:
+def test_the_last_events_before_a_kill_are_shown(tmp_path: Path) -> None:
     async def steps() -> None:
         with recorder(tmp_path / "tape.db") as tape:
             tape.begin(LIVE, COMPLETE_READS[:2])
@@ -60,7 +60,7 @@ def test_the_last_events_before_a_recorder_was_killed_are_shown(tmp_path: Path) 
     journey(steps())
 
 
-def test_a_tape_that_was_taken_away_under_a_followed_stream_is_called_gone(tmp_path: Path) -> None:
+def test_a_followed_tape_that_disappears_is_called_gone(tmp_path: Path) -> None:
     async def steps() -> None:
         with recorder(tmp_path / "tape.db") as tape:
             tape.begin(LIVE, COMPLETE_READS[:2])
@@ -73,7 +73,7 @@ def test_a_tape_that_was_taken_away_under_a_followed_stream_is_called_gone(tmp_p
     journey(steps())
 
 
-def test_space_freezes_a_followed_stream_and_goes_on_from_there(tmp_path: Path) -> None:
+def test_space_freezes_and_resumes_a_followed_stream(tmp_path: Path) -> None:
     async def steps() -> None:
         with recorder(tmp_path / "tape.db") as tape:
             tape.begin(LIVE, COMPLETE_READS[:2])
@@ -187,7 +187,7 @@ def choices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_choices_are_shown_one_by_one_and_settings_are_told_where_there_is_no_room(choices: Path) -> None:
+def test_choices_show_singly_and_settings_without_room_are_reported(choices: Path) -> None:
     async def steps() -> None:
         screen = InspectorScreen(1)
         async with staged(choices, lambda: screen) as (app, pilot):
@@ -212,7 +212,7 @@ def test_choices_are_shown_one_by_one_and_settings_are_told_where_there_is_no_ro
     journey(steps())
 
 
-def test_what_is_no_json_has_no_tree_and_every_pane_is_a_page(choices: Path) -> None:
+def test_text_without_json_has_no_tree(choices: Path) -> None:
     async def steps() -> None:
         screen = InspectorScreen(1)
         async with staged(choices, lambda: screen, (80, 24)) as (_, pilot):

@@ -73,7 +73,7 @@ def listed(app: Any) -> dict[str, str]:
     return {row[0]: row[1] for row in rows if row[0].isdigit()}
 
 
-def test_t_goes_through_the_ways_of_telling_time_and_the_heading_says_which(marked: Path) -> None:
+def test_t_cycles_the_clocks_and_the_heading_names_them(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2") as (app, pilot, _):
             await pilot.press("2")
@@ -92,7 +92,7 @@ def test_t_goes_through_the_ways_of_telling_time_and_the_heading_says_which(mark
     journey(steps())
 
 
-def test_the_time_since_the_event_before_is_that_also_of_filtered_events(marked: Path) -> None:
+def test_filtered_events_keep_time_since_their_predecessor(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "100%") as (app, pilot, screen):
             await pilot.press("slash")
@@ -112,7 +112,7 @@ def test_the_time_since_the_event_before_is_that_also_of_filtered_events(marked:
     journey(steps())
 
 
-def test_the_playhead_the_axis_and_what_is_typed_follow_the_clock_of_the_events(marked: Path) -> None:
+def test_playhead_axis_and_input_follow_the_events_clock(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2") as (app, pilot, screen):
             shown = []
@@ -132,7 +132,7 @@ def test_the_playhead_the_axis_and_what_is_typed_follow_the_clock_of_the_events(
     journey(steps())
 
 
-def test_a_typed_time_goes_to_the_event_that_is_displayed_at_it(marked: Path) -> None:
+def test_a_typed_time_finds_the_event_displayed_there(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2") as (app, pilot, screen):
 
@@ -188,7 +188,7 @@ def test_the_playhead_is_behind_what_stands_in_its_cell(marked: Path) -> None:
     journey(steps())
 
 
-def test_a_wait_is_shaded_and_its_length_stands_in_it(marked: Path) -> None:
+def test_a_wait_is_shaded_and_shows_its_length(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#3") as (_, pilot, screen):
             await shows(pilot, "╱╱ 2.2 s ╱╱")
@@ -215,7 +215,7 @@ def test_the_timeline_uses_the_height_of_a_terminal(marked: Path) -> None:
     journey(steps())
 
 
-def test_on_a_low_terminal_a_row_of_time_is_left(marked: Path) -> None:
+def test_a_low_terminal_keeps_a_row_of_time(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#3") as (_, pilot, screen):
             await resized(pilot, (60, 16))
@@ -233,7 +233,7 @@ def test_on_a_low_terminal_a_row_of_time_is_left(marked: Path) -> None:
     journey(steps())
 
 
-def test_the_wire_shows_reads_and_those_beside_them_and_tells_the_events_bytes_from_others(marked: Path) -> None:
+def test_the_wire_separates_an_events_bytes_from_its_neighbours(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#4") as (_, pilot, screen):
             await pilot.press("3", "v", "v", "v")
@@ -253,7 +253,7 @@ def test_the_wire_shows_reads_and_those_beside_them_and_tells_the_events_bytes_f
     journey(steps())
 
 
-def test_no_line_is_cut_however_long_it_is_and_before_the_first_event_it_is_the_first(marked: Path) -> None:
+def test_long_lines_stay_whole_and_start_at_the_first(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2", (80, 24)) as (_, pilot, screen):
             await pilot.press("3", "v")
@@ -269,7 +269,7 @@ def test_no_line_is_cut_however_long_it_is_and_before_the_first_event_it_is_the_
     journey(steps())
 
 
-def test_the_title_of_the_text_says_in_which_way_it_is_shown(marked: Path) -> None:
+def test_the_texts_title_says_how_it_is_shown(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2") as (_, pilot, _screen):
             assert "·" not in (await shows(pilot, "─ text @ #2 ─")).partition("text @ #2")[2].partition("│")[0]
@@ -282,7 +282,7 @@ def test_the_title_of_the_text_says_in_which_way_it_is_shown(marked: Path) -> No
     journey(steps())
 
 
-def test_of_a_compressed_body_the_wire_shows_what_its_read_came_to(tmp_path: Path) -> None:
+def test_a_compressed_bodys_wire_shows_decoded_reads(tmp_path: Path) -> None:
     packer = zlib.compressobj(wbits=31)
     parts = [(100, packer.compress(event({"content": "one"})) + packer.flush(zlib.Z_SYNC_FLUSH))]
     parts += [(200, packer.compress(event({"content": "two"}) + DONE) + packer.flush())]
@@ -312,7 +312,7 @@ def without_second_and_third(connection: sqlite3.Connection) -> bytes:
 
 
 @pytest.mark.damages
-def test_bytes_of_no_read_have_a_rule_of_their_own_and_what_is_missing_at_the_end_too(tmp_path: Path) -> None:
+def test_bytes_without_a_read_have_their_own_rule(tmp_path: Path) -> None:
     tape = made(tmp_path, [(100 + at, event({"content": f"word {at} "})) for at in range(5)])
     size = len(event({"content": "word 0 "}))
     with contextlib.closing(sqlite3.connect(tape)) as connection, connection:
@@ -368,7 +368,7 @@ def test_hostile_bytes_and_hostile_markdown_go_no_further(tmp_path: Path) -> Non
     journey(steps())
 
 
-def test_a_view_shows_content_as_markdown_and_as_it_is_again(marked: Path) -> None:
+def test_content_is_shown_as_markdown_and_back(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "100%") as (app, pilot, screen):
             await shows(pilot, "**prefill**", "[x](http://y)")
@@ -389,7 +389,7 @@ def test_a_view_shows_content_as_markdown_and_as_it_is_again(marked: Path) -> No
     journey(steps())
 
 
-def test_markdown_is_rendered_while_it_is_played_and_for_another_width(marked: Path) -> None:
+def test_markdown_is_rendered_during_play_and_after_resizing(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked) as (app, pilot, screen):
             await pilot.press("v", "v", "v", "home", "space")
@@ -402,7 +402,7 @@ def test_markdown_is_rendered_while_it_is_played_and_for_another_width(marked: P
     journey(steps())
 
 
-def test_of_a_huge_answer_the_end_is_rendered_and_that_is_reported(tmp_path: Path) -> None:
+def test_only_a_huge_answers_end_is_rendered(tmp_path: Path) -> None:
     tape = made(tmp_path, [(100, event({"content": "*word* " * 100_000})), (200, event({"content": "**end**"}) + DONE)])
 
     async def steps() -> None:
@@ -443,7 +443,7 @@ def test_words_looked_for_are_found_again_and_before(marked: Path) -> None:
     journey(steps())
 
 
-def test_of_a_filter_that_is_newer_than_words_the_events_are_gone_through(marked: Path) -> None:
+def test_a_filter_newer_than_words_steps_through_events(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#0") as (app, pilot, screen):
 
@@ -477,7 +477,7 @@ def test_of_a_filter_that_is_newer_than_words_the_events_are_gone_through(marked
     journey(steps())
 
 
-def test_a_filter_shows_the_events_where_there_is_no_room_beside_the_text(marked: Path) -> None:
+def test_a_filter_shows_events_on_small_terminals(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, size=(80, 24)) as (_, pilot, screen):
             await pilot.press("1", "slash")
@@ -525,7 +525,7 @@ async def looks_for(pilot: Pilot[Any], words: str) -> None:
     await press(pilot, "enter")
 
 
-def test_words_are_looked_for_in_all_messages_of_the_request(talk: Path) -> None:
+def test_words_are_looked_for_in_all_request_messages(talk: Path) -> None:
     async def steps() -> None:
         async with staged(talk, lambda: InspectorScreen(1)) as (_, pilot):
             await press(pilot, "4")
@@ -544,7 +544,7 @@ def test_words_are_looked_for_in_all_messages_of_the_request(talk: Path) -> None
     journey(steps())
 
 
-def test_words_are_looked_for_in_a_request_as_it_was_sent(talk: Path) -> None:
+def test_words_are_looked_for_in_a_raw_request(talk: Path) -> None:
     async def steps() -> None:
         async with staged(talk, lambda: InspectorScreen(1)) as (app, pilot):
             await press(pilot, "4", "n")
@@ -560,7 +560,7 @@ def test_words_are_looked_for_in_a_request_as_it_was_sent(talk: Path) -> None:
     journey(steps())
 
 
-def test_what_is_copied_while_it_is_decoded_is_waited_for(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_during_decoding_is_waited_for(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "LARGE", 100)
 
     async def steps() -> None:
@@ -576,7 +576,7 @@ def test_what_is_copied_while_it_is_decoded_is_waited_for(marked: Path, monkeypa
     journey(steps())
 
 
-def test_what_waits_to_be_copied_is_given_up_with_the_screen(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_copy_is_given_up_with_its_screen(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "LARGE", 100)
 
     async def steps() -> None:
@@ -599,7 +599,7 @@ def test_before_it_is_shown_nothing_has_a_colour() -> None:
     assert not [style for style in panes.by_name.values() if style.color or style.bgcolor]
 
 
-def test_text_ahead_of_the_playhead_and_all_on_a_timeline_can_be_read_in_both_themes(marked: Path) -> None:
+def test_upcoming_text_and_timelines_are_legible_in_both_themes(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#3") as (app, pilot, screen):
             await shows(pilot, "╱╱ 2.2 s ╱╱")
@@ -618,7 +618,7 @@ def test_text_ahead_of_the_playhead_and_all_on_a_timeline_can_be_read_in_both_th
     journey(steps())
 
 
-def test_while_it_is_played_nothing_ahead_of_the_playhead_is_shown(marked: Path) -> None:
+def test_playing_shows_nothing_ahead_of_the_playhead(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2") as (_, pilot, _):
             await shows(pilot, "a queue", "'- a queue␊'")
@@ -633,7 +633,7 @@ def test_while_it_is_played_nothing_ahead_of_the_playhead_is_shown(marked: Path)
     journey(steps())
 
 
-def test_keys_that_do_not_apply_to_the_open_pane_are_named_nowhere(marked: Path) -> None:
+def test_keys_that_do_not_apply_are_named_nowhere(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2") as (app, pilot, screen):
             named = []
@@ -661,7 +661,7 @@ def test_the_heading_has_the_verdict_and_not_its_flag(marked: Path) -> None:
     journey(steps())
 
 
-def test_a_request_is_shown_message_by_message_in_short_in_full_or_as_it_was_sent(tmp_path: Path) -> None:
+def test_requests_show_in_short_in_full_and_raw(tmp_path: Path) -> None:
     tape = recorded(tmp_path / "tape.db", list(turns.frames()))
 
     async def steps() -> None:
@@ -680,7 +680,7 @@ def test_a_request_is_shown_message_by_message_in_short_in_full_or_as_it_was_sen
     journey(steps())
 
 
-def test_a_request_without_messages_is_shown_as_it_was_sent(marked: Path) -> None:
+def test_a_request_without_messages_is_shown_raw(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked) as (_, pilot, screen):
             await pilot.press("4")

@@ -13,7 +13,7 @@ from wiretape.viewer.tui.app import ViewerApp
 SLOW, SLOWER = ([(at + late * (at > 120), data) for at, data in COMPLETE_READS] for late in (3000, 9000))
 
 
-def test_in_an_order_one_that_ends_is_said_to_stand_elsewhere(tmp_path: Path) -> None:
+def test_an_ending_exchange_may_move_within_an_order(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as writing:
         writing.record("a" * 16, SLOW)
@@ -41,7 +41,7 @@ def test_in_an_order_one_that_ends_is_said_to_stand_elsewhere(tmp_path: Path) ->
     journey(steps())
 
 
-def test_one_that_ends_comes_into_a_filtered_list_or_leaves_it(tmp_path: Path) -> None:
+def test_an_ending_exchange_may_enter_or_leave_filtered_lists(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as writing:
         writing.begin("a" * 16, SLOWER)
@@ -80,7 +80,7 @@ def test_one_that_ends_out_of_sight_is_read_again(tmp_path: Path) -> None:
     journey(steps())
 
 
-def test_a_new_exchange_appears_and_the_cursor_stays_on_its_own(tmp_path: Path) -> None:
+def test_a_new_exchange_leaves_the_cursor_in_place(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as writing:
         for number in range(3):
@@ -101,7 +101,7 @@ def test_a_new_exchange_appears_and_the_cursor_stays_on_its_own(tmp_path: Path) 
     journey(steps())
 
 
-def test_who_follows_is_on_the_newest_until_the_cursor_is_moved(tmp_path: Path) -> None:
+def test_following_stays_on_the_newest_until_moved(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as writing:
         writing.record("a" * 16)
@@ -165,7 +165,7 @@ def test_in_another_order_nobody_follows_the_newest(tape: Path) -> None:
     journey(steps())
 
 
-def test_one_whose_recorder_falls_silent_becomes_an_orphan_though_nothing_is_written(tape: Path) -> None:
+def test_a_silent_recorders_exchange_becomes_an_orphan_unwritten(tape: Path) -> None:
     async def steps() -> None:
         watch = Watch()
         async with ViewerApp(tape, watch.clock, filter_text="is:live").run_test(size=(120, 40)) as pilot:

@@ -71,7 +71,7 @@ def test_what_is_recorded_meanwhile_appears_below_its_conversation(agents: Path)
     journey(steps())
 
 
-def test_a_key_changes_between_the_time_and_the_content_of_requests(tmp_path: Path) -> None:
+def test_a_key_toggles_time_and_content_of_requests(tmp_path: Path) -> None:
     tape = session_tape(tmp_path / "sessions.db")
 
     async def steps() -> None:

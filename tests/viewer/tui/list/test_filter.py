@@ -34,7 +34,7 @@ def test_a_filter_applies_while_it_is_typed_and_counts(tape: Path) -> None:
     journey(steps())
 
 
-def test_while_a_filter_is_typed_no_count_of_another_stands_beside_it(tape: Path) -> None:
+def test_a_filter_being_typed_shows_no_other_count(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape, filter_text="is:live") as pilot:
             await shows(pilot, "1 / 7 · ")
@@ -49,7 +49,7 @@ def test_while_a_filter_is_typed_no_count_of_another_stands_beside_it(tape: Path
     journey(steps())
 
 
-def test_a_filter_that_cannot_be_read_leaves_the_last_one_in_force(tape: Path) -> None:
+def test_an_unreadable_filter_leaves_the_last_in_force(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
             await type_filter(pilot, "is:live")
@@ -64,7 +64,7 @@ def test_a_filter_that_cannot_be_read_leaves_the_last_one_in_force(tape: Path) -
     journey(steps())
 
 
-def test_the_list_keeps_its_titles_below_a_filter_that_cannot_be_read(tape: Path) -> None:
+def test_titles_stay_below_an_unreadable_filter(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
             box = await type_filter(pilot, "ttft>fast")
@@ -160,7 +160,7 @@ def test_a_filter_is_completed_and_remembered(tape: Path) -> None:
     journey(steps())
 
 
-def test_a_completion_is_chosen_with_arrows_and_covers_neither_titles_nor_rows(tape: Path) -> None:
+def test_completions_chosen_with_arrows_cover_no_rows(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape, (80, 24)) as pilot:
             before = await shows(pilot, LIVE[:8], "Hel")
@@ -181,7 +181,7 @@ def test_a_completion_is_chosen_with_arrows_and_covers_neither_titles_nor_rows(t
     journey(steps())
 
 
-def test_a_completion_is_taken_with_the_mouse_and_a_click_on_the_list_leaves_the_box(tape: Path) -> None:
+def test_completions_are_clicked_and_clicking_rows_closes_them(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
             box = await type_filter(pilot, "is:l")
@@ -201,7 +201,7 @@ UNFINISHED = {
 }  # fmt: skip
 
 
-def test_while_a_filter_is_unfinished_the_last_list_stays_until_enter_applies_it(tape: Path) -> None:
+def test_an_unfinished_filter_waits_for_enter(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
             screen = pilot.app.screen
@@ -248,9 +248,7 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
     journey(second())
 
 
-def test_a_history_that_is_broken_and_cannot_be_kept_is_reported_once(
-    tape: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_history_is_reported_once(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filter.history_file().mkdir(parents=True)
     toasts: list[str] = []
     monkeypatch.setattr(ViewerApp, "notify", lambda app, message, **more: toasts.append(message))
@@ -300,7 +298,7 @@ def test_a_saved_view_is_chosen_by_its_name(tape: Path, tmp_path: Path, monkeypa
     journey(steps())
 
 
-def test_without_saved_views_it_is_said_how_one_is_written(
+def test_without_saved_views_their_syntax_is_explained(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -316,7 +314,7 @@ def test_without_saved_views_it_is_said_how_one_is_written(
     journey(steps())
 
 
-def test_a_mistake_in_the_configuration_is_shown_instead_of_the_saved_views(
+def test_a_configuration_mistake_replaces_the_saved_views(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -333,9 +331,7 @@ def test_a_mistake_in_the_configuration_is_shown_instead_of_the_saved_views(
     journey(steps())
 
 
-def test_an_expression_that_would_go_on_for_ever_is_taken_for_a_slip(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_expression_is_taken_for_a_slip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "SEARCH_SECONDS", 0.02)
     with recorder(tmp_path / "tape.db") as writing:
         parts = [(10, event({"content": "a" * 60_000 + "b"})), (20, event({}) + b"data: [DONE]\n\n")]

@@ -55,7 +55,7 @@ def test_invalid_entries_of_the_history_are_left_out(tmp_path: Path) -> None:
     assert filter.read_history(path) == ["a", "c"]
 
 
-def test_a_directory_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_an_error_without_remains(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"."):
         filter.add_filters(tmp_path / "file" / "filters.json", "a")

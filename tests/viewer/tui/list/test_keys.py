@@ -43,7 +43,7 @@ def test_what_is_compared_is_looked_up_by_its_id(tmp_path: Path) -> None:
     journey(steps())
 
 
-def test_each_entry_of_the_order_menu_is_whole_however_wide_it_is(tape: Path) -> None:
+def test_every_entry_of_the_order_menu_is_whole(tape: Path) -> None:
     entries = [f"{one.letter} {one.title.removesuffix(' s').lower()}" for one in COLUMNS if one.letter]
 
     async def steps() -> None:
@@ -131,7 +131,7 @@ def test_a_stall_is_played_from_the_list(tape: Path) -> None:
     journey(steps())
 
 
-def test_keys_list_errors_only_or_stalls_only_within_the_filter_and_all_again(tape: Path) -> None:
+def test_keys_toggle_errors_and_stalls_within_the_filter(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape, filter_text="id:d or id:aaaa or id:f") as pilot:
             await shows(pilot, "4 / 7 · ")
@@ -146,7 +146,7 @@ def test_keys_list_errors_only_or_stalls_only_within_the_filter_and_all_again(ta
     journey(steps())
 
 
-def test_keys_that_do_not_apply_are_neither_in_the_footer_nor_in_help(tape: Path) -> None:
+def test_inapplicable_keys_are_not_in_footer_or_help(tape: Path) -> None:
     def listed(pilot: Pilot[Any]) -> set[str]:
         return {str(entry.bound.binding.id) for entry in entries(pilot.app, pilot.app.screen.active_bindings)}
 
@@ -223,7 +223,7 @@ def test_what_can_be_copied_gives_the_screen_again(tape: Path) -> None:
     journey(steps())
 
 
-def test_the_texts_of_an_exchange_are_read_when_they_are_copied(tape: Path) -> None:
+def test_an_exchanges_texts_are_read_when_copied(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape, filter_text=f"id:{TOOLS}") as pilot:
             await at_cursor(pilot, TOOLS)
@@ -259,9 +259,7 @@ def test_texts_too_long_or_of_others_are_not_copied(tape: Path, monkeypatch: pyt
             texts.text_of(connection, 1, COMPLETE, "body")
 
 
-def test_commands_name_the_tape_unless_they_find_it_by_themselves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_name_the_tape_unless_it_is_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "my tape.db"
     assert offers.command(TapePlace(path), "show", "@-1") == f"wiretape show --db '{path}' @-1"
     assert offers.arguments(TapePlace(path), "export", "a b") == ["export", "--db", str(path), "a b"]

@@ -77,7 +77,7 @@ def test_lanes_look_like_this(many: Path) -> None:
     journey(steps())
 
 
-def test_the_cursor_moves_between_lanes_and_within_one_and_opens_the_inspector(many: Path) -> None:
+def test_the_cursor_moves_among_lanes_and_opens_exchanges(many: Path) -> None:
     async def steps() -> None:
         async with laned(many, (120, 40)) as (pilot, _):
 
@@ -184,7 +184,7 @@ def test_lanes_are_named_by_a_label_if_so_asked(tape: Path) -> None:
     journey(steps())
 
 
-def test_lanes_are_of_the_exchanges_around_the_cursor_of_the_list(tmp_path: Path) -> None:
+def test_lanes_show_exchanges_around_the_lists_cursor(tmp_path: Path) -> None:
     with recorder(tmp_path / "tape.db") as writing:
         for no in range(MOST + 100):
             writing.begin(f"{no:016x}", [], no * 60 // (MOST + 100))

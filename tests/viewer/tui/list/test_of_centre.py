@@ -80,7 +80,7 @@ def test_no_more_is_read_than_is_looked_at(engine: Engine, tmp_path: Path) -> No
     journey(steps())
 
 
-def test_what_is_opened_is_pulled_once_and_says_what_was_not_shipped(engine: Engine, tmp_path: Path) -> None:
+def test_an_opened_exchange_is_pulled_once_with_its_gaps(engine: Engine, tmp_path: Path) -> None:
     async def steps() -> None:
         async with viewing(engine, tmp_path) as (_, pilot):
             newest = ids(engine)
@@ -116,7 +116,7 @@ def test_lanes_of_a_server_open_what_is_pulled(engine: Engine, tmp_path: Path) -
     journey(steps())
 
 
-def test_a_server_that_was_away_is_read_on_where_it_was_left(
+def test_a_returning_server_is_read_from_where_it_stopped(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ClickHouse, "retry_s", 0.05)
@@ -136,7 +136,7 @@ def test_a_server_that_was_away_is_read_on_where_it_was_left(
     journey(steps())
 
 
-def test_a_server_that_fails_is_reported_and_the_list_stays(engine: Engine, tmp_path: Path) -> None:
+def test_a_failing_server_is_reported_beside_the_list(engine: Engine, tmp_path: Path) -> None:
     async def steps() -> None:
         async with viewing(engine, tmp_path) as (app, pilot):
             newest = ids(engine)

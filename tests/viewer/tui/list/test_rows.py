@@ -81,7 +81,7 @@ def test_what_is_being_read_is_not_asked_for_again() -> None:
     listed(steps)
 
 
-def test_the_next_page_is_drawn_before_it_is_in_sight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_page_is_drawn_before_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
     line = layout.line
 

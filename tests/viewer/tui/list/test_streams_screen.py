@@ -17,7 +17,7 @@ from wiretape.recorder.tape import file as tapefile
 from wiretape.recorder.tape.peek import APPLICATION_ID
 
 
-def test_the_list_looks_like_this_and_a_wide_terminal_has_the_preview_at_its_right(tape: Path) -> None:
+def test_the_list_looks_so_with_a_preview_beside_it(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
             await shows(pilot, LIVE[:8], "Hel")
@@ -36,7 +36,7 @@ def test_the_list_looks_like_this_and_a_wide_terminal_has_the_preview_at_its_rig
     journey(steps())
 
 
-def test_a_wide_and_high_terminal_has_the_preview_below_so_that_the_timeline_is_wide(tape: Path) -> None:
+def test_a_large_terminal_has_the_preview_below(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape, (200, 60)) as pilot:
             text = await shows(pilot, LIVE[:8], "Hel", "TIMELINE log", "3.5 s╷")
@@ -48,7 +48,7 @@ def test_a_wide_and_high_terminal_has_the_preview_below_so_that_the_timeline_is_
     journey(steps())
 
 
-def test_timelines_are_on_one_axis_or_each_on_its_own(tape: Path) -> None:
+def test_timelines_share_an_axis_or_have_their_own(tape: Path) -> None:
     async def steps() -> None:
         def ends() -> list[int]:
             return [len(line.rstrip()) for line in seen(pilot.app).splitlines()[3:10]]
@@ -67,7 +67,7 @@ def test_timelines_are_on_one_axis_or_each_on_its_own(tape: Path) -> None:
     journey(steps())
 
 
-def test_the_cursor_stands_out_and_signs_have_the_colours_of_their_tones(tape: Path) -> None:
+def test_the_cursor_stands_out_and_signs_are_coloured(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
             await at_cursor(pilot, LIVE)
@@ -107,7 +107,7 @@ def test_an_empty_tape_says_how_to_record(tmp_path: Path) -> None:
     journey(steps())
 
 
-def test_a_tape_that_is_not_there_yet_is_shown_when_it_is(tmp_path: Path) -> None:
+def test_a_tape_is_shown_once_it_exists(tmp_path: Path) -> None:
     async def steps() -> None:
         async with viewed(tmp_path / "tape.db") as pilot:
             await shows(pilot, "There is no tape yet.", "wiretape record --upstream")
@@ -141,7 +141,7 @@ def take_away(directory: Path) -> None:
         file.unlink()
 
 
-def test_a_tape_that_was_taken_away_is_called_gone_with_what_it_held(tmp_path: Path) -> None:
+def test_a_removed_tape_is_called_gone_with_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as writing:
         writing.record("a" * 16)
@@ -179,7 +179,7 @@ def test_a_damaged_tape_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("newer", [True, False])
 @pytest.mark.damages
-def test_a_tape_of_another_schema_ends_the_viewer_with_its_error(tmp_path: Path, newer: bool) -> None:
+def test_a_tape_of_another_schema_ends_the_viewer(tmp_path: Path, newer: bool) -> None:
     with tapefile.writing(tmp_path / "tape.db", "a test") as connection, connection.begin():
         connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{'9999' if newer else '0000'}'")
 
@@ -194,9 +194,7 @@ def test_a_tape_of_another_schema_ends_the_viewer_with_its_error(tmp_path: Path,
 
 
 @pytest.mark.damages
-def test_a_file_that_is_no_tape_ends_the_viewer_without_another_word(
-    tmp_path: Path, recwarn: pytest.WarningsRecorder
-) -> None:
+def test_a_file_that_is_no_tape_ends_the_viewer(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     (tmp_path / "tape.db").write_text("not a tape " * 999)
 
     async def steps() -> None:
@@ -235,7 +233,7 @@ def test_marks_do_not_go_over_to_another_tape(tmp_path: Path) -> None:
     journey(steps())
 
 
-def test_the_keys_of_a_narrow_footer_are_whole_and_help_and_quit_are_among_them(tape: Path) -> None:
+def test_a_narrow_footer_keeps_whole_keys_help_and_quit(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape, (60, 18)) as pilot:
             await shows(pilot, "? help", "q quit", LIVE[:8])
@@ -271,7 +269,7 @@ def test_the_preview_parts_no_number_from_its_unit(tape: Path) -> None:
     journey(steps())
 
 
-def test_where_a_list_spans_days_every_time_of_day_has_its_date(tmp_path: Path) -> None:
+def test_a_list_across_days_shows_dates(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as writing:
         writing.record("a" * 16, at=1)

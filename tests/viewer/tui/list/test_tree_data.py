@@ -33,7 +33,7 @@ def reading(tape: Path) -> Reading:
         yield lambda known, wanted: read(source, "", clock, DEFAULT, known, wanted)
 
 
-def test_only_conversations_near_the_cursor_and_opened_ones_have_bars(reading: Reading) -> None:
+def test_only_near_and_opened_conversations_have_bars(reading: Reading) -> None:
     known = reading(ConversationsData(), NOTHING)
     assert [*known.rows] == [OTHER, KEY]
     assert not known.times
@@ -96,7 +96,7 @@ def test_contexts_are_read_near_the_cursor_on_request(reading: Reading) -> None:
     assert sum(first.sources.values()) == bars.turns[first.no].phases[-1].end
 
 
-def test_an_opened_conversation_that_is_gone_is_not_looked_for_again(reading: Reading) -> None:
+def test_an_opened_conversation_that_vanished_is_not_sought(reading: Reading) -> None:
     wanted = Wanted(frozenset({KEY, "gone"}), ALL.near)
     known = reading(reading(ConversationsData(), wanted), wanted)
     assert wanted.is_in(known)

@@ -62,7 +62,7 @@ def test_events_with_room_between_them_are_each_shown() -> None:
 
 
 @pytest.mark.parametrize("gap_ms", [2, 4, 8])
-def test_events_that_leave_no_room_are_shown_together_and_the_last_of_them_always(
+def test_events_without_room_share_frames_that_show_the_last(
     gap_ms: int,
 ) -> None:
     shown, late = played(gap_ms, 40)

@@ -3,7 +3,7 @@
 from wiretape.viewer.tui.playing.loader import KeyQueue
 
 
-def test_what_can_be_done_later_waits_and_all_behind_it() -> None:
+def test_a_delayed_action_holds_all_behind_it() -> None:
     done: list[str] = []
     ready: set[bool] = set()
     waiting = KeyQueue(lambda judged: judged in ready)
@@ -19,7 +19,7 @@ def test_what_can_be_done_later_waits_and_all_behind_it() -> None:
     assert done == ["step", "stall", "back", "play"]
 
 
-def test_an_action_that_waited_does_its_parts_before_the_action_after_it() -> None:
+def test_a_waiting_action_finishes_before_the_next() -> None:
     is_ready, done = False, list[int]()
     queue = KeyQueue(lambda _: is_ready)
 

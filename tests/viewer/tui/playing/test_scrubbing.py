@@ -29,7 +29,7 @@ def steady(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["transport", "timeline"])
-def test_a_press_goes_there_and_a_drag_goes_along_wherever_the_mouse_is(steady: Path, name: str) -> None:
+def test_presses_and_drags_move_the_playhead_anywhere(steady: Path, name: str) -> None:
     async def steps() -> None:
         screen = InspectorScreen(1)
         async with staged(steady, lambda: screen) as (app, pilot):

@@ -101,7 +101,7 @@ def test_the_copied_command_gives_the_figures_of_the_screen(tape: Path) -> None:
     journey(steps())
 
 
-def test_where_nothing_fits_no_line_of_another_filter_is_left(tape: Path) -> None:
+def test_an_empty_result_leaves_no_line_of_another_filter(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen("is:ok"), (180, 24)) as (app, pilot):
             await settled(app, pilot)
@@ -200,7 +200,7 @@ def test_window_and_filter_can_be_changed(tape: Path) -> None:
     journey(steps())
 
 
-def test_a_tape_that_is_not_there_is_reported_and_so_is_a_filter_that_is_none(tape: Path) -> None:
+def test_a_missing_tape_and_a_wrong_filter_are_reported(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen("ttft>fast"), (100, 24)) as (_, pilot):
             await shows(pilot, "expected a duration")
@@ -273,7 +273,7 @@ def test_enter_lists_as_many_exchanges_as_are_counted(tape: Path, connection: Co
     journey(steps())
 
 
-def test_more_gaps_than_there_is_room_for_are_left_to_the_command(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_gaps_are_left_to_the_command(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from wiretape.viewer.source.tape import overview
 
     monkeypatch.setattr(overview, "MOST_GAPS", 3)
@@ -286,7 +286,7 @@ def test_more_gaps_than_there_is_room_for_are_left_to_the_command(tape: Path, mo
     journey(steps())
 
 
-def test_the_figures_cover_generations_and_say_what_they_leave_out(tmp_path: Path) -> None:
+def test_the_figures_cover_generations_and_name_the_rest(tmp_path: Path) -> None:
     path = recorded(tmp_path / "tape.db", list(operations.frames(failed=True)))
 
     async def steps() -> None:

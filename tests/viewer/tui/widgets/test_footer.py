@@ -68,14 +68,14 @@ def staged(steps: Any, width: int = 60) -> None:
     asyncio.run(run())
 
 
-def test_keys_are_named_in_their_order_and_those_not_shown_are_not() -> None:
+def test_shown_keys_are_named_in_their_order() -> None:
     async def steps(app: Around, pilot: Pilot[None], screen: Keyed) -> None:
         assert seen(app).splitlines()[-1].rstrip() == " ? help  a first  b second"
 
     staged(steps)
 
 
-def test_a_key_is_named_by_another_word_until_it_has_its_own_again() -> None:
+def test_a_key_can_be_named_by_another_word() -> None:
     async def steps(app: Around, pilot: Pilot[None], screen: Keyed) -> None:
         line = screen.query_one(KeyLine)
         for word in ("first of 3", "first"):
@@ -85,7 +85,7 @@ def test_a_key_is_named_by_another_word_until_it_has_its_own_again() -> None:
     staged(steps)
 
 
-def test_a_click_on_a_key_presses_it_and_beside_them_nothing() -> None:
+def test_a_click_on_a_key_presses_only_it() -> None:
     async def steps(app: Around, pilot: Pilot[None], screen: Keyed) -> None:
         for x in (1, 9, 40):
             await pilot.click(KeyLine, offset=(x, 0))
@@ -94,7 +94,7 @@ def test_a_click_on_a_key_presses_it_and_beside_them_nothing() -> None:
     staged(steps)
 
 
-def test_a_key_of_no_use_just_now_rings_and_one_that_has_become_of_use_is_pressed() -> None:
+def test_a_useless_key_rings_until_it_is_useful() -> None:
     async def steps(app: Around, pilot: Pilot[None], screen: Keyed) -> None:
         await pilot.click(KeyLine, offset=(18, 0))
         await wait_for(pilot, lambda: app.bells == 1)
@@ -109,7 +109,7 @@ def test_a_key_of_no_use_just_now_rings_and_one_that_has_become_of_use_is_presse
     staged(steps)
 
 
-def test_what_a_key_does_is_reported_in_full_where_the_mouse_is() -> None:
+def test_the_mouse_shows_a_keys_full_meaning() -> None:
     async def steps(app: Around, pilot: Pilot[None], screen: Keyed) -> None:
         line = screen.query_one(KeyLine)
         for x, told in ((2, "help with every key"), (10, "first"), (50, None)):
@@ -122,7 +122,7 @@ def test_what_a_key_does_is_reported_in_full_where_the_mouse_is() -> None:
     staged(steps)
 
 
-def test_another_width_has_other_keys_and_all_of_them_whole() -> None:
+def test_another_width_shows_other_keys_whole() -> None:
     async def steps(app: Around, pilot: Pilot[None], screen: Keyed) -> None:
         assert seen(app).splitlines()[-1].rstrip() == " ? help  a first"
         await pilot.resize_terminal(30, 4)
