@@ -30,6 +30,14 @@ class TapePlace(Place):
         with queries.opened(self.file) as connection:
             yield self.over(connection)
 
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Raise errors of reading the tape as `TapeError`, where it stays open from one question to the next."""
+        from wiretape.viewer.source.tape import queries
+
+        with queries.explained(self.file):
+            yield
+
     def over(self, connection: "Connection") -> "TapeSource":
         from wiretape.viewer.source.tape_source import TapeSource
 

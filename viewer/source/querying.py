@@ -1,4 +1,8 @@
-"""Questions that any engine answers which runs the statements for tapes: a tape, or a server with its columns."""
+"""Questions that any engine answers which runs the statements for tapes: a tape, or a server with its columns.
+
+An engine of its own is a `Queried` over a connection that writes the statements in its dialect; what it needs of them
+is imported from here, and from `grouping` for figures: `wiretape.viewer.source.tape` is this folder's own.
+"""
 
 import itertools
 from collections.abc import Collection, Iterator, Sequence
@@ -14,15 +18,40 @@ from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import ALL, Selection
 from wiretape.viewer.source.tape import conditions, live, queries
-from wiretape.viewer.source.tape.columns import among, column
+from wiretape.viewer.source.tape.columns import (
+    ABOVE,
+    BILLED,
+    CACHE,
+    CONTINUED,
+    CONVERSATION,
+    COST,
+    COST_TYPE,
+    CURRENCY_TYPE,
+    JOINED,
+    Statement,
+    among,
+    cache_total,
+    column,
+    flagged,
+)
 from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.functions import ADDITIVE, MOST_TOKENS, cost_of
+from wiretape.viewer.source.tape.live import HAS_STALL, MOST_GAPS, row_of, short_columns, without_texts
+from wiretape.viewer.source.tape.queries import filtered, in_batches, numbered
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.causes import Ending
     from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.sessions.exchanges import SessionExchange
-    from wiretape.viewer.source.tape.exchange import StoredExchange
+    from wiretape.viewer.source.stored import StoredExchange
     from wiretape.viewer.stats.summary import Sample
+
+__all__ = [
+    "ABOVE", "ADDITIVE", "BILLED", "CACHE", "CONTINUED", "CONVERSATION", "COST", "COST_TYPE", "CURRENCY_TYPE",
+    "HAS_STALL", "JOINED", "MOST_GAPS", "MOST_TOKENS", "Condition", "Queried", "Statement", "cache_total", "column",
+    "condition", "cost_of", "filtered", "flagged", "in_batches", "numbered", "row_of", "short_columns",
+    "without_texts",
+]  # fmt: skip
 
 
 def condition(selection: Selection) -> Condition | None:
@@ -119,7 +148,7 @@ class Queried(base.Browsed):
         return tables[name](self.tape("bodies"), condition(selection))
 
     def exchange(self, number: int) -> "StoredExchange":
-        from wiretape.viewer.source.tape.exchange import StoredExchange
+        from wiretape.viewer.source.stored import StoredExchange
 
         return StoredExchange(self._place, self.connection, number)
 

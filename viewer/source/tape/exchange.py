@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.conversation import RecordedRequest
-from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import with_message
 from wiretape.recorder.decode.elements import Elements, elements, unpack
-from wiretape.recorder.decode.exchange import Exchange, Read, Reads
+from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.decode.prompt import Prompt
 from wiretape.recorder.decode.uncoding import Body
 from wiretape.recorder.errors import NoResultFound, NotFound, WiretapeError
@@ -35,12 +35,10 @@ from wiretape.viewer.exchange.changes import RequestDifference
 from wiretape.viewer.exchange.opened import FullExchange, Known, StoredAnswer
 from wiretape.viewer.exchange.turn import Turn, TurnContent
 from wiretape.viewer.record.fields import PAID
-from wiretape.viewer.record.rows import DetailRow, HeadersRow, RequestRow, TableRow
+from wiretape.viewer.record.rows import DetailRow, RequestRow
 from wiretape.viewer.sessions import context as content
 from wiretape.viewer.sessions.content import BroughtBy, SentContext
-from wiretape.viewer.sessions.retries import RequestAttempts
-from wiretape.viewer.source import base
-from wiretape.viewer.source.tape import attempts, live, queries, texts
+from wiretape.viewer.source.tape import live, queries
 from wiretape.viewer.source.tape.columns import JOINED, PREDECESSOR, column
 from wiretape.viewer.source.tape.functions import ONLY
 
@@ -50,83 +48,6 @@ if TYPE_CHECKING:
 RESULTS: Final = 5
 """Number of the largest results of tools whose turns are looked for."""
 _MOST_TURNS: Final = 2_000
-
-
-class StoredExchange(base.Recorded):
-    """An exchange in the tables of a tape."""
-
-    def __init__(self, place: base.Place, connection: Connection, number: int) -> None:
-        self._place, self._connection, self._number = place, connection, number
-
-    @property
-    def _tape(self) -> Connection:
-        self._place.require("bodies")
-        return self._connection
-
-    def detail(self) -> DetailRow:
-        return queries.detail(self._connection, self._number)
-
-    def worked_out(self) -> DetailRow:
-        return replace(self.detail(), **queries.worked_out(self._tape, self._number))
-
-    def headers(self) -> HeadersRow:
-        return queries.headers(self._tape, self._number)
-
-    def request(self) -> RequestRow:
-        return queries.request(self._tape, self._number)
-
-    def reads(self) -> list[TableRow]:
-        return queries.reads(self._tape, self._number)
-
-    def body(self) -> bytes:
-        return queries.body(self._tape, self._number)
-
-    def sent(self) -> bytes:
-        return queries.sent(self._tape, self._number)
-
-    def observed(self) -> tuple[Exchange, Reads, Decoded]:
-        return queries.observed(self._tape, self._number)
-
-    def full(self, mask: "Masker | None" = None) -> FullExchange:
-        return full(self._tape, self._number, mask)
-
-    def prompt(self) -> Prompt:
-        return prompt(self._tape, self._number)
-
-    def stored(self) -> StoredAnswer:
-        """Return its answer, decoded if that is quick and it runs."""
-        return stored(self._tape, self._number)
-
-    def weight(self) -> int:
-        """Return the number of bytes of its answer to decode until now; of a compressed one, an estimate."""
-        return weight(self._tape, self._number)
-
-    def recorder(self) -> RecorderRun:
-        """Return the run that records it, as it stands."""
-        return recorder(self._tape, self._number)
-
-    def reads_between(self, first: int, last: int) -> dict[int, Read]:
-        """Return its reads from seq `first` to `last` by their seq, those that are on the tape."""
-        return reads_between(self._tape, self._number, first, last)
-
-    def text(self, id: str, part: str) -> str:
-        """Return a part for the clipboard, if it has that id; see `texts.text_of`."""
-        return texts.text_of(self._tape, self._number, id, part)
-
-    def attempts(self) -> RequestAttempts:
-        return attempts.recording(self._tape, self._number)
-
-    def turn(self) -> Turn:
-        return turn(self._tape, self._number)
-
-    def changed(self) -> list[RequestDifference]:
-        return changed(self._tape, self._number)
-
-    def context(self) -> SentContext:
-        return context(self._tape, self._number)
-
-    def known(self) -> Known:
-        return known(self._tape, self._number)
 
 
 def full(connection: Connection, no: int, mask: "Masker | None" = None) -> FullExchange:

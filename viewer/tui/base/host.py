@@ -191,9 +191,9 @@ class TapeReader(Reader["TapeSource"]):
         self._file: tuple[int, int] | None = None
 
     def _evaluate(self, function: "Callable[[TapeSource], Any]") -> Any:
-        from wiretape.viewer.source.tape import queries
+        from wiretape.viewer.source.place import TapePlace
 
-        with queries.explained(self.path):
+        with TapePlace(self.path).explained():
             return function(self._connected())
 
     def _connected(self) -> "TapeSource":

@@ -22,7 +22,7 @@ from wiretape.viewer.source.decoder import Decoder
 from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
 
 if TYPE_CHECKING:
-    from wiretape.viewer.source.tape.exchange import StoredExchange
+    from wiretape.viewer.source.stored import StoredExchange
 
 P = ParamSpec("P")
 T = TypeVar("T")

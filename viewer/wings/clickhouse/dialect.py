@@ -17,7 +17,7 @@ from wiretape.recorder.clock import local_offsets
 from wiretape.recorder.tape import packing
 from wiretape.recorder.tape.selects import Column, Expression, Function, Parameter, Select, Source, Writer, parts
 from wiretape.recorder.tape.tables import TABLES
-from wiretape.viewer.source.tape import columns
+from wiretape.viewer.source import querying
 from wiretape.viewer.wings.clickhouse import ddl
 from wiretape.viewer.wings.clickhouse.client import NotAtCentre
 from wiretape.viewer.wings.clickhouse.tables import EXCHANGES
@@ -40,11 +40,11 @@ _EARLIEST, _LATEST = "1971", "2105"
 """Between these years a time is a `DateTime`."""
 
 _ELSEWHERE: Final = {
-    columns.COST: "costs, which depend on your prices",
-    columns.CONVERSATION: "conversations",
-    columns.CONTINUED: "the earlier turn of an exchange",
-    columns.ABOVE: "the tree of a conversation",
-    **dict.fromkeys(columns.CACHE.values(), "verdicts about the provider's cache"),
+    querying.COST: "costs, which depend on your prices",
+    querying.CONVERSATION: "conversations",
+    querying.CONTINUED: "the earlier turn of an exchange",
+    querying.ABOVE: "the tree of a conversation",
+    **dict.fromkeys(querying.CACHE.values(), "verdicts about the provider's cache"),
 }
 """Functions that only tapes have, with their purposes."""
 
@@ -58,7 +58,7 @@ _CONSTANT: Final = {
 
 
 class ServerWriter(Writer):
-    """Writes a statement over `columns.JOINED` as one over the server's table; `values` are those of parameters."""
+    """Writes a statement over `querying.JOINED` as one over the server's table; `values` are those of parameters."""
 
     forms = {
         **Writer.forms,
@@ -72,7 +72,7 @@ class ServerWriter(Writer):
 
     def source(self, source: Source) -> str:
         """Write exchanges with their measures, the only join there is, as the table with each row's newest version."""
-        if source is columns.JOINED or (source.rows is None and source.name in ("exchanges", "measures")):
+        if source is querying.JOINED or (source.rows is None and source.name in ("exchanges", "measures")):
             return f"{EXCHANGES.name} FINAL"
         raise NotAtCentre(f"the table {source.name}")
 
@@ -89,8 +89,8 @@ class ServerWriter(Writer):
     def column(self, column: Expression) -> str:
         """Write a column with its name; NULL for one that the server lacks: of it nothing is known there."""
         element, name = column.arguments if column.name == "label" else (column, None)
-        if element.type in (columns.COST_TYPE, columns.CURRENCY_TYPE):
-            cost = next(part for part in parts(element) if isinstance(part, Function) and part.name == columns.COST)
+        if element.type in (querying.COST_TYPE, querying.CURRENCY_TYPE):
+            cost = next(part for part in parts(element) if isinstance(part, Function) and part.name == querying.COST)
             text = self.text(Function("tuple", *cost.arguments))
         else:
             text = "NULL" if _is_absent(element) else self.text(element)

@@ -29,11 +29,19 @@ from wiretape.recorder.tape.selects import (
 )
 from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.source.base import Measuring
-from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import BILLED, JOINED, Statement, cache_total, column, flagged
-from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.source.tape.functions import ADDITIVE, MOST_TOKENS
-from wiretape.viewer.source.tape.overview import ENDED_ANSWERS, FLAGGED, OUTCOME, group_of, sortable
+from wiretape.viewer.source.grouping import ENDED_ANSWERS, FLAGGED, OUTCOME, group_of, sortable
+from wiretape.viewer.source.querying import (
+    ADDITIVE,
+    BILLED,
+    JOINED,
+    MOST_TOKENS,
+    Condition,
+    Statement,
+    cache_total,
+    column,
+    filtered,
+    flagged,
+)
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.histogram import EDGES, filled
 from wiretape.viewer.stats.metrics import QUANTITIES, Quantity
@@ -69,14 +77,14 @@ def groups(
         """Return the figures of each group, without costs."""
         statement = _statement(by, measured, measuring, "tdigest" if is_estimated else measuring.method)
         with connection.begin():
-            rows = connection.execute(queries.filtered(statement, where).group_by(*map(group_of, by))).all()
+            rows = connection.execute(filtered(statement, where).group_by(*map(group_of, by))).all()
         return [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), measuring, is_estimated) for row in rows]
 
     is_estimated = False
     if not measuring.exact:
         counted = select(func.sum(func.arraySum(measures.c.gap_hist))).select_from(JOINED)
         with connection.begin():
-            gap_count = connection.execute(queries.filtered(counted, where).where(measured)).scalar_one()
+            gap_count = connection.execute(filtered(counted, where).where(measured)).scalar_one()
         is_estimated = int(gap_count or 0) > most
     try:
         groups = figures(is_estimated)
@@ -263,7 +271,7 @@ def costs_by_group(
     sums = func.min(exchanges.c.started_at), func.count(), *(func.sum(count) for count in counts)
     statement = select(*keys, *columns_alike, *sums).select_from(JOINED).where(measures.c.outcome == "complete")
     with connection.begin():
-        rows = connection.execute(queries.filtered(statement, where).group_by(*keys, *columns_alike)).all()
+        rows = connection.execute(filtered(statement, where).group_by(*keys, *columns_alike)).all()
     costs, priced = Counter[Key](), Counter[Key]()
     for row in rows:
         key, values = tuple(row[: len(by)]), row[len(by) :]

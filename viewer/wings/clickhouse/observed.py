@@ -10,9 +10,7 @@ from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import select
 from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.source.base import Unsupported
-from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import JOINED
-from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.querying import JOINED, Condition, in_batches
 from wiretape.viewer.stats.tools.request import Judged, MeasuredRequest, admitted
 from wiretape.viewer.stats.tools.summary import Addend, measure_seen
 from wiretape.viewer.stats.tools.tools import authority
@@ -65,7 +63,7 @@ def measured(connection: Connection, tool: str, where: Condition | None = None) 
             "with 'wiretape pull'"
         )
     apis = (*authority(tool).apis, None)
-    for batch in queries.in_batches(connection, _FACTS, where):
+    for batch in in_batches(connection, _FACTS, where):
         for row in batch:
             flags = set((row.flags or "").split())
             exchange = Exchange(status=row.status, ended_by=row.ended_by, end_ns=row.end_ns)

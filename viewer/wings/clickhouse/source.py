@@ -25,13 +25,20 @@ from wiretape.viewer import config
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.record.rows import ListRow, TableRow
-from wiretape.viewer.source import base
+from wiretape.viewer.source import base, querying
 from wiretape.viewer.source.base import Page, Selection
-from wiretape.viewer.source.querying import Queried, condition
-from wiretape.viewer.source.tape import live, queries
-from wiretape.viewer.source.tape.columns import COST_TYPE, CURRENCY_TYPE, JOINED, column
-from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.source.tape.functions import cost_of
+from wiretape.viewer.source.querying import (
+    COST_TYPE,
+    CURRENCY_TYPE,
+    JOINED,
+    MOST_GAPS,
+    Condition,
+    Queried,
+    column,
+    condition,
+    cost_of,
+    filtered,
+)
 from wiretape.viewer.stats.prices import UNITS
 from wiretape.viewer.wings.clickhouse import pulling
 from wiretape.viewer.wings.clickhouse.address import Target
@@ -256,7 +263,7 @@ class ServerSource(Queried):
     def details(self, number: int, limits: Thresholds) -> base.Details:
         """Return an exchange for the preview; its texts and reads come when it is opened."""
         rows = self.visible([number])
-        return base.Details(live.without_texts(rows[0]) if rows else None)
+        return base.Details(querying.without_texts(rows[0]) if rows else None)
 
 
 AT_ONCE: Final = 1024
@@ -287,7 +294,7 @@ def newest_page(connection: Connection, where: Condition | None = None, after: i
     numbers: list[int] = []
     for window in _WINDOWS if end is not None else (None,):
         since = () if window is None or end is None else (f"{(end - window):%Y-%m-%dT%H:%M:%S}" <= _STARTED_AT,)
-        statement = queries.filtered(select(_NO).select_from(JOINED), where).where(*beyond, *since)
+        statement = filtered(select(_NO).select_from(JOINED), where).where(*beyond, *since)
         with connection.begin():
             numbers = list(connection.execute(statement.order_by(_NO.desc()).limit(AT_ONCE)).scalars())
         if len(numbers) == AT_ONCE:
@@ -305,7 +312,7 @@ def ordered_page(
 ) -> Page:
     """Return the numbers in the order of a field, unknown last, or of those that follow a value and a number."""
     key = column(by)
-    statement = queries.filtered(select(_NO, key.label("key")).select_from(JOINED), where)
+    statement = filtered(select(_NO, key.label("key")).select_from(JOINED), where)
     if position is not None:
         value, number = position
         beyond: Expression = and_(key.is_(None), number > _NO)
@@ -321,18 +328,18 @@ def ordered_page(
 
 def list_rows(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
     """Return the rows of these exchanges, except those that the server does not have."""
-    few_gaps = func.arraySlice(measures.c.icl, 1, case((live.HAS_STALL, live.MOST_GAPS + 1), else_=0))
-    statement = select(_NO, null(), few_gaps, *live.short_columns()).select_from(JOINED).where(_NO.in_(numbers))
+    few_gaps = func.arraySlice(measures.c.icl, 1, case((querying.HAS_STALL, MOST_GAPS + 1), else_=0))
+    statement = select(_NO, null(), few_gaps, *querying.short_columns()).select_from(JOINED).where(_NO.in_(numbers))
     with connection.begin():
         rows = connection.execute(statement).all()
     unpacked = [(no, packing.unpack_gaps(gaps), values) for no, _, gaps, *values in rows]
-    return [live.row_of(no, None, gaps if len(gaps) <= 8 * live.MOST_GAPS else None, v) for no, gaps, v in unpacked]
+    return [querying.row_of(no, None, gaps if len(gaps) <= 8 * MOST_GAPS else None, v) for no, gaps, v in unpacked]
 
 
 def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:
-    """Return the keys of labels, the most frequent first, as `wiretape.viewer.source.tape.overview` does."""
+    """Return the keys of labels, the most frequent first, as a tape does."""
     key = func.arrayJoin(template("label_names"))
-    statement = queries.filtered(select(key).select_from(JOINED), where).group_by(key)
+    statement = filtered(select(key).select_from(JOINED), where).group_by(key)
     with connection.begin():
         return list(connection.execute(statement.order_by(func.count().desc(), key).limit(most)).scalars())
 
@@ -355,10 +362,10 @@ def followed(
         if not numbers:
             return []
         began = exchanges.c.started_at >= start_of(min(numbers))
-        return [*queries.numbered(connection, fields, numbers, began)]  # type: ignore[arg-type]
+        return [*querying.numbered(connection, fields, numbers, began)]  # type: ignore[arg-type]
 
     def selected(where: Condition | None, **order: Any) -> list[str]:
-        batches = queries.in_batches(connection, select(exchanges.c.no), where, **order)
+        batches = querying.in_batches(connection, select(exchanges.c.no), where, **order)
         return [no for batch in batches for (no,) in batch]
 
     def earliest() -> str:

@@ -117,10 +117,11 @@ class TapeTools:
             self.queries.start()
         import wiretape.viewer.report.comparison
         import wiretape.viewer.report.digest
-        import wiretape.viewer.source.tape.overview
         import wiretape.viewer.stats.compare  # noqa: F401
 
         with contextlib.suppress(WiretapeError, click.ClickException):
+            with self.place.opened() as source:
+                source.failures(Selection(numbers=()))  # loads the statements of statistics
             self.find(limit=1)
             self.sessions(limit=1)
             self.show()
