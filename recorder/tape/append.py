@@ -31,7 +31,7 @@ from wiretape.recorder.decode.operation import model_in_path, model_in_query
 from wiretape.recorder.facts import Answered, Begun, Connected, Ended
 from wiretape.recorder.tape import journal, reading, tables
 from wiretape.recorder.tape.file import compact_json, driver_of, reader_of
-from wiretape.recorder.tape.progress import Direction, Facts, FactsInMemory, Progress, UploadPart
+from wiretape.recorder.tape.progress import Direction, ExchangeProgress, Facts, FactsInMemory, UploadPart
 from wiretape.recorder.tape.redact import Redactor
 from wiretape.recorder.tape.requests import Requests
 from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, STREAMS, exchanges
@@ -68,9 +68,9 @@ class Appending:
         self._driver = driver_of(connection)
         self._requests = Requests(self._driver)
         self.redactor = Redactor(b"")
-        self._open: dict[str, Progress] = {}
+        self._open: dict[str, ExchangeProgress] = {}
         """The progress of running exchanges, by their ids."""
-        self._touched: dict[str, Progress] = {}
+        self._touched: dict[str, ExchangeProgress] = {}
         """The progress of the exchanges of a batch, by their ids."""
         self._present: set[str] = set()
         """The exchanges that a batch begins although they are on the tape."""
@@ -159,7 +159,7 @@ class Appending:
             "request_truncated": is_truncated,
             "labels": compact_json(self.redactor.labels(frame.labels)) if frame.labels else "{}",
         }
-        progress = self._touched[frame.id] = Progress(None, uploaded=0 if is_coming else None, changes=row)
+        progress = self._touched[frame.id] = ExchangeProgress(None, uploaded=0 if is_coming else None, changes=row)
         if not is_coming:
             progress.facts = Facts.of(row, RecordedRequest(headers, frame.body))
 
@@ -205,7 +205,7 @@ class Appending:
                 pieces.append(data[sum(run.sizes[:repeated]) :])
         return joined, b"".join(pieces)
 
-    def _end(self, frame: journal.End) -> Progress | None:
+    def _end(self, frame: journal.End) -> ExchangeProgress | None:
         """End an exchange and return it; a relay that sends its end again has not received the report of it."""
         progress = self._find(frame.id)
         if progress is None:
@@ -251,7 +251,7 @@ class Appending:
         if client_rows:
             self._driver.executemany(_INSERT_SEGMENT[FROM_CLIENT.segments], client_rows)
 
-    def _insert(self, new: Sequence[Progress]) -> None:
+    def _insert(self, new: Sequence[ExchangeProgress]) -> None:
         """Write the rows of new exchanges; `_begin` made them, with all columns in the same order."""
         if not new:
             return
@@ -291,8 +291,8 @@ class Appending:
     def end_request(self, no: int, data: bytes, end: journal.Uploaded | None) -> None:
         """Join the stored pieces of a request body and its last `data`; without an end it is truncated there."""
         of_exchange = "FROM uploads WHERE exchange_no = ?"
-        stored = self._driver.execute(f"SELECT data {of_exchange} ORDER BY start", (no,)).fetchall()
-        body = b"".join([*(piece for (piece,) in stored), data])
+        pieces = self._driver.execute(f"SELECT data {of_exchange} ORDER BY start", (no,)).fetchall()
+        body = b"".join([*(piece for (piece,) in pieces), data])
         values: dict[str, Any] = {"request_body": _stored_request(body, end), "request_truncated": True}
         if end is not None:
             values |= {"request_size": end.size, "request_sha256": end.sha256, "request_truncated": end.truncated}
@@ -303,7 +303,7 @@ class Appending:
         self._update("exchanges", no, values | ({"request_body": None} if is_whole else {}))
         if is_whole:
             self._requests.put(no, body)
-        if stored:
+        if pieces:
             self._driver.execute(f"DELETE {of_exchange}", (no,))
 
     def _update(self, table: str, no: int, values: dict[str, Any]) -> None:
@@ -315,7 +315,7 @@ class Appending:
         previous = self._lost.get(id)
         self._lost[id] = journal.Lost(id, size + (previous.bytes if previous else 0), is_whole)
 
-    def _find(self, id: str) -> Progress | None:
+    def _find(self, id: str) -> ExchangeProgress | None:
         """Return the writing progress of an exchange, from memory or, after a restart, from the tape."""
         if (progress := self._touched.get(id)) is None:
             progress = self._open.get(id) or self._read_progress(id)
@@ -323,14 +323,14 @@ class Appending:
                 progress = self._touched[id] = progress.copy()
         return progress
 
-    def _read_progress(self, id: str) -> Progress | None:
+    def _read_progress(self, id: str) -> ExchangeProgress | None:
         row = self._driver.execute("SELECT no, ended_by FROM exchanges WHERE id = ?", (id,)).fetchone()
         if row is None:
             return None
         no, ended_by = row
         columns = (reading.reads_of(reader_of(self.connection), no, stream) for stream in tables.STREAMS)
         body, client = (Direction(reads.seq[-1] + 1, sum(reads.size)) if reads else Direction() for reads in columns)
-        return Progress(no, body, client, has_ended=ended_by is not None, uploaded=self.uploaded(no))
+        return ExchangeProgress(no, body, client, has_ended=ended_by is not None, uploaded=self.uploaded(no))
 
     def uploaded(self, no: int) -> int | None:
         """Return the stored size of a request body that is still being uploaded, or None after its end."""

@@ -27,10 +27,6 @@ MOST: Final = packing.MOST
 """Bound of measured values (ns, bytes): they are less than this."""
 
 EPOCH: Final = "1970-01-01T00:00:00.000000Z"
-_ROWS_AT_ONCE: Final = 1000
-_NUMBERED: Final = ("exchanges", "sessions", "request_parts")
-"""The tables whose key is `no`."""
-_SHORT: Final = 256
 
 
 class StoredToolCall(msgspec.Struct):
@@ -43,7 +39,7 @@ class StoredToolCall(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CellKind:
     """The valid values of a column: of some types, within limits if there are any (both included), that fit a test.
 
     `instead` stands for a bad cell that cannot be unknown.
@@ -69,8 +65,8 @@ class Kind:
             return False
         if self.limits is None:
             return True
-        known = [value for value in values if value is not None]
-        return not known or (self.limits[0] <= min(known) and max(known) <= self.limits[1])
+        numbers = [value for value in values if value is not None]
+        return not numbers or (self.limits[0] <= min(numbers) and max(numbers) <= self.limits[1])
 
 
 def _is_moment(value: str) -> bool:
@@ -82,7 +78,8 @@ def _is_moment(value: str) -> bool:
 
 
 def _has_shape(shape: Any, text: str) -> bool:
-    return _short_has_shape(shape, text) if len(text) <= _SHORT else _short_has_shape.__wrapped__(shape, text)
+    # Long texts would fill the cache's memory, and are hardly the same twice.
+    return _short_has_shape(shape, text) if len(text) <= 256 else _short_has_shape.__wrapped__(shape, text)
 
 
 @functools.lru_cache(maxsize=1024)  # labels are the same in many exchanges
@@ -98,9 +95,9 @@ def _refuse(constant: str) -> None:
     raise ValueError(constant)
 
 
-def _json(shape: Any) -> Kind:
+def _json(shape: Any) -> CellKind:
     empty = "{}" if get_origin(shape) is dict else "[]"
-    return Kind("JSON of its shape", frozenset({str}), None, functools.partial(_has_shape, shape), empty)
+    return CellKind("JSON of its shape", frozenset({str}), None, functools.partial(_has_shape, shape), empty)
 
 
 _Time = Timestamp | None
@@ -109,12 +106,12 @@ _NUMBERS: Final = frozenset({int, float})
 _BLOB: Final = frozenset({bytes})
 _PAIRS: Final = _json(list[tuple[str, str]])
 _TIMES: Final = _json(list[Timestamp | None] | None)
-_GAPS: Final = Kind("a packed array of numbers", _BLOB, None, packing.are_gaps)
-_DIGITS: Final = Kind("an array of decimal digits", _BLOB, None, packing.is_array)
-_TIMESTAMP: Final = Kind("a number of nanoseconds", _WHOLE, (1 - MOST, MOST - 1))
-_DURATION: Final = Kind("a number of nanoseconds", _NUMBERS, (math.nextafter(-MOST, 0), math.nextafter(MOST, 0)))
-_SIZE: Final = Kind("a size or a position", _WHOLE, (0, MOST - 1))
-_MOMENT: Final = Kind("a time in UTC", frozenset({str}), None, _is_moment, EPOCH)
+_GAPS: Final = CellKind("a packed array of numbers", _BLOB, None, packing.are_gaps)
+_DIGITS: Final = CellKind("an array of decimal digits", _BLOB, None, packing.is_array)
+_TIMESTAMP: Final = CellKind("a number of nanoseconds", _WHOLE, (1 - MOST, MOST - 1))
+_DURATION: Final = CellKind("a number of nanoseconds", _NUMBERS, (math.nextafter(-MOST, 0), math.nextafter(MOST, 0)))
+_SIZE: Final = CellKind("a size or a position", _WHOLE, (0, MOST - 1))
+_MOMENT: Final = CellKind("a time in UTC", frozenset({str}), None, _is_moment, EPOCH)
 _SIZES: Final = frozenset(
     {"start", "size", "seq", "bytes", "gap_bytes", "request_size", "client_bytes", "client_gap_bytes"}
 )
@@ -139,20 +136,19 @@ _NAMED: Final = {
     "measures.event_runs": _json(list[tuple[str, Place, _Time]]),
     "measures.tool_spans": _json(list[tuple[Timestamp, Timestamp]]),
     "measures.turns": _json(list[TurnMeasures]),
-    "measures.outcome": Kind("an outcome", frozenset({str}), None, OUTCOMES.__contains__, "open"),
+    "measures.outcome": CellKind("an outcome", frozenset({str}), None, OUTCOMES.__contains__, "open"),
     "measures.icl": _GAPS,
-    "measures.gap_hist": Kind("a packed array of 64 numbers", _BLOB, None, lambda value: len(value) in (0, 4 * 64)),
+    "measures.gap_hist": CellKind("a packed array of 64 numbers", _BLOB, None, lambda value: len(value) in (0, 4 * 64)),
 }
 _BY_TYPE: Final = {
-    "Boolean": Kind("0 or 1", _WHOLE, (0, 1)),
-    "Float": Kind("a finite number", _NUMBERS, (-sys.float_info.max, sys.float_info.max)),
-    "BigInteger": Kind("a whole number", _WHOLE),
-    "Integer": Kind("a whole number of 32 bits", _WHOLE, (-(1 << 31), (1 << 31) - 1)),
-    "Text": Kind("text", frozenset({str}), instead="\ufffd"),
-    "LargeBinary": Kind("a blob", _BLOB),
+    "Boolean": CellKind("0 or 1", _WHOLE, (0, 1)),
+    "Float": CellKind("a finite number", _NUMBERS, (-sys.float_info.max, sys.float_info.max)),
+    "BigInteger": CellKind("a whole number", _WHOLE),
+    "Integer": CellKind("a whole number of 32 bits", _WHOLE, (-(1 << 31), (1 << 31) - 1)),
+    "Text": CellKind("text", frozenset({str}), instead="\ufffd"),
+    "LargeBinary": CellKind("a blob", _BLOB),
 }
 """Kinds of columns by their declared types, for columns without a kind of their own."""
-_PYTHON_TYPES: Final = {"Boolean": bool, "Float": float, "BigInteger": int, "Integer": int, "LargeBinary": bytes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +160,8 @@ class Type:
     @property
     def python_type(self) -> type[Any]:
         """The type of its values; of one that has no type, and of texts, `str`."""
-        return _PYTHON_TYPES.get(self.name, str)
+        python_types = {"Boolean": bool, "Float": float, "BigInteger": int, "Integer": int, "LargeBinary": bytes}
+        return python_types.get(self.name, str)
 
     def converter(self, damage: "Damage") -> Callable[[Any], Any] | None:
         """Return the function for each value, or None if values need no change."""
@@ -177,7 +174,7 @@ class Type:
 
 
 @functools.cache
-def _kind(type: str, name: str) -> Kind:
+def _kind(type: str, name: str) -> CellKind:
     if name in _NAMED:
         return _NAMED[name]
     column = name.partition(".")[2]
@@ -202,7 +199,7 @@ class Cell(Type):
     decoded: bool = True
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> CellKind:
         """The kind of its valid values."""
         return _kind(self.name, self.column_name)
 
@@ -272,14 +269,15 @@ class Damage:
 
 def faults(driver: sqlite3.Connection, table: str, cells: Sequence[Cell]) -> Iterator[tuple[int, str]]:
     """Find the damaged cells of columns of a table; yield the key of the row and the problem."""
-    key = "no" if table in _NUMBERED else "exchange_no"
+    # The tables whose key is `no`.
+    key = "no" if table in ("exchanges", "sessions", "request_parts") else "exchange_no"
     names = ", ".join(f'"{name}"' for name in (key, *(cell.column_name.partition(".")[2] for cell in cells)))
     cursor = driver.execute(f'SELECT {names} FROM "{table}"')
-    while batch := cursor.fetchmany(_ROWS_AT_ONCE):
-        _, *stored = zip(*batch, strict=True)
+    while batch := cursor.fetchmany(1000):
+        _, *columns = zip(*batch, strict=True)
         doubtful = [
             place
-            for place, (cell, values) in enumerate(zip(cells, stored, strict=True))
+            for place, (cell, values) in enumerate(zip(cells, columns, strict=True))
             if not ((cell.nullable or None not in values) and cell.kind.are_good(values))
         ]
         for number, *values in batch if doubtful else ():

@@ -85,7 +85,6 @@ _PARTS = (
     .where(request_versions.c.exchange_no == bindparam("no"), IS_PART_OF)
     .order_by(request_parts.c.position)
 )
-_UNUSED = select(func.count()).select_from(request_parts).where(not_(exists().where(IS_PART_OF)))
 _NUMBERS: BindParameter[Sequence[int]] = bindparam("numbers", expanding=True)
 
 
@@ -132,14 +131,15 @@ class _StoredDirection:
 def problems(connection: Connection) -> Iterator[str]:
     """Yield every problem of a tape; an undamaged one has none."""
     yield from _of_tape(connection, "integrity_check")
-    if unused := connection.execute(_UNUSED).scalar_one():
+    unused_parts = select(func.count()).select_from(request_parts).where(not_(exists().where(IS_PART_OF)))
+    if unused := connection.execute(unused_parts).scalar_one():
         yield f"parts of request bodies that no exchange has: {unused:,}"
     for numbers in _groups(tuple(row) for row in connection.execute(_LENGTHS).all()):
         sentences: list[str] = []
         with _snapshot(connection):
             rows = connection.execute(_EXCHANGES.where(exchanges.c.no.in_(numbers)).order_by(exchanges.c.no)).all()
-            for exchange, its_problems in _of_exchanges(connection, rows):
-                sentences += (f"exchange {exchange.id}: {problem}" for problem in its_problems)
+            for exchange, problems_of_exchange in _of_exchanges(connection, rows):
+                sentences += (f"exchange {exchange.id}: {problem}" for problem in problems_of_exchange)
                 if exchange.is_settled and exchange.outcome is None and not exchange.lacks_bytes:
                     sentences.append(
                         f"exchange {exchange.id}: it has ended but has no measures: run 'wiretape db rebuild'"
@@ -178,8 +178,8 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
         for exchange in connection.execute(_EXCHANGES.order_by(exchanges.c.no.desc())):
             if len(sentences) >= _MOST or clock.now() >= until:
                 break
-            for _, its_problems in _of_exchanges(connection, [exchange]):
-                sentences += (f"exchange {exchange.id}: {problem}" for problem in its_problems)
+            for _, problems_of_exchange in _of_exchanges(connection, [exchange]):
+                sentences += (f"exchange {exchange.id}: {problem}" for problem in problems_of_exchange)
     return sentences[:_MOST]
 
 
@@ -310,9 +310,9 @@ def of_exchange(connection: Connection, no: int) -> list[str]:
 def _of_exchanges(connection: Connection, rows: Sequence[Row[Any]]) -> Iterator[tuple[Row[Any], list[str]]]:
     """Yield each exchange of a group with its problems."""
     numbers = [exchange.no for exchange in rows]
-    stored = {stream: _StoredDirection.of(connection, stream, numbers) for stream in STREAMS}
+    directions = {stream: _StoredDirection.of(connection, stream, numbers) for stream in STREAMS}
     for exchange in rows:
-        yield exchange, [*_of_exchange(exchange, stored), *_of_request(connection, exchange)]
+        yield exchange, [*_of_exchange(exchange, directions), *_of_request(connection, exchange)]
 
 
 def _of_request(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
@@ -331,7 +331,7 @@ def _of_request(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
         yield "its request is not the one that was stored (sha256)"
 
 
-def _of_exchange(exchange: Row[Any], stored: Mapping[Stream, _StoredDirection]) -> Iterator[str]:
+def _of_exchange(exchange: Row[Any], directions: Mapping[Stream, _StoredDirection]) -> Iterator[str]:
     counts = {FROM_UPSTREAM: (exchange.bytes, exchange.gap_bytes)}
     if exchange.client_bytes is not None or exchange.client_gap_bytes is not None:
         counts[FROM_CLIENT] = exchange.client_bytes, exchange.client_gap_bytes
@@ -339,7 +339,7 @@ def _of_exchange(exchange: Row[Any], stored: Mapping[Stream, _StoredDirection]) 
         counts[FROM_CLIENT] = 0, 0
     for stream, (received, gap) in counts.items():
         of = "" if stream is FROM_UPSTREAM else "what the client sent: "
-        yield from (of + problem for problem in _of_stream(exchange, stored[stream], received, gap))
+        yield from (of + problem for problem in _of_stream(exchange, directions[stream], received, gap))
 
 
 def _of_stream(exchange: Row[Any], direction: _StoredDirection, received: int | None, gap: int | None) -> Iterator[str]:

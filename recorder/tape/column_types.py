@@ -2,14 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Dialect, Engine, MetaData, String, func, type_coerce
 from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 
 from wiretape.recorder.tape.cells import Cell, Damage, pack
-
-_KEYS: Final = ("no", "exchange_no", "session_no")
 
 
 class ColumnType(TypeDecorator[Any]):
@@ -53,7 +51,7 @@ def check_when_read(metadata: MetaData) -> None:
     for table in metadata.tables.values():
         joined = table.name not in ("exchanges", "sessions")
         for column in table.c:
-            if column.name not in _KEYS:
+            if column.name not in ("no", "exchange_no", "session_no"):
                 name = f"{table.name}.{column.name}"
                 cell = Cell(type_name(column.type), name, bool(column.nullable), joined)
                 column.type = ColumnType(column.type, cell)

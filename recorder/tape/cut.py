@@ -71,7 +71,9 @@ LINES: Final = {
 FIRST: Final = {"wiretape": "cut", "format": 2}
 _PREFIX: Final = "wiretape-text-"
 _PURPOSE: Final = "the tape that is made of a text"
-OF_SESSION: Final = [one.name for one in sessions.c if one.name not in ("no", "uuid", "pid", "boot_id", "salt")]
+OF_SESSION: Final = [
+    column.name for column in sessions.c if column.name not in ("no", "uuid", "pid", "boot_id", "salt")
+]
 _NOT_OF_EXCHANGE: Final = {"no", "id", "session_no", "request_body", "bytes", "client_bytes"}
 OF_EXCHANGE: Final = [column.name for column in exchanges.c if column.name not in _NOT_OF_EXCHANGE]
 COUNTED: Final = ("bytes", "client_bytes")
@@ -79,13 +81,9 @@ OF_MEASURES: Final = [column.name for column in measures.c if column.name != "ex
 _OF_READ: Final = {"read", "from", "text", "base64"}
 _OF_READS: Final = {"reads", "from", "at_ns", "relayed_ns"}
 _READS: Final = (b'{"read"', b'{"reads"')
-_HEADS: Final = (b'{"wiretape"', b'{"session"', b'{"exchange"')
 _COUNTS: Final = {column.name for column in exchanges.c if column.server_default is not None} | {"client_gap_bytes"}
 """Left out where they are 0."""
 
-_LOCAL_PORT: Final = re.compile(r"((?:https?://)?(?:localhost|127(?:\.\d+){3}|\[::1\])):(\d{5})(?=/|$)")
-_ASSIGNED_PORTS: Final = range(32768, 65536)
-"""Ports that systems assign on request for any free port."""
 _FROM_EXCHANGES: Final[dict[str, Callable[..., Any]]] = {
     "started_at": func.min,
     "heartbeat_at": func.max,
@@ -94,16 +92,13 @@ _FROM_EXCHANGES: Final[dict[str, Callable[..., Any]]] = {
 """The times of a session that a line leaves out, each by its exchanges' `started_at`."""
 
 
-_SESSION: Final = selects.select(*tables.sessions.c.values()).where(tables.sessions.c.no == selects.bindparam("no"))
-
-
 def lines(connection: reader.Connection, numbers: Iterable[int], mask: Masker | None = None) -> Iterator[bytes]:
     """Yield the lines of exchanges, masked, one exchange in memory at a time.
 
     Raises `TapeDamaged` for one that is not whole, and `WiretapeError` for one that still runs or cannot be masked.
     """
     yield encoded(FIRST)
-    known = set[int]()
+    introduced_sessions = set[int]()
     numbers = list(numbers)
     origins = _origins(connection, numbers)
     assert connection.path is not None
@@ -113,54 +108,69 @@ def lines(connection: reader.Connection, numbers: Iterable[int], mask: Masker | 
                 row = cells.row_of(connection.driver, exchanges.name, no)
                 raise TapeDamaged(f"{row} is damaged ({problem}): leave it out")
             with connection.begin():
-                made = list(_exchange(connection, no, known, origins, mask))
-            yield from map(encoded, made)
+                exchange_lines = list(_exchange(connection, no, introduced_sessions, origins, mask))
+            yield from map(encoded, exchange_lines)
 
 
 class _Origins(NamedTuple):
-    """The upstream URLs of the chosen exchanges: their written forms, and those used by each session, by its number."""
+    """The upstream URLs of the chosen exchanges: the `forms` that lines have, and those of each session, by number."""
 
-    written: dict[str, str]
-    used: dict[int, set[str]]
+    forms: dict[str, str]
+    by_session: dict[int, set[str]]
 
 
 def _origins(connection: reader.Connection, numbers: Sequence[int]) -> _Origins:
     """Read the upstreams of exchanges; those that only their assigned ports tell apart keep these."""
-    used, chosen = dict[int, set[str]](), set(numbers)
-    stored = tables.exchanges.c
-    columns = selects.select(stored.no, stored.session_no, stored.upstream)
+    by_session, chosen = dict[int, set[str]](), set(numbers)
+    column = tables.exchanges.c
+    columns = selects.select(column.no, column.session_no, column.upstream)
     if numbers:
         with connection.begin():
-            for no, session, url in connection.execute(columns.where(stored.no.between(min(numbers), max(numbers)))):
+            for no, session, url in connection.execute(columns.where(column.no.between(min(numbers), max(numbers)))):
                 if no in chosen:
-                    used.setdefault(session, set()).add(url)
-    short = {url: _without_assigned_port(url) for url in set().union(*used.values())}
-    same = Counter(short.values())
-    return _Origins({url: one if same[one] == 1 else url for url, one in short.items()}, used)
+                    by_session.setdefault(session, set()).add(url)
+    short = {url: _without_assigned_port(url) for url in set().union(*by_session.values())}
+    counts = Counter(short.values())
+    return _Origins({url: form if counts[form] == 1 else url for url, form in short.items()}, by_session)
+
+
+_LOCAL_PORT: Final = re.compile(r"((?:https?://)?(?:localhost|127(?:\.\d+){3}|\[::1\])):(\d{5})(?=/|$)")
 
 
 def _without_assigned_port(address: str) -> str:
     """Return a URL, or the value of a header `host`, without a port of this machine that the system assigned."""
     match = _LOCAL_PORT.match(address)
-    return match[1] + address[match.end() :] if match and int(match[2]) in _ASSIGNED_PORTS else address
+    # Ports that systems assign on request for any free port.
+    assigned_ports = range(32768, 65536)
+    return match[1] + address[match.end() :] if match and int(match[2]) in assigned_ports else address
+
+
+_SESSION: Final = selects.select(*tables.sessions.c.values()).where(tables.sessions.c.no == selects.bindparam("no"))
 
 
 def _exchange(
-    connection: reader.Connection, no: int, known: set[int], origins: _Origins, mask: Masker | None
+    connection: reader.Connection, no: int, introduced_sessions: set[int], origins: _Origins, mask: Masker | None
 ) -> Iterator[Line]:
     row = reading.row_of(connection, no)
     if row.ended_by is None:
         raise WiretapeError(f"exchange {row.id} still runs: leave it out, or wait until it has ended")
     session = connection.execute(_SESSION, {"no": row.session_no}).one()
-    if row.session_no not in known:
-        known.add(row.session_no)
-        written = {url: origins.written[url] for url in origins.used[session.no]}
-        upstreams = [[name, written[url]] for name, url in session.upstreams if url in written] or None
+    if row.session_no not in introduced_sessions:
+        introduced_sessions.add(row.session_no)
+        forms = {url: origins.forms[url] for url in origins.by_session[session.no]}
+        upstreams = [[name, forms[url]] for name, url in session.upstreams if url in forms] or None
         facts = {"version": session.version, "upstreams": upstreams, "imported_from": session.imported_from}
         facts["dialects"] = session.dialects
         yield known_of({"session": session.uuid, **facts})
-    if row.lacks_bytes:
-        yield _unshipped(connection, row, session.uuid, origins, mask)
+    if row.lacks_bytes:  # its measures cannot be derived again, so the line has them
+        of_measures = tables.measures.c
+        statement = selects.select(*(of_measures[name] for name in OF_MEASURES)).where(
+            of_measures.exchange_no == row.no
+        )
+        measured = connection.execute(statement).one_or_none()
+        values = _facts(row, (*OF_EXCHANGE, *COUNTED), origins)
+        row_measures = {} if measured is None else dict(zip(OF_MEASURES, measured, strict=True))
+        yield unshipped(row.id, session.uuid, _masked(values, mask), _masked(row_measures, mask))
         return
     values = _facts(row, OF_EXCHANGE, origins)
     answer = Body(row.response_headers or (), reading.reads_of(connection, no), reading.stored_body(connection, no))
@@ -185,22 +195,12 @@ def _facts(row: Any, names: Iterable[str], origins: _Origins) -> Line:
         for name, value in row.request_headers
     ]
     values = {name: getattr(row, name) for name in names}
-    return values | {"upstream": origins.written[row.upstream], "request_headers": headers}
+    return values | {"upstream": origins.forms[row.upstream], "request_headers": headers}
 
 
-def _unshipped(connection: reader.Connection, row: Any, session: str, origins: _Origins, mask: Masker | None) -> Line:
-    """Return the line of an exchange whose bytes were not shipped, with its measures, which cannot be derived."""
-    of_measures = tables.measures.c
-    statement = selects.select(*(of_measures[name] for name in OF_MEASURES)).where(of_measures.exchange_no == row.no)
-    measured = connection.execute(statement).one_or_none()
-    values = _facts(row, (*OF_EXCHANGE, *COUNTED), origins)
-    its_measures = {} if measured is None else dict(zip(OF_MEASURES, measured, strict=True))
-    return unshipped(row.id, session, _masked(values, mask), _masked(its_measures, mask))
-
-
-def unshipped(id: str, session: str, values: Line, its_measures: Line) -> Line:
-    """Return the line of an exchange without its bytes, by its columns, with `its_measures` if given."""
-    return known_of({"exchange": id, "session": session, **values, "measures": known_of(its_measures, ())})
+def unshipped(id: str, session: str, values: Line, row_measures: Line) -> Line:
+    """Return the line of an exchange without its bytes, from its columns and those of its measures."""
+    return known_of({"exchange": id, "session": session, **values, "measures": known_of(row_measures, ())})
 
 
 def _request(row: Any, data: bytes | None, headers: Any, mask: Masker | None) -> Line:
@@ -225,10 +225,10 @@ def reads_of(reads: Reads, data: bytes, *, is_client: bool) -> Iterator[Line]:
     if data and not reads:  # its time is unknown
         yield {"read": 0, **sender, **_shown(data)}
     if reads:
-        timed = {name: [getattr(read, name) for read in reads] for name in ("at_ns", "relayed_ns")}
+        timed = {name: [getattr(socket_read, name) for socket_read in reads] for name in ("at_ns", "relayed_ns")}
         yield {"reads": len(reads), **sender, **{name: at for name, at in timed.items() if at.count(None) < len(at)}}
-    for read in reads:
-        yield {"read": read.seq, **sender, **_shown(data[read.start : read.start + read.size])}
+    for seq, _, _, start, size in reads:
+        yield {"read": seq, **sender, **_shown(data[start : start + size])}
 
 
 def _shown(data: bytes) -> Line:
@@ -238,8 +238,8 @@ def _shown(data: bytes) -> Line:
 
 def known_of(values: Line, counts: Collection[str] = _COUNTS) -> Line:
     """Return a line without unknown values, and without `counts` that are 0."""
-    shown = {name: _text(value) if isinstance(value, bytes) else value for name, value in values.items()}
-    return {name: value for name, value in shown.items() if value is not None and (value or name not in counts)}
+    cells = {name: _text(value) if isinstance(value, bytes) else value for name, value in values.items()}
+    return {name: value for name, value in cells.items() if value is not None and (value or name not in counts)}
 
 
 def _text(data: bytes) -> str | dict[str, str]:
@@ -348,7 +348,8 @@ def _groups(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
 
 def _is_more(line: bytes) -> bool:
     """Return True if a line belongs to the one before: of reads, an empty line, or one that is no line of a cut."""
-    if line.startswith((*_READS, *_HEADS)):
+    heads = (b'{"wiretape"', b'{"session"', b'{"exchange"')
+    if line.startswith((*_READS, *heads)):
         return line.startswith(_READS)
     try:
         return not {"read", "reads"}.isdisjoint(json.loads(line))  # as people write it
@@ -373,10 +374,10 @@ class _Entering:
         for self.number, line in reads:
             if not line.strip():
                 continue
-            read = json.loads(line)
+            read_line = json.loads(line)
             if "exchange" not in head:
                 raise ValueError("it is of no exchange")
-            streams[FROM_CLIENT if read.get("from") == "client" else FROM_UPSTREAM].add(read)
+            streams[FROM_CLIENT if read_line.get("from") == "client" else FROM_UPSTREAM].add(read_line)
         for direction in streams.values():
             direction.check_whole()
         self.number = head_number
@@ -425,7 +426,10 @@ def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> 
     """Enter an exchange without bytes, as settled: nothing is derived from it."""
     if any(direction.data for direction in streams.values()):
         raise ValueError("it has both measures and reads, but measures are derived from reads: remove either")
-    measured = {name: _stored(name, value) for name, value in values.pop("measures").items()}
+    measured = {
+        name: _bytes(value) if isinstance(declared(measures.c[name]), LargeBinary) else value
+        for name, value in values.pop("measures").items()
+    }
     (no,) = _insert(connection, exchanges, values)
     counts = (values.get("bytes", 0), "gap_bytes"), (values.get("client_bytes"), "client_gap_bytes")
     for stream, (received, gap_name) in zip(STREAMS, counts, strict=True):
@@ -439,11 +443,6 @@ def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> 
         _insert(connection, measures, {"exchange_no": no, **measured})
     newest = select(func.coalesce(func.max(settlements.c.version), 0) + 1).scalar_subquery()
     connection.execute(insert(settlements).values(exchange_no=no, version=newest))
-
-
-def _stored(name: str, value: Any) -> Any:
-    """Return the stored form of a measure's value. Raises `KeyError` for an unknown measure."""
-    return _bytes(value) if isinstance(declared(measures.c[name]), LargeBinary) else value
 
 
 def _insert(connection: Connection, table: Table, values: Line) -> Any:
@@ -495,16 +494,16 @@ def readable(path: Path) -> Path:
         return path
     _check_there(path)
     status = path.stat()
-    return _made_of(path, status.st_mtime_ns, status.st_size)
+    return _tape_of_text(path, status.st_mtime_ns, status.st_size)
 
 
 @functools.cache
-def _made_of(path: Path, _changed_ns: int, _size: int) -> Path:
+def _tape_of_text(path: Path, _changed_ns: int, _size: int) -> Path:
     """Return a tape made of a text, once as long as that does not change."""
-    with contextlib.ExitStack() as opened:
-        tape = opened.enter_context(private.directory(_PREFIX, _PURPOSE)) / f"{path.stem}.db"
+    with contextlib.ExitStack() as resources:
+        tape = resources.enter_context(private.directory(_PREFIX, _PURPOSE)) / f"{path.stem}.db"
         made(path, tape)
-        atexit.register(opened.pop_all().close)
+        atexit.register(resources.pop_all().close)
     return tape
 
 

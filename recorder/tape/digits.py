@@ -32,8 +32,8 @@ def packed(numbers: Sequence[int | None]) -> bytes:
         return b"[0,0,0]\n"
     if len(numbers) == 1 and numbers[0] is not None:
         return single(numbers[0])
-    known: Any = numbers if None not in numbers else [number for number in numbers if number is not None]
-    ordered: list[int] = sorted(known)
+    without_none: Any = numbers if None not in numbers else [number for number in numbers if number is not None]
+    ordered: list[int] = sorted(without_none)
     if not ordered:
         return _encode([len(numbers), 0, None]) + b"\n"
     digits, base = _layout(ordered, len(numbers))

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
 _LOCK = "tape_lock"
 _READER = "reader"
-_PAGES_GIVEN_BACK = 1000
-_NUMBERS = ("auto_vacuum", "application_id", "user_version")
 
 
 def read_engine(path: Path, *, limited: bool = True) -> Engine:
@@ -86,26 +84,22 @@ def reader_beside_writer(path: Path) -> Engine:
 
 
 def _check_ours(connection: sqlite3.Connection, path: Path, number: str | None) -> None:
-    """Raise `ForeignFile` unless a tape has exactly the definitions of its revision."""
+    """Raise `ForeignFile` unless a tape has exactly the definitions of its revision (None: it has none yet)."""
     if number == REVISION:
         check_columns(connection, path)
+    # SQLAlchemy's default pool of a database in memory closes no connection.
+    with create_engine("sqlite://", poolclass=pool.NullPool).connect() as empty:
+        if number == REVISION:
+            _make_schema(empty)
+        elif number is not None:
+            migrate(empty, number)
+        expected = definitions.entries(driver_of(empty))
     replaced = () if number == REVISION else schema.VIEWS  # a migration replaces them
-    if reason := definitions.foreign(connection, _expected(number), replaced):
+    if reason := definitions.foreign(connection, expected, replaced):
         raise ForeignFile(
             f"{path} {reason}, so it is only read, and not written to: record to another tape with --db; "
             "'wiretape db merge' copies the exchanges of this one"
         )
-
-
-def _expected(number: str | None) -> definitions.Entries:
-    """Return the entries of the schema of a revision; None: of an empty one."""
-    # SQLAlchemy's default pool of a database in memory closes no connection.
-    with create_engine("sqlite://", poolclass=pool.NullPool).connect() as connection:
-        if number == REVISION:
-            _make_schema(connection)
-        elif number is not None:
-            migrate(connection, number)
-        return definitions.entries(driver_of(connection))
 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:
@@ -117,17 +111,20 @@ def driver_of(connection: Connection) -> sqlite3.Connection:
 
 def reader_of(connection: Connection) -> reader.Connection:
     """Return a reader over SQLite's own connection, in the same transactions and with the same damage."""
-    known = connection.info.get(_READER)
-    if known is None or known.driver is not driver_of(connection):
-        known = connection.info[_READER] = reader.Connection(driver_of(connection), damage_of(connection))
-    return known
+    tape_reader = connection.info.get(_READER)
+    if tape_reader is None or tape_reader.driver is not driver_of(connection):
+        tape_reader = connection.info[_READER] = reader.Connection(driver_of(connection), damage_of(connection))
+    return tape_reader
 
 
 def statements(path: Path) -> list[str]:
     """Return the SQL that makes a tape with this tape's schema, of any revision."""
     identify(path)
     with peeked(paths.real(path)) as driver:
-        numbers = [f"PRAGMA {name} = {driver.execute(f'PRAGMA {name}').fetchone()[0]}" for name in _NUMBERS]
+        numbers = [
+            f"PRAGMA {name} = {driver.execute(f'PRAGMA {name}').fetchone()[0]}"
+            for name in ("auto_vacuum", "application_id", "user_version")
+        ]
         rows = driver.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")
         return [*numbers, *(str(sql) for (sql,) in rows)]
 
@@ -152,19 +149,22 @@ def writing(
             claimed.withdraw()
         raise
     holding = locking.held(path, purpose) if claimed is None else locking.adopted(claimed, purpose)
-    with holding as lock, _created(path, lock):
-        engine = _writer(path)
-        with explained(path), engine.connect() as connection:
-            _prepare(connection, path)
-        with explained(path), engine.connect() as connection:
-            lock.renew()
-            connection.info[_LOCK] = lock
-            try:
-                yield connection
-            finally:  # the log of a moved tape would be taken for that of the next file of its name
-                with contextlib.suppress(SQLAlchemyError, sqlite3.Error):
-                    connection.rollback()
-                    connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with holding as lock:
+        if not paths.exists(path):
+            _create(path)
+        with lock.on_file():  # before SQLite opens the file
+            engine = _writer(path)
+            with explained(path), engine.connect() as connection:
+                _prepare(connection, path)
+            with explained(path), engine.connect() as connection:
+                lock.renew()
+                connection.info[_LOCK] = lock
+                try:
+                    yield connection
+                finally:  # the log of a moved tape would be taken for that of the next file of its name
+                    with contextlib.suppress(SQLAlchemyError, sqlite3.Error):
+                        connection.rollback()
+                        connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _writer(path: Path) -> Engine:
@@ -172,15 +172,6 @@ def _writer(path: Path) -> Engine:
     event.listen(engine, "connect", _set_up_writer)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine
-
-
-@contextlib.contextmanager
-def _created(path: Path, lock: locking.Lock) -> Iterator[None]:
-    """Create the tape's file if it does not exist, and lock it, before SQLite opens it."""
-    if not paths.exists(path):
-        _create(path)
-    with lock.on_file():
-        yield
 
 
 def keep_lock(connection: Connection) -> None:
@@ -295,17 +286,13 @@ def migrate(connection: Connection, target: str = "head") -> None:
 
     config = _alembic()
     config.attributes["connection"] = connection
-    _drop_views(connection)
-    command.upgrade(config, target)
-    if target == "head":
-        _describe(connection)
-
-
-def _drop_views(connection: Connection) -> None:
-    """Drop the views for people: a table that a view names cannot be replaced."""
+    # A table that a view names cannot be replaced.
     views = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'view'").scalars().all()
     for name in set(views) & set(schema.VIEWS):
         connection.exec_driver_sql(f"DROP VIEW {name}")
+    command.upgrade(config, target)
+    if target == "head":
+        _describe(connection)
 
 
 def _describe(connection: Connection) -> None:
@@ -349,13 +336,13 @@ def upgrade(
     path = _admit(path, create=False, is_upgrade=True)
     with locking.held(path, purpose) as lock, lock.on_file():
         with explained(path), _writer(path).connect() as connection:
-            before = revision(driver_of(connection))
-            if before in (REVISION, None):
+            old_revision = revision(driver_of(connection))
+            if old_revision in (REVISION, None):
                 return None
             work = _work_beside(connection, path)
         with explained(work), _writer(work).connect() as connection:
             _migrate_by_steps(connection, report)
-        return str(before), _put_in_place(path, work)
+        return str(old_revision), _put_in_place(path, work)
 
 
 def _work_beside(connection: Connection, path: Path) -> Path:
@@ -397,7 +384,7 @@ def _migrate_by_steps(connection: Connection, report: Callable[[int, int], None]
     with connection.begin():
         migrate(connection)
     while driver.execute("PRAGMA freelist_count").fetchone()[0]:
-        driver.executescript(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK})")  # `execute` would free one page
+        driver.executescript("PRAGMA incremental_vacuum(1000)")  # `execute` would free one page
         driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 

@@ -203,8 +203,8 @@ def path_of(tape: Path, session: str = "") -> Path:
     """Return the path of the file of a session's losses beside a tape; without a session, that of the first."""
     tape = paths.real(tape)
     shared = tape.with_name(tape.name + ".unstored")
-    named = shared.with_name(f"{shared.name}.{session}")
-    return named if session and paths.exists(named) else shared
+    of_session = shared.with_name(f"{shared.name}.{session}")
+    return of_session if session and paths.exists(of_session) else shared
 
 
 def prepare(tape: Path, session: str, recording: Collection[str] = ()) -> None:

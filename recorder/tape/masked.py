@@ -24,14 +24,6 @@ from wiretape.recorder.decode.uncoding import Body
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape.masking import Masker, Span, joined, masked
 
-_BASE64: Final = re.compile(rb'"bytes"\s*:\s*"([A-Za-z0-9+/]+={0,2})"')
-"""Bedrock's events hold the model provider's, in base64."""
-_STRING: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)("\s*:)?', re.DOTALL)
-"""A string of JSON, and its colon if it is a name; the end may be missing, where a body was cut off."""
-_CHARACTER: Final = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
-_OF_STRUCTURE: Final = frozenset({b"type", b"id", b"role", b"object", b"model", b"name", b"event", b"status"})
-"""Names of fields whose values are words of an API, which may be equal to a part of a secret."""
-
 
 class Unmaskable(Exception):
     """The reason that a body with a secret cannot be masked."""
@@ -42,7 +34,7 @@ class Unmaskable(Exception):
 
 
 @dataclass(slots=True)
-class _Part:
+class _SearchedText:
     """A text in a body, at `start` to `end` there, and its secrets; `checked` is its message, if it has a checksum."""
 
     start: int
@@ -63,7 +55,7 @@ def request(headers: Sequence[Sequence[str]], data: bytes, mask: Masker) -> Body
     body = Body(headers, Reads.of(()), data)
     text = encoding.detect_and_decode(encoding.coding_of(headers), data, (len(data),))[0].data
     call = rpc.message_type({name: value for name, value in headers}.get("content-type"))
-    parts = [_Part(0, len(text), text)] if call is None else list(_of_messages(text, call.framing))
+    parts = [_SearchedText(0, len(text), text)] if call is None else list(_of_messages(text, call.framing))
     for part in parts:
         part.spans = mask.spans(part.data)
     mask.count += sum(len(part.spans) for part in parts)
@@ -103,7 +95,7 @@ def answer(exchange: Exchange, body: Body, mask: Masker, decoded: Decoded | None
     return exchange, masked_body
 
 
-def _with_masked_parts(body: Body, text: bytes, parts: Sequence[_Part], mask: Masker) -> Body:
+def _with_masked_parts(body: Body, text: bytes, parts: Sequence[_SearchedText], mask: Masker) -> Body:
     """Return a body with its parts masked; `text` is that without its coding."""
     plain, changed = uncoding.uncoded(body), [part for part in parts if part.spans]
     if plain is not None and any(mask.spans(payload) for payload in rpc.coded_payloads(plain.headers, plain.data)):
@@ -121,7 +113,7 @@ def _with_masked_parts(body: Body, text: bytes, parts: Sequence[_Part], mask: Ma
     return plain._replace(data=bytes(data))
 
 
-def _parts(decoded: Decoded) -> Iterator[_Part]:
+def _parts(decoded: Decoded) -> Iterator[_SearchedText]:
     """Yield the texts of a body that are searched one by one."""
     data = decoded.data
     if decoded.is_call:
@@ -129,38 +121,42 @@ def _parts(decoded: Decoded) -> Iterator[_Part]:
     elif decoded.framing == "websocket":
         for start, end, kind in zip(decoded.starts, decoded.ends, decoded.kinds, strict=True):
             if kind == EVENT:
-                yield _Part(start, end, data[start:end])
+                yield _SearchedText(start, end, data[start:end])
     elif decoded.framing == "aws-eventstream":
         for message in zip(decoded.starts, decoded.ends, strict=True):
             yield _of_eventstream(data, message)
         end = decoded.ends[-1] if decoded.ends else 0
-        yield _Part(end, len(data), data[end:])  # a message that was cut off
+        yield _SearchedText(end, len(data), data[end:])  # a message that was cut off
     else:
-        yield _Part(0, len(data), data)
+        yield _SearchedText(0, len(data), data)
 
 
-def _of_messages(data: bytes, framing: str) -> Iterator[_Part]:
+def _of_messages(data: bytes, framing: str) -> Iterator[_SearchedText]:
     end = 0
     for message in length_prefixed.messages(data, framing):
         end = message.end
         if not message.flags & length_prefixed.COMPRESSED:
             payload = message.payload
-            yield _Part(payload.start, payload.stop, data[payload])
-    yield _Part(end, len(data), data[end:])  # a message that was cut off
+            yield _SearchedText(payload.start, payload.stop, data[payload])
+    yield _SearchedText(end, len(data), data[end:])  # a message that was cut off
 
 
-def _of_eventstream(data: bytes, message: Span) -> _Part:
+_BASE64: Final = re.compile(rb'"bytes"\s*:\s*"([A-Za-z0-9+/]+={0,2})"')
+"""Bedrock's events hold the model provider's, in base64."""
+
+
+def _of_eventstream(data: bytes, message: Span) -> _SearchedText:
     """Return the payload of a message, or the event within it."""
     start, end = aws_eventstream.payload(data, *message)
     # A broken message stays broken.
     checked = message if aws_eventstream.sealed(data[slice(*message)]) == data[slice(*message)] else None
     if (wrapped := _BASE64.search(data, start, end)) is not None:
         with contextlib.suppress(binascii.Error):
-            return _Part(*wrapped.span(1), base64.b64decode(wrapped[1]), is_base64=True, checked=checked)
-    return _Part(start, end, data[start:end], checked=checked)
+            return _SearchedText(*wrapped.span(1), base64.b64decode(wrapped[1]), is_base64=True, checked=checked)
+    return _SearchedText(start, end, data[start:end], checked=checked)
 
 
-def _add_assembled(decoded: Decoded, parts: Sequence[_Part], mask: Masker) -> int:
+def _add_assembled(decoded: Decoded, parts: Sequence[_SearchedText], mask: Masker) -> int:
     """Add the secrets in the texts that deltas add up to; return the number of all secrets."""
     starts, added, count = [part.start for part in parts], [list[Span]() for _ in parts], 0
     for pieces in _texts(decoded):
@@ -189,12 +185,12 @@ def _split(
     pieces: Sequence[tuple[int, str]], spans: Sequence[Span]
 ) -> Iterator[tuple[int, str, list[tuple[int, int, int]]]]:
     """Yield the pieces of a text that hold a part of its spans, with these parts and the numbers of their spans."""
-    first, shift = 0, 0
+    span_index, shift = 0, 0
     for item, piece in pieces:
         end = shift + len(piece)
-        while first < len(spans) and spans[first][1] <= shift:
-            first += 1
-        numbers = takewhile(lambda number: spans[number][0] < end, range(first, len(spans)))  # noqa: B023
+        while span_index < len(spans) and spans[span_index][1] <= shift:
+            span_index += 1
+        numbers = takewhile(lambda number: spans[number][0] < end, range(span_index, len(spans)))  # noqa: B023
         parts = [(no, max(spans[no][0] - shift, 0), min(spans[no][1] - shift, len(piece))) for no in numbers]
         if parts:
             yield item, piece, parts
@@ -214,6 +210,13 @@ def _texts(decoded: Decoded) -> Iterable[list[tuple[int, str]]]:
                     if text:
                         texts.setdefault((piece.index, name), []).append((item, text))
     return texts.values()
+
+
+_STRING: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)("\s*:)?', re.DOTALL)
+"""A string of JSON, and its colon if it is a name; the end may be missing, where a body was cut off."""
+_CHARACTER: Final = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
+_OF_STRUCTURE: Final = frozenset({b"type", b"id", b"role", b"object", b"model", b"name", b"event", b"status"})
+"""Names of fields whose values are words of an API, which may be equal to a part of a secret."""
 
 
 def _located(data: bytes, limits: Span, text: str) -> Iterator[list[int]]:
@@ -239,7 +242,7 @@ def _decoded_string(string: bytes) -> str | None:
 
 
 def _websocket(
-    exchange: Exchange, body: Body, decoded: Decoded, parts: Sequence[_Part], mask: Masker
+    exchange: Exchange, body: Body, decoded: Decoded, parts: Sequence[_SearchedText], mask: Masker
 ) -> tuple[Exchange, Body]:
     """Return both directions of a WebSocket with changed messages written into their frames."""
     changed = {part.start: part.masked for part in parts if part.spans}

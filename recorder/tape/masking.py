@@ -106,10 +106,7 @@ _PAIR: Final = re.compile(
     r"[^\s\"'`\\&;,<>(){}\[\]*][^\s\"'`\\&;,<>(){}\[\]]{5,4095})(?P<next>[\[({&]?)"
 )
 """A name and its value in text, such as `DB_PASSWORD=…` of an environment and `client_secret=…&` of a form."""
-_NAME_BEFORE: Final = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|[bfnrt]))?(?P<name>[\w.-]{0,64})$", re.ASCII)
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\.?", re.ASCII)
 _EXAMPLE: Final = re.compile(r"(?i:your|my)[_-]|(?i:x{3,}|\.{3}|example|placeholder|changeme|redacted)|[#%]\w*[})%]?$")
-_REFERENCED: Final = re.compile(_REFERENCE)
 _NAMED_BEFORE: Final = re.compile(
     r"[\"{](?i:name|key)\\*\"(?:\s|\\+[nrt]){0,8}:(?:\s|\\+[nrt]){0,8}\\*\"(?P<name>[\w.-]{1,64})\\*\"(?:\s|\\+[nrt]){0,32},"
     r"(?:\s|\\+[nrt]){0,32}\\*\"$"
@@ -131,20 +128,8 @@ _LONGEST_NAME: Final = 64
 _LONGEST_PAIR: Final = 128
 _LONGEST_VALUE: Final = 16384
 """Bound of a value's length: a search for each field's end through a whole body would take quadratic time."""
-_NAME: Final = re.compile(
-    r"(?:.*-)?(?:api-?key|(?:access|private|secret|signing|subscription|account|master|service|encryption)-?key"
-    r"|(?:access|refresh|id|auth|authorization|bearer|security|session|api|bot|sas)-?token|secret|client-?secret|[a-z]*passw(?:or)?d"
-    r"|passphrase|pwd|passcode|secret-key-base|(?:proxy-)?authorization|credentials?|connection-?string|(?:set-)?cookie)"
-)
-_WEAK_NAME: Final = re.compile(r"(?:.*-)?(?:token|key|auth|pass|pat|jwt|bearer|sig)")
-_NOT_WEAK: Final = re.compile(
-    r"(?:^|-)(?:page|continuation|sync|next|prev|previous|cursor|cache|idempotency|partition|sort|primary|foreign|public"
-    r"|prompt|resume|stop|start|end|sample|sampled|image|file|object|row)(?:-|$)"
-)
 _KEY_LIKE: Final = re.compile(r"(?=[\w.~+=%-]*[A-Za-z])(?=[\w.~+=%-]*\d)(?=[\w.~+=%-]*[A-Za-z0-9]{16})[\w.~+=%-]{20,}")
 _PLACEHOLDERS: Final = frozenset({"string", "null", "none", "true", "false", "optional", "required"})
-_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_FILLER: Final = re.compile(rb"[^\r\n]")
 
 
 class Rules(NamedTuple):
@@ -246,6 +231,9 @@ class Masker:
         return (start, end) if is_strong or (is_weak and _KEY_LIKE.fullmatch(value)) else None
 
 
+_REFERENCED: Final = re.compile(_REFERENCE)
+
+
 def _is_secret_variable(name: str, value: str) -> bool:
     """Return True if the value of a variable is a secret: labels of forms and translations have name and value, too."""
     is_strong, is_weak = _judged(name)
@@ -255,6 +243,10 @@ def _is_secret_variable(name: str, value: str) -> bool:
         return False
     is_example = _EXAMPLE.match(value) or _REFERENCED.match(value) or value.lower() in _PLACEHOLDERS
     return not is_example and " " not in value and (name.isupper() or any(map(str.isdigit, value)))
+
+
+_NAME_BEFORE: Final = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|[bfnrt]))?(?P<name>[\w.-]{0,64})$", re.ASCII)
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\.?", re.ASCII)
 
 
 def _assigned(text: str, pair: re.Match[str]) -> Span | None:
@@ -275,6 +267,9 @@ def _assigned(text: str, pair: re.Match[str]) -> Span | None:
     is_code = pair["next"] != "" or (not pair["quote"] and "." in value and _IDENTIFIER.fullmatch(value))
     is_variable = name.isupper() and pair["sign"] == "="  # of an environment
     return pair.span("secret") if not is_code and (is_variable or any(map(str.isdigit, value))) else None
+
+
+_FILLER: Final = re.compile(rb"[^\r\n]")
 
 
 def masked(data: bytes, spans: Sequence[Span]) -> bytes:
@@ -307,12 +302,27 @@ def _in_bytes(text: str, spans: Sequence[Span]) -> Iterator[Span]:
     return zip(offsets[::2], offsets[1::2], strict=True)
 
 
+_WEAK_NAME: Final = re.compile(r"(?:.*-)?(?:token|key|auth|pass|pat|jwt|bearer|sig)")
+_NAME: Final = re.compile(
+    r"(?:.*-)?(?:api-?key|(?:access|private|secret|signing|subscription|account|master|service|encryption)-?key"
+    r"|(?:access|refresh|id|auth|authorization|bearer|security|session|api|bot|sas)-?token|secret|client-?secret|[a-z]*passw(?:or)?d"
+    r"|passphrase|pwd|passcode|secret-key-base|(?:proxy-)?authorization|credentials?|connection-?string|(?:set-)?cookie)"
+)
+_NOT_WEAK: Final = re.compile(
+    r"(?:^|-)(?:page|continuation|sync|next|prev|previous|cursor|cache|idempotency|partition|sort|primary|foreign|public"
+    r"|prompt|resume|stop|start|end|sample|sampled|image|file|object|row)(?:-|$)"
+)
+
+
 @functools.lru_cache(4096)
 def _judged(name: str) -> tuple[bool, bool]:
     """Return whether a name is that of a credential, and whether it may be."""
     plain = _normal(name)
     is_weak = _WEAK_NAME.fullmatch(plain) is not None and _NOT_WEAK.search(plain) is None
     return _NAME.fullmatch(plain) is not None, is_weak
+
+
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def _normal(name: str) -> str:

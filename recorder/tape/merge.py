@@ -23,25 +23,6 @@ from wiretape.recorder.tape.schema import STREAMS, exchanges, measures, request_
 
 _BATCH = 500
 """Exchanges copied in one transaction."""
-_SHOWN_CHARACTERS = 80
-_SETTLED = """INSERT INTO main.settlements (exchange_no, version)
-    SELECT n.no, max(?, (SELECT coalesce(max(version), 0) FROM main.settlements)) + row_number() OVER (ORDER BY n.no)
-    FROM temp.numbered n CROSS JOIN source.settlements s ON s.exchange_no = n.was"""
-"""Copies get new versions of settlement on this tape, in the order of their new numbers."""
-_FAMILIES = """INSERT INTO temp.families (was, no)
-    SELECT family, (SELECT coalesce(max(family), 0) FROM main.request_parts) + row_number() OVER (ORDER BY family)
-    FROM (SELECT DISTINCT family FROM temp.numbered n CROSS JOIN source.request_versions s ON s.exchange_no = n.was
-    WHERE n.source = ?)"""
-"""Families of request bodies get new numbers."""
-_PARTS = """INSERT INTO main.request_parts (family, position, since, until, data)
-    SELECT f.no, s.position, s.since, s.until, s.data
-    FROM (SELECT DISTINCT v.family FROM temp.numbered n CROSS JOIN source.request_versions v ON v.exchange_no = n.was
-    WHERE {copied}) b CROSS JOIN temp.families f ON f.was = b.family
-    CROSS JOIN source.request_parts s ON s.family = f.was
-    WHERE EXISTS ({has_it} AND v.exchange_no > {previous})
-    AND NOT EXISTS ({has_it} AND v.exchange_no <= {previous})"""
-_HAS_IT = "SELECT 1 FROM main.request_versions v WHERE v.family = f.no AND v.version BETWEEN s.since AND s.until"
-"""Copies have the parts of their request bodies, but for those that copies up to the number `previous` have brought."""
 
 
 @dataclass(slots=True)
@@ -71,15 +52,15 @@ def plan(connection: Connection | None, sources: Sequence[Path], selected: Colle
     columns = (exchanges.c.no, exchanges.c.id, exchanges.c.started_at, exchanges.c.ended_by)
     for number, source in enumerate(sources):
         is_recorded = bool(lock.holder(source))
-        with file.reading(source) as other:
-            damaged = _damaged_rows(other)
-            for no, id, started_at, ended_by in other.execute(select(*columns)).all():
+        with file.reading(source) as source_tape:
+            damaged = _damaged_rows(source_tape)
+            for no, id, started_at, ended_by in source_tape.execute(select(*columns)).all():
                 if selected is not None and no not in selected:
                     continue
                 if ended_by is None and is_recorded:
                     result.running += 1
-                elif problem := damaged.get(no) or next(iter(checks.of_exchange(other, no)), ""):
-                    row = cells.row_of(file.driver_of(other), exchanges.name, no)[:_SHOWN_CHARACTERS]
+                elif problem := damaged.get(no) or next(iter(checks.of_exchange(source_tape, no)), ""):
+                    row = cells.row_of(file.driver_of(source_tape), exchanges.name, no)[:80]
                     result.damaged.append(f"{row} of {source} is damaged and left out: {problem}")
                 elif id in present_ids:
                     result.present += 1
@@ -104,6 +85,13 @@ def _damaged_rows(source: Connection) -> dict[int, str]:
     return problems
 
 
+_FAMILIES = """INSERT INTO temp.families (was, no)
+    SELECT family, (SELECT coalesce(max(family), 0) FROM main.request_parts) + row_number() OVER (ORDER BY family)
+    FROM (SELECT DISTINCT family FROM temp.numbered n CROSS JOIN source.request_versions s ON s.exchange_no = n.was
+    WHERE n.source = ?)"""
+"""Families of request bodies get new numbers."""
+
+
 def copy(connection: Connection, sources: Sequence[Path], plan: MergePlan) -> Iterator[int]:
     """Copy the planned exchanges onto the tape of its only writing connection; yield the count of each transaction."""
     driver = file.driver_of(connection)
@@ -125,6 +113,21 @@ def copy(connection: Connection, sources: Sequence[Path], plan: MergePlan) -> It
             missing = f"uuid NOT IN (SELECT uuid FROM main.sessions) AND no IN ({used})"
             driver.execute(f"INSERT INTO main.sessions ({names}) SELECT {names} FROM source.sessions WHERE {missing}")
             yield from _copy_exchanges(connection, number)
+
+
+_SETTLED = """INSERT INTO main.settlements (exchange_no, version)
+    SELECT n.no, max(?, (SELECT coalesce(max(version), 0) FROM main.settlements)) + row_number() OVER (ORDER BY n.no)
+    FROM temp.numbered n CROSS JOIN source.settlements s ON s.exchange_no = n.was"""
+"""Copies get new versions of settlement on this tape, in the order of their new numbers."""
+_PARTS = """INSERT INTO main.request_parts (family, position, since, until, data)
+    SELECT f.no, s.position, s.since, s.until, s.data
+    FROM (SELECT DISTINCT v.family FROM temp.numbered n CROSS JOIN source.request_versions v ON v.exchange_no = n.was
+    WHERE {copied}) b CROSS JOIN temp.families f ON f.was = b.family
+    CROSS JOIN source.request_parts s ON s.family = f.was
+    WHERE EXISTS ({has_it} AND v.exchange_no > {previous})
+    AND NOT EXISTS ({has_it} AND v.exchange_no <= {previous})"""
+_HAS_IT = "SELECT 1 FROM main.request_versions v WHERE v.family = f.no AND v.version BETWEEN s.since AND s.until"
+"""Copies have the parts of their request bodies, but for those that copies up to the number `previous` have brought."""
 
 
 def _copy_exchanges(connection: Connection, source: int) -> Iterator[int]:

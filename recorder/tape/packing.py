@@ -167,7 +167,7 @@ def _is_placed(packed: Packed) -> bool:
     return type(seq) is int and 0 <= seq < MOST and type(start) is int and 0 <= start < MOST
 
 
-class Element(NamedTuple):
+class ReadValues(NamedTuple):
     """The values of one read in the arrays; None is damaged, or not known."""
 
     delta: int | None
@@ -175,7 +175,7 @@ class Element(NamedTuple):
     size: int | None
 
 
-def elements(packed: Packed) -> Iterator[Element]:
+def elements(packed: Packed) -> Iterator[ReadValues]:
     """Yield the values of each read, even from damaged arrays."""
     columns = list[list[int | None]]()
     for array in packed[2:]:
@@ -188,7 +188,7 @@ def elements(packed: Packed) -> Iterator[Element]:
     deltas, lags, sizes = columns
     for place in range(max(len(deltas), len(sizes))):
         delta, lag, size = (column[place] if place < len(column) else None for column in (deltas, lags, sizes))
-        yield Element(delta, lag, size if size is not None and size >= 0 else None)
+        yield ReadValues(delta, lag, size if size is not None and size >= 0 else None)
 
 
 def intact(packed: Packed) -> list[Read]:

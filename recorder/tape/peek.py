@@ -32,10 +32,6 @@ APPLICATION_ID = 0x77746170
 """SQLite's `application_id` of every tape: the letters `wtap`."""
 REVISION = "0001"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
-NAMES_DIGEST = "bfc46967cd285535"
-"""A digest of the names in the schema of `REVISION`, as `names_digest` computes it."""
-_UNRELEASED = "0024"
-"""The last revision before 0.1.0; of the numbers up to it, only 0001 was released."""
 BUSY_MS = 5000
 QUERY_SECONDS = 60.0
 """Default timeout of a query for reading, in seconds; `WIRETAPE_QUERY_TIMEOUT` sets another (0: none).
@@ -44,10 +40,6 @@ The longest known query, counting over 10 million exchanges, takes a tenth of it
 """
 _MAGIC = b"SQLite format 3\x00"
 _ID_OFFSET = 68
-_READABLE = operator.methodcaller("decode", "utf-8", "replace")
-_CHECKED_NS = 50_000_000
-_STEPS = 10_000
-"""Number of SQLite's steps between looks at the clock, less than a ms."""
 
 
 def identify(path: Path) -> None:
@@ -91,6 +83,10 @@ def _application_id(path: Path) -> int:
         return 0
 
 
+NAMES_DIGEST = "bfc46967cd285535"
+"""A digest of the names in the schema of `REVISION`, as `names_digest` computes it."""
+
+
 def check_writable(path: Path) -> bool:
     """Raise if SQLite shows within 0.05 s that a writer would refuse a tape; the writer checks the rest.
 
@@ -113,15 +109,15 @@ def check_writable(path: Path) -> bool:
 
 def names_digest(driver: sqlite3.Connection) -> str:
     """Return a digest of the names of a schema's entries and columns: their definitions take longer to compare."""
-    named = "SELECT m.type, m.name, c.name FROM sqlite_master AS m LEFT JOIN pragma_table_xinfo(m.name) AS c"
-    rows = driver.execute(f"{named} WHERE m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
+    names = "SELECT m.type, m.name, c.name FROM sqlite_master AS m LEFT JOIN pragma_table_xinfo(m.name) AS c"
+    rows = driver.execute(f"{names} WHERE m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
     return hashlib.sha256(repr(sorted(map(str, rows))).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _check_pages(driver: sqlite3.Connection, path: Path) -> None:
     """Raise `TapeDamaged` if a page is, as far as can be seen in 0.05 s."""
-    until = SYSTEM.now() + _CHECKED_NS
-    driver.set_progress_handler(lambda: SYSTEM.now() > until, _STEPS)
+    until = SYSTEM.now() + 50_000_000
+    driver.set_progress_handler(lambda: SYSTEM.now() > until, 10_000)  # steps of SQLite's, less than a ms
     try:
         ((problem, *_), *_) = driver.execute("PRAGMA quick_check(1)").fetchall()
     except sqlite3.OperationalError as error:
@@ -151,6 +147,9 @@ def peeked(path: Path) -> Iterator[sqlite3.Connection]:
 def is_settled(path: Path) -> bool:
     """Return True if a tape has no `-wal`: all of it is in its file."""
     return not paths.exists(f"{path}-wal")
+
+
+_READABLE = operator.methodcaller("decode", "utf-8", "replace")
 
 
 def set_up_reader(connection: sqlite3.Connection, path: Path) -> None:
@@ -189,6 +188,10 @@ def revision(driver: sqlite3.Connection) -> str | None:
         return None
     row = driver.execute("SELECT version_num FROM alembic_version").fetchone()
     return None if row is None or row[0] is None else str(row[0])
+
+
+_UNRELEASED = "0024"
+"""The last revision before 0.1.0; of the numbers up to it, only 0001 was released."""
 
 
 def check_revision(number: str | None, path: Path, *, is_upgrade: bool = False) -> None:
@@ -250,8 +253,8 @@ def _explanation(path: Path, code: int | None, cause: object) -> TapeError:
         case sqlite3.SQLITE_READONLY:
             return TapeBusy(f"{path} cannot be written ({cause}): record to another tape with --db")
         case sqlite3.SQLITE_CANTOPEN if not (is_settled(path) or os.access(path.parent, os.W_OK)):
-            both = f"{path.name} and {path.name}-wal"
-            return TapeBusy(f"{path} was not closed, and its directory is read-only: copy {both} to another")
+            files = f"{path.name} and {path.name}-wal"
+            return TapeBusy(f"{path} was not closed, and its directory is read-only: copy {files} to another")
         case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN if reason := paths.shortage(path):
             return TapeBusy(f"{path} cannot be written, {reason}")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | None:  # None: a text that cannot be decoded

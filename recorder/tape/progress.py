@@ -106,7 +106,7 @@ class Direction:
 
 
 @dataclasses.dataclass(slots=True)
-class Progress:
+class ExchangeProgress:
     """The progress of writing an exchange; `uploaded` is the stored size of an unfinished request body.
 
     `body` is upstream's direction, `client` the client's over a WebSocket. `changes` are columns that are about to be
@@ -121,11 +121,11 @@ class Progress:
     facts: Facts | None = None
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def copy(self) -> "Progress":
+    def copy(self) -> "ExchangeProgress":
         """Return a copy to be changed by a transaction that may fail; all before is written."""
         client = self.client and self.client.copy()
         facts = self.facts and self.facts.copy()
-        return Progress(self.no, self.body.copy(), client, self.has_ended, self.uploaded, facts)
+        return ExchangeProgress(self.no, self.body.copy(), client, self.has_ended, self.uploaded, facts)
 
     def direction(self, run: journal.ReadRun) -> Direction:
         if not run.is_client:

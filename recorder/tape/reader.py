@@ -22,8 +22,6 @@ from wiretape.recorder.tape.cells import Damage, Type
 from wiretape.recorder.tape.selects import Parameter, Select
 from wiretape.recorder.tape.tables import TABLES
 
-_STEPS: Final = 100_000
-"""Number of SQLite's steps between checks of the clock, a few ms."""
 _ROWS_LISTED: Final = 10
 _BEHIND: Final = {"exchanges.request_model": "measures.response_model"}
 """A column that may be the source of an expression of the same type."""
@@ -39,7 +37,7 @@ class Result:
         return iter(self._rows)
 
     def all(self) -> Sequence[Any]:
-        """Return all."""
+        """Return all rows."""
         return self._rows
 
     def first(self) -> Any:
@@ -138,10 +136,11 @@ class Connection:
     def _rows(self, statement: Select, values: Mapping[str, object] | None = None) -> list[Any]:
         text, bound = statement.compiled
         self._prepare(text, statement.options)
-        named = {**statement.values, **(values or {})}
-        parameters = [named[value] if type(value) is Parameter else value for value in bound]
-        listed = [json.dumps(value) if type(value) is list else value for value in parameters]
-        return self.driver.execute(text, listed).fetchall()
+        by_name = {**statement.values, **(values or {})}
+        parameters = [by_name[value] if type(value) is Parameter else value for value in bound]
+        # SQLite binds no lists: a statement reads one by json_each.
+        plain_parameters = [json.dumps(value) if type(value) is list else value for value in parameters]
+        return self.driver.execute(text, plain_parameters).fetchall()
 
     def _prepare(self, text: str, options: Mapping[str, Any]) -> None:
         for prepare in self.prepare:
@@ -203,7 +202,8 @@ class _LimitedConnection(sqlite3.Connection):
     def limit(self, seconds: float) -> None:
         """Set the time allowed for a statement."""
         self._allowed_ns = round(seconds * 1e9)
-        self.set_progress_handler(lambda: SYSTEM.now() > self._deadline_ns, _STEPS)
+        steps = 100_000  # of SQLite's, between checks of the clock: a few ms
+        self.set_progress_handler(lambda: SYSTEM.now() > self._deadline_ns, steps)
 
     def cursor(self, *factory: Any) -> Any:
         """Return a cursor: SQLAlchemy takes one per statement, so its time begins here."""

@@ -44,7 +44,6 @@ from wiretape.recorder.tape.tables import (
     settlements,
 )
 
-_MOST_RUNS = 50
 _NEEDS_REQUEST = "/aigc/"
 _MOST_LOOKED_AT = 64 << 10
 """Limit of a request body by which a declared dialect may be recognised, in bytes."""
@@ -80,13 +79,6 @@ _COLUMNS = select(
     .scalar_subquery()
     .label("lacks_bytes"),
 )
-_FACTS = _COLUMNS.where(exchanges.c.no == _OF_NO)
-_WITH_REQUESTS = _COLUMNS.add_columns(
-    REQUEST_BODY,
-    IS_REQUEST_IN_PARTS.label("is_in_parts"),
-    exists(bodies, bodies.c.exchange_no == exchanges.c.no).label("is_packed"),
-    exists(settlements, settlements.c.exchange_no == exchanges.c.no).label("is_settled"),
-).where(exchanges.c.no.in_(_NUMBERS))
 # Checked as whole exchanges, not cell by cell.
 _ARRAYS = ("at_ns", "relayed_ns", "sizes")
 
@@ -119,7 +111,6 @@ class _DirectionQueries:
 
 
 _OF: Final = {stream: _DirectionQueries.of(stream) for stream in (FROM_UPSTREAM, FROM_CLIENT)}
-_REQUEST = select(REQUEST_BODY, IS_REQUEST_IN_PARTS.label("is_in_parts")).where(exchanges.c.no == _OF_NO)
 _RUN = select(*(sessions.c[name] for name in ("pid", "boot_id", "heartbeat_at", "ended_at", "listen", "upstreams")))
 
 
@@ -139,8 +130,11 @@ def with_sent(connection: Connection, no: int, exchange: Exchange, missing: int 
     """Return the facts of an exchange, with the client's bytes if it is a WebSocket."""
     if exchange.framing != "websocket":
         return exchange
-    its_reads, data = reads_of(connection, no, FROM_CLIENT), readable_body(connection, no, FROM_CLIENT)
-    return replace(exchange, sent=Sent(its_reads, data, missing))
+    reads, data = reads_of(connection, no, FROM_CLIENT), readable_body(connection, no, FROM_CLIENT)
+    return replace(exchange, sent=Sent(reads, data, missing))
+
+
+_FACTS = _COLUMNS.where(exchanges.c.no == _OF_NO)
 
 
 def row_of(connection: Connection, no: int) -> Any:
@@ -148,12 +142,23 @@ def row_of(connection: Connection, no: int) -> Any:
     return connection.execute(_FACTS, {"no": no}).one()
 
 
+_WITH_REQUESTS = _COLUMNS.add_columns(
+    REQUEST_BODY,
+    IS_REQUEST_IN_PARTS.label("is_in_parts"),
+    exists(bodies, bodies.c.exchange_no == exchanges.c.no).label("is_packed"),
+    exists(settlements, settlements.c.exchange_no == exchanges.c.no).label("is_settled"),
+).where(exchanges.c.no.in_(_NUMBERS))
+
+
 def rows_with_requests(connection: Connection, numbers: Sequence[int]) -> dict[int, Any]:
     """Read the rows of exchanges by their numbers, with the requests' bodies and whether each is settled."""
-    found = {row.no: row for row in connection.execute(_WITH_REQUESTS, {"numbers": [*numbers]})}
-    for no, row in found.items():
+    rows = {row.no: row for row in connection.execute(_WITH_REQUESTS, {"numbers": [*numbers]})}
+    for no, row in rows.items():
         _note_parts(connection, no, row)
-    return found
+    return rows
+
+
+_REQUEST = select(REQUEST_BODY, IS_REQUEST_IN_PARTS.label("is_in_parts")).where(exchanges.c.no == _OF_NO)
 
 
 def request_body(connection: Connection, no: int) -> bytes | None:
@@ -180,7 +185,7 @@ def request_needed(row: Any) -> bytes | None:
     return body and encoding.uncoded(row.request_headers or [], body)
 
 
-_stored = facts.reader(Begun, Connected, Answered, Ended)
+_facts_in = facts.reader(Begun, Connected, Answered, Ended)
 _NEVER_UNKNOWN: Final = {name: kinds(entry)[0]() for name, entry in FACTS.items() if kinds(entry)[-1] is not type(None)}
 """The values that stand for facts that cannot be unknown, but are in a damaged row: 0, False or no text."""
 
@@ -188,12 +193,12 @@ _NEVER_UNKNOWN: Final = {name: kinds(entry)[0]() for name, entry in FACTS.items(
 def exchange_of(row: Any) -> Exchange:
     """Return the facts in an exchange's row, or in an object that has its columns as attributes."""
     headers = dict(reversed(row.response_headers or []))
-    stored = _stored(row)
+    values = _facts_in(row)
     for name, default in _NEVER_UNKNOWN.items():
-        if stored[name] is None:
-            stored[name] = default
+        if values[name] is None:
+            values[name] = default
     return Exchange(
-        **stored,
+        **values,
         request_model=row.request_model,
         content_type=headers.get("content-type"),
         content_encoding=encoding.coding_of(row.response_headers or []),
@@ -207,11 +212,8 @@ def exchange_of(row: Any) -> Exchange:
 
 def headers_of(row: Any) -> Headers:
     """Return the headers in an exchange's row."""
-    return Headers(*(tuple((name.lower(), value) for name, value in one or ()) for one in
+    return Headers(*(tuple((name.lower(), value) for name, value in pairs or ()) for pairs in
                      (row.request_headers, row.response_headers, row.response_trailers)))  # fmt: skip
-
-
-_OF_IMPORTS = ("imported", "none")
 
 
 def _request_missing(row: Any) -> int:
@@ -220,7 +222,7 @@ def _request_missing(row: Any) -> int:
     An import whose source tells nothing of the request does not lack a part of it.
     """
     if row.request_size is None:
-        return int(bool(row.request_truncated) and row.clock not in _OF_IMPORTS)
+        return int(bool(row.request_truncated) and row.clock not in ("imported", "none"))
     size: int = row.request_size
     return size - int(row.request_stored)
 
@@ -239,11 +241,11 @@ def packed_reads(
     connection: Connection, numbers: Sequence[int], stream: Stream = FROM_UPSTREAM
 ) -> dict[int, list[Packed]]:
     """Read the packed reads of exchanges, by their numbers; more than one piece of those that are not settled."""
-    found: dict[int, list[Packed]] = {}
+    pieces: dict[int, list[Packed]] = {}
     for statement in (_OF[stream].reads, _OF[stream].new_reads):
         for no, *packed in connection.execute(statement, {"numbers": [*numbers]}):
-            found.setdefault(no, []).append(Packed(*packed))
-    return found
+            pieces.setdefault(no, []).append(Packed(*packed))
+    return pieces
 
 
 def _joined(connection: Connection, no: int, pieces: list[Packed]) -> Reads:
@@ -254,7 +256,7 @@ def _joined(connection: Connection, no: int, pieces: list[Packed]) -> Reads:
     except (ValueError, TypeError):
         pass
     connection.damage.exchanges.setdefault(no, "its reads are damaged")
-    intact = {read.seq: read for piece in pieces for read in packing.intact(piece)}
+    intact = {socket_read.seq: socket_read for piece in pieces for socket_read in packing.intact(piece)}
     return Reads.of([intact[seq] for seq in sorted(intact)])
 
 
@@ -284,7 +286,7 @@ def unpacked_bodies(connection: Connection, numbers: Sequence[int], stream: Stre
     pieces: dict[int, list[bytes]] = {}
     for no, data in connection.execute(_OF[stream].segments, {"numbers": [*numbers]}):
         pieces.setdefault(no, []).append(data or b"")
-    return {no: b"".join(its) for no, its in pieces.items()}
+    return {no: b"".join(parts) for no, parts in pieces.items()}
 
 
 def packed_bodies(connection: Connection, numbers: Sequence[int]) -> dict[int, bytes]:
@@ -317,7 +319,7 @@ def running(connection: Connection) -> list[RecorderRun]:
     rows = connection.execute(
         _RUN.where(sessions.c.ended_at.is_(None), sessions.c.imported_from.is_(None))
         .order_by(sessions.c.no.desc())
-        .limit(_MOST_RUNS)
+        .limit(50)
     )
     runs = [run for run in map(_run, rows) if not run.gone]
     heard = [-1.0 * (run.silent_ms(0) or 0) for run in runs]
@@ -339,8 +341,8 @@ def run_of(connection: Connection, no: int) -> RecorderRun:
 
 
 def _run(row: Any) -> RecorderRun:
-    gone = is_gone(row.pid, row.boot_id)
-    return RecorderRun(row.pid, row.heartbeat_at, row.ended_at, gone, row.listen, row.upstreams)
+    has_died = is_gone(row.pid, row.boot_id)
+    return RecorderRun(row.pid, row.heartbeat_at, row.ended_at, has_died, row.listen, row.upstreams)
 
 
 def runs(connection: Connection) -> int:

@@ -142,12 +142,12 @@ def _mark_died(
     connection: Connection, no: int, relayed: Relayed | None, *, is_answered: bool, is_websocket: bool
 ) -> None:
     reads, sent = (reading.reads_of(reader_of(connection), no, stream) for stream in tables.STREAMS)
-    last, size = max((*reads.at_ns, *sent.at_ns), default=None), sum(reads.size)
-    values: dict[str, Any] = {"ended_by": "died", "end_ns": last, "bytes": size}
+    last_ns, size = max((*reads.at_ns, *sent.at_ns), default=None), sum(reads.size)
+    values: dict[str, Any] = {"ended_by": "died", "end_ns": last_ns, "bytes": size}
     if relayed is not None:
         values = _facts_of(relayed, is_answered) | {
             "ended_by": relayed.ended_by or "died",
-            "end_ns": last if relayed.end_ns is None else relayed.end_ns,
+            "end_ns": last_ns if relayed.end_ns is None else relayed.end_ns,
             "bytes": max(relayed.bytes, size),
             "gap_bytes": max(relayed.bytes - size, 0),
         }

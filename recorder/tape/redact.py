@@ -22,24 +22,12 @@ _STEM = re.compile(
     r"auth(?!ors?(?:-|$)|orit)|cookie|secret|passw|passphrase|credential|signature|session-?id|assertion|bearer"
     r"|token(?!iz|limit)|(?:api|access|private|signing|subscription|license|master|service|account)-?key"
 )
-_WORDS = frozenset({
-    "access", "csrf", "hmac", "jwt", "keys", "otp", "pass", "pat", "pin", "psk", "pwd", "sas", "sid", "sig", "xsrf",
-})  # fmt: skip
 _SENT = re.compile(
     r"(?:^|[-_])(?:authorization|(?:access|api|auth|functions|subscription)[-_]?(?:key|token)|security-token|secret)$"
 )
 """Names of headers whose credential is also recognised in other headers."""
 _STRUCTURAL = frozenset({"content-type", "content-encoding", "content-length", "sec-websocket-extensions"})
 """Values that decoding needs: they stay, even if a client sends one as its key."""
-_HARMLESS = re.compile(
-    r"(?:[\w-]+-)?idempotency-key|sec-websocket-key|access-control-.*|.*(?:rate-?limit|tokenlimit).*"
-)
-_QUANTITY = re.compile(
-    r"(?:^|-)(?:age|budget|cost|count|limit|max|min|ms|num|remaining|reset|seconds|size|spend|tokens|total|ttl|used?)(?:-|$)"
-)
-_NUMBER = re.compile(r"\s*-?\d{1,12}(?:\.\d{1,12})?(?:\s*(?:ms|s|m|h|d))?\s*")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 _PREFIXES = (
     r"(?:sk|rk|pk|xai|pplx|csk|fw|pcsk|sess|tvly|glpat|pypi)-", r"gsk_", r"hf_", r"r8_", r"nvapi-", r"gh[pousr]_",
@@ -267,10 +255,24 @@ def _is_key_like(text: str) -> bool:
     return shows_secret(text) or (_KEY_LIKE.fullmatch(text) is not None and not text.startswith("openai-beta."))
 
 
+_NUMBER = re.compile(r"\s*-?\d{1,12}(?:\.\d{1,12})?(?:\s*(?:ms|s|m|h|d))?\s*")
+
+
 def is_secret(name: str, value: str) -> bool:
     """Return True if the name of a header or a query field says that its value is a credential."""
     names_secret, names_quantity = _judged(name) if len(name) <= 64 else _judged.__wrapped__(name)
     return names_secret and not (names_quantity and _NUMBER.fullmatch(value))
+
+
+_WORDS = frozenset({
+    "access", "csrf", "hmac", "jwt", "keys", "otp", "pass", "pat", "pin", "psk", "pwd", "sas", "sid", "sig", "xsrf",
+})  # fmt: skip
+_HARMLESS = re.compile(
+    r"(?:[\w-]+-)?idempotency-key|sec-websocket-key|access-control-.*|.*(?:rate-?limit|tokenlimit).*"
+)
+_QUANTITY = re.compile(
+    r"(?:^|-)(?:age|budget|cost|count|limit|max|min|ms|num|remaining|reset|seconds|size|spend|tokens|total|ttl|used?)(?:-|$)"
+)
 
 
 @functools.lru_cache(1024)
@@ -298,6 +300,10 @@ def shows_secret(text: str) -> bool:
             return False
         text = plain
     return True  # encoded more often than any client does
+
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 
 def _normal(name: str) -> str:

@@ -74,8 +74,8 @@ class Removed:
 
     def of(self, session_no: int, *, all: bool) -> Deleted:
         """Return the report for a session: with `all` exchanges, or only its own."""
-        own = self.by_session.get(session_no, Deleted(0, 0, 0, 0))
-        return msgspec.structs.replace(own, exchanges=self.exchanges) if all else own
+        of_session = self.by_session.get(session_no, Deleted(0, 0, 0, 0))
+        return msgspec.structs.replace(of_session, exchanges=self.exchanges) if all else of_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ def summary(connection: Connection, ids: Sequence[str]) -> DeletionSummary:
         statement = select(func.count(), func.sum(_STORED_BYTES), *ends).where(
             exchanges.c.id.in_(ids[start : start + _BATCH])
         )
-        number, bytes_, first, last = connection.execute(statement).one()
+        number, bytes_, *starts = connection.execute(statement).one()
         count, total = count + number, total + (bytes_ or 0)
-        began += [at for at in (first, last) if at is not None]
+        began += [at for at in starts if at is not None]
     return DeletionSummary(count, total, min(began, default=None), max(began, default=None))
 
 
@@ -148,20 +148,17 @@ def erase(connection: Connection, ids: Sequence[str]) -> Iterator[int]:
         with connection.begin():
             statement = select(exchanges.c.no).where(exchanges.c.id.in_(ids[start : start + _BATCH]))
             numbers = connection.execute(statement).scalars().all()
-            _erase_requests(connection, numbers)
+            versions = request_versions.c
+            is_erased = versions.exchange_no.in_(numbers)
+            families = connection.execute(select(versions.family).where(is_erased).distinct()).scalars().all()
+            connection.execute(delete(request_versions).where(is_erased))
+            # Only the parts that no other request has.
+            is_of_family = request_parts.c.family.in_(families)
+            connection.execute(delete(request_parts).where(is_of_family, ~exists().where(IS_PART_OF)))
             for table in (uploads, *itertools.chain(*STREAMS), measures, settlements):
                 connection.execute(delete(table).where(table.c.exchange_no.in_(numbers)))
             connection.execute(delete(exchanges).where(exchanges.c.no.in_(numbers)))
         yield len(numbers)
-
-
-def _erase_requests(connection: Connection, numbers: Sequence[int]) -> None:
-    """Delete the parts of requests that no others have."""
-    versions, part = request_versions.c, request_parts.c
-    those = versions.exchange_no.in_(numbers)
-    families = connection.execute(select(versions.family).where(those).distinct()).scalars().all()
-    connection.execute(delete(request_versions).where(those))
-    connection.execute(delete(request_parts).where(part.family.in_(families), ~exists().where(IS_PART_OF)))
 
 
 def enforce(connection: Connection, limits: TapeLimits, clock: Clock) -> Iterator[int]:
@@ -232,8 +229,8 @@ class Pruner:
             # 20 at once: the next commit of the recorder waits for them.
             ids = past(self._connection, limits, self._clock, settled=True, most=20)
             removed = self._removed(ids)
-            first = select(func.min(exchanges.c.no)).where(exchanges.c.id.in_(ids))
-            first_no = self._connection.execute(first).scalar()
+            least_no = select(func.min(exchanges.c.no)).where(exchanges.c.id.in_(ids))
+            first_no = self._connection.execute(least_no).scalar()
         if first_no is not None:
             announce(first_no, removed)
         self._is_shrinking = sum(erase(self._connection, ids)) > 0
@@ -254,4 +251,4 @@ class Pruner:
         statement = select(exchanges.c.session_no, *counts).group_by(exchanges.c.session_no)
         statement = statement.select_from(exchanges).outerjoin(measures).where(exchanges.c.id.in_(ids))
         rows = self._connection.execute(statement).all()
-        return Removed(len(ids), {session_no: Deleted(count, count, *others) for session_no, count, *others in rows})
+        return Removed(len(ids), {session_no: Deleted(count, count, *counts) for session_no, count, *counts in rows})

@@ -82,12 +82,12 @@ _COUNTED_IN_BYTES: Final = re.compile(r"(?:^|_)(?:bytes|ns)$")
 def _facts() -> Iterator[Column[Any]]:
     """Yield the columns of the facts; a number or a truth that cannot be unknown is 0 until it is observed."""
     for name, entry in FACTS.items():
-        kind, *others = kinds(entry)
+        kind, *alternatives = kinds(entry)  # None, if it may be unknown
         type = Integer() if kind is int and not _COUNTED_IN_BYTES.search(name) else _TYPES[kind]
-        default = None if others or kind is str else "0"
+        default = None if alternatives or kind is str else "0"
         index = entry.metadata["is_indexed"] or None
         comment = entry.metadata["doc"]
-        yield Column(name, type, nullable=bool(others), server_default=default, index=index, comment=comment)
+        yield Column(name, type, nullable=bool(alternatives), server_default=default, index=index, comment=comment)
 
 
 def _exchange_no() -> Column[Any]:
@@ -188,16 +188,6 @@ _DIGITS: Final = {name: f"digits: {about.removeprefix('JSON: ')}" for name, abou
 }
 
 
-def _arrays() -> Iterator[Column[Any]]:
-    """Yield the columns of reads that come; before a large one, so that they are read without it."""
-    return (Column(name, Text, nullable=False, comment=comment) for name, comment in _ARRAYS.items())
-
-
-def _packed_arrays() -> Iterator[Column[Any]]:
-    """Yield the columns of the reads of a finished exchange."""
-    return (Column(name, LargeBinary, nullable=False, comment=comment) for name, comment in _DIGITS.items())
-
-
 class Stream(NamedTuple):
     """The tables of one direction's bytes: while they arrive, and when the exchange has ended."""
 
@@ -205,16 +195,17 @@ class Stream(NamedTuple):
     bodies: Table
 
 
-def _stream(prefix: str, what: str, sender: str) -> Stream:
+def _stream(prefix: str, content: str, sender: str) -> Stream:
     segments = Table(
         f"{prefix}segments",
         metadata,
         _exchange_no(),
         Column("seq", Integer, primary_key=True, autoincrement=False, comment="number of its first read"),
-        Column("start", BigInteger, nullable=False, comment=f"offset of its first byte in {what}"),
-        *_arrays(),
-        Column("data", LargeBinary, nullable=False, comment=f"bytes of {what}"),
-        comment=f"reads of {what} as they came, those of one commit in a row, while the exchange is open",
+        Column("start", BigInteger, nullable=False, comment=f"offset of its first byte in {content}"),
+        # Before a large column, so that they are read without it.
+        *(Column(name, Text, nullable=False, comment=comment) for name, comment in _ARRAYS.items()),
+        Column("data", LargeBinary, nullable=False, comment=f"bytes of {content}"),
+        comment=f"reads of {content} as they came, those of one commit in a row, while the exchange is open",
     )
     bodies = Table(
         f"{prefix}bodies",
@@ -222,9 +213,9 @@ def _stream(prefix: str, what: str, sender: str) -> Stream:
         _exchange_no(),
         Column("size", BigInteger, nullable=False, comment="bytes before compression"),
         Column("sha256", String(64), nullable=False, comment="of the bytes before compression"),
-        *_packed_arrays(),
+        *(Column(name, LargeBinary, nullable=False, comment=comment) for name, comment in _DIGITS.items()),
         Column("data", LargeBinary, nullable=False, comment="zlib; of length 0: not shipped, there are only measures"),
-        comment=f"{what} of an ended exchange, byte for byte as {sender} sent it, and its reads",
+        comment=f"{content} of an ended exchange, byte for byte as {sender} sent it, and its reads",
     )
     return Stream(segments, bodies)
 
@@ -295,12 +286,12 @@ turns = Table(
 
 def _derived(field: Field[Any]) -> Column[Any]:
     """Return the column of a field of `Measures`."""
-    kind, *others = kinds(field)
+    kind, *alternatives = kinds(field)
     metric: Metric | None = field.metadata["metric"]
-    is_count = kind is int and not others and not (metric and metric.unit)
+    is_count = kind is int and not alternatives and not (metric and metric.unit)
     type = Integer() if is_count else _TYPES.get(get_origin(kind) or kind) or _JSON
     index = field.name == "outcome" or None
-    return Column(field.name, type, nullable=bool(others), index=index, comment=field.metadata["doc"])
+    return Column(field.name, type, nullable=bool(alternatives), index=index, comment=field.metadata["doc"])
 
 
 _TIED: Final = (
@@ -312,7 +303,7 @@ measures = Table(
     "measures",
     metadata,
     _exchange_no(),
-    *map(_derived, sorted(fields(Measures), key=lambda one: one.name in _TIMING)),
+    *map(_derived, sorted(fields(Measures), key=lambda field: field.name in _TIMING)),
     *(Index(f"ix_measures_{name}", name, sqlite_where=sql_text(f"{name} IS NOT NULL")) for name in _TIED),
     comment="derived from the facts by the decoder named; rebuilding gives the same",
 )
@@ -403,9 +394,9 @@ def statements() -> Iterator[str]:
 @functools.cache
 def _definitions(table: Table) -> tuple[str, ...]:
     """Return the SQL of a table and of its indexes."""
-    made = commented(table, str(CreateTable(table).compile(dialect=sqlite.dialect())))
+    definition = commented(table, str(CreateTable(table).compile(dialect=sqlite.dialect())))
     indexes = sorted(table.indexes, key=lambda index: str(index.name))
-    return made, *(str(CreateIndex(index).compile(dialect=sqlite.dialect())) for index in indexes)
+    return definition, *(str(CreateIndex(index).compile(dialect=sqlite.dialect())) for index in indexes)
 
 
 def commented(table: Table, sql: str) -> str:
@@ -449,9 +440,9 @@ def views() -> tuple[str, ...]:
 
 
 def _view(columns: Table, query: str) -> str:
-    listed = ", ".join(columns.c.keys())
+    names = ", ".join(columns.c.keys())
     notes = [f"-- {column.name}: {meaning(column)}" for column in columns.c if column.name != "exchange_no"]
-    return "\n".join([f"CREATE VIEW {columns.name} AS -- {columns.comment}", *notes, f"SELECT {listed}", query])
+    return "\n".join([f"CREATE VIEW {columns.name} AS -- {columns.comment}", *notes, f"SELECT {names}", query])
 
 
 def _literal(clause: ClauseElement) -> str:
@@ -460,11 +451,11 @@ def _literal(clause: ClauseElement) -> str:
 
 def _metrics_view() -> str:
     """Return the definition of the view of exchanges; it withholds the same values as lists and statistics."""
-    listed = [(f"e.{name}", name, meaning(exchanges.c[name])) for name in _OF_EXCHANGES]
-    listed.append(
+    entries = [(f"e.{name}", name, meaning(exchanges.c[name])) for name in _OF_EXCHANGES]
+    entries.append(
         ("coalesce(e.request_model, m.response_model)", "model", "the model asked for, else the one that answered")
     )
-    listed.append(("coalesce(m.outcome, 'open')", "outcome", "how the exchange ended; open: running, or not measured"))
+    entries.append(("coalesce(m.outcome, 'open')", "outcome", "how the exchange ended; open: running, or not measured"))
     for column in measures.c:
         if column.name in _NOT_IN_VIEW or isinstance(declared(column), LargeBinary | JSON):
             continue
@@ -477,8 +468,8 @@ def _metrics_view() -> str:
         if column.name in METRICS and (flags := METRICS[column.name].withheld):
             flagged = " OR ".join(f"instr(' ' || m.flags || ' ', ' {flag} ')" for flag in flags)
             source, note = f"CASE WHEN {flagged} THEN NULL ELSE {source} END", f"{note}; NULL if {' or '.join(flags)}"
-        listed.append((source, name, note))
-    columns = definitions.lined([(f"{source} AS {name}", note) for source, name, note in listed])
+        entries.append((source, name, note))
+    columns = definitions.lined([(f"{source} AS {name}", note) for source, name, note in entries])
     joined = "FROM exchanges AS e LEFT JOIN measures AS m ON m.exchange_no = e.no"
     return f"CREATE VIEW {METRICS_VIEW} AS SELECT -- one row per exchange, times in ms\n{columns}\n{joined}"
 

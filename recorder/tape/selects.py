@@ -8,7 +8,7 @@ SQLAlchemy (`schema`, `file`). The rules:
   which `reader` checks each of them.
 - A value is bound, never written.
 - A SELECT is from the tables that its columns and conditions name, but for those of the SELECT around it.
-- `Writer` writes it for SQLite; a server has a subclass.
+- `SqlWriter` writes it for SQLite; a server has a subclass.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -223,7 +223,7 @@ class Select:
     @cached_property
     def compiled(self) -> tuple[str, list[object]]:
         """The text for SQLite, and the values of its parameters in order; `Parameter` for one without a value."""
-        writer = Writer()
+        writer = SqlWriter()
         return writer.select(self), writer.values
 
 
@@ -338,7 +338,7 @@ def parts(value: Any) -> Iterator[Expression]:
         yield from parts(argument)
 
 
-class Writer:
+class SqlWriter:
     """Writes expressions for SQLite; `values` are those of the parameters, in the order of the text."""
 
     forms: Mapping[str, str] = {

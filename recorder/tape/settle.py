@@ -216,7 +216,7 @@ class Settling:
         size = 0
         with self._connection.begin():
             not_in_memory = [no for no in islice(numbers, most) if no not in self._memory.finished]
-            stored = Stored.of(self._connection, self._within(not_in_memory, most_bytes))
+            from_tape = Stored.of(self._connection, self._within(not_in_memory, most_bytes))
             while numbers and (not unsettled or (len(unsettled) < most and size < most_bytes)):
                 if (no := numbers.popleft()) in settling:
                     continue
@@ -224,9 +224,9 @@ class Settling:
                 if (facts := self._memory.take(no)) is not None:
                     unsettled.append(Unsettled.of(no, facts, self._dialects_of(facts.row["session_no"])))
                 else:
-                    if no not in stored.rows:
-                        stored = Stored.of(self._connection, [no])
-                    unsettled.append(stored.unsettled(no))
+                    if no not in from_tape.rows:
+                        from_tape = Stored.of(self._connection, [no])
+                    unsettled.append(from_tape.unsettled(no))
                 size += unsettled[-1].size
         return unsettled
 
@@ -252,15 +252,18 @@ class Settling:
         new = [exchange for exchange in settled if not exchange.facts.is_settled]
         with self._connection.begin():
             for stream in STREAMS:
-                rows = [(each.facts.no, *each.bodies[stream]) for each in new if stream in each.bodies]
+                rows = [(exchange.facts.no, *exchange.bodies[stream]) for exchange in new if stream in exchange.bodies]
                 if rows:
                     self._driver.executemany(INSERT_BODY[stream.bodies], rows)
                     statement = f"DELETE FROM {stream.segments.name} WHERE exchange_no = ?"
                     self._driver.executemany(statement, [row[:1] for row in rows])
-            measured = [(each.facts.no, each.measures) for each in new if each.measures is not None]
+            measured = [(exchange.facts.no, exchange.measures) for exchange in new if exchange.measures is not None]
             refused = self.put_measures(measured)
-            self.number([each.facts.no for each in new])
-        return [_summary(each.facts, None if each.facts.no in refused else each.measures) for each in settled]
+            self.number([exchange.facts.no for exchange in new])
+        return [
+            _summary(exchange.facts, None if exchange.facts.no in refused else exchange.measures)
+            for exchange in settled
+        ]
 
     def put_measures(self, measured: Sequence[tuple[int, Measures]]) -> set[int]:
         """Store measures of exchanges, in place of any before; return the numbers of those that are refused."""

@@ -28,7 +28,7 @@ def may_share(body: bytes) -> bool:
     return 2 << 10 <= len(body) <= _MOST_BODY and 0 not in body
 
 
-class Match(NamedTuple):
+class SharedBytes(NamedTuple):
     """Bytes that two bodies share, and where they are in each."""
 
     old: int
@@ -66,19 +66,19 @@ def _common_end(old: bytes, i: int, new: bytes, j: int, size: int) -> int:
     return min(at, size)
 
 
-def matches(old: bytes, new: bytes) -> list[Match]:
+def matches(old: bytes, new: bytes) -> list[SharedBytes]:
     """Return the matches of two bodies in their order, each of at least `LEAST` bytes."""
     size = min(len(old), len(new))
     start = _common_start(old, 0, new, 0, size)
     end = _common_end(old, len(old), new, len(new), size - start)
-    shared, i, j = [Match(0, 0, start)], start, start
+    shared, i, j = [SharedBytes(0, 0, start)], start, start
     old_end, new_end = len(old) - end, len(new) - end
     while len(shared) < _MOST_MATCHES and (place := _next_match(old, i, old_end, new, j, new_end)):
         i, j = place
         size = _common_start(old, i, new, j, min(old_end - i, new_end - j))
-        shared.append(Match(i, j, size))
+        shared.append(SharedBytes(i, j, size))
         i, j = i + size, j + size
-    shared.append(Match(old_end, new_end, end))
+    shared.append(SharedBytes(old_end, new_end, end))
     return [match for match in shared if match.size >= LEAST]
 
 
@@ -181,26 +181,26 @@ class Family:
         return splits
 
     def followed_by(
-        self, exchange_no: int, body: bytes, shared: Sequence[Match], splits: list[Split]
+        self, exchange_no: int, body: bytes, shared: Sequence[SharedBytes], splits: list[Split]
     ) -> "Extension | None":
         """Return the extension by the next version, which shares whole parts; None if there is no room."""
         placed, added, at = list[_Placed](), list[Part](), 0
-        for old, new, size in (*shared, Match(len(self.body), len(body), 0)):
-            first, last = (bisect_left(self.placed, place, key=itemgetter(0)) for place in (old, old + size))
-            right = self.placed[first].position if first < len(self.placed) else _END_POSITION
+        for old, new, size in (*shared, SharedBytes(len(self.body), len(body), 0)):
+            start_index, end_index = (bisect_left(self.placed, place, key=itemgetter(0)) for place in (old, old + size))
+            right = self.placed[start_index].position if start_index < len(self.placed) else _END_POSITION
             for start, end in pairwise(_pieces(at, new)):
                 position = self._free(placed[-1].position if placed else 0, right)
                 if position is None:
                     return None
                 added.append(Part(position, body[start:end]))
                 placed.append(_Placed(start, position))
-            placed += [_Placed(start - old + new, position) for start, position in self.placed[first:last]]
+            placed += [_Placed(start - old + new, position) for start, position in self.placed[start_index:end_index]]
             at = new + size
         shared_positions = {position for _, position in placed} - {part.position for part in added}
-        ended = [position for _, position in self.placed if position not in shared_positions]
+        ended_positions = [position for _, position in self.placed if position not in shared_positions]
         positions = sorted({*self.positions, *(part.position for part in added)})
         successor = Family(exchange_no, body, self.no, self.version + 1, placed, positions, self.rows)
-        return Extension(self, successor, splits, ended, added)
+        return Extension(self, successor, splits, ended_positions, added)
 
     def _free(self, left: int, right: int) -> int | None:
         """Return a position between two that are shared: that of a part that has ended there, or a new one."""
@@ -266,7 +266,7 @@ class Recent:
             self.drop(self._families[0])
 
     def drop(self, family: Family) -> None:
-        self._families = [other for other in self._families if other is not family]
+        self._families = [candidate for candidate in self._families if candidate is not family]
         self._size -= len(family.body)
 
 

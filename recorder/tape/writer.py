@@ -67,13 +67,11 @@ from wiretape.recorder.tape.settle import Settled, Unsettled, settle
 from wiretape.recorder.tape.store import Store
 from wiretape.recorder.tape.window import SPACING_NS, Window, by_exchange
 
-RETRY_SECONDS = 0.5
 _IDLE_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
 """Time allowed for the checks of a tape before and after recording."""
 _IDLE_NS = 10_000_000_000
 """Time without a commit after which some free pages are given back; until then, new recordings fill them."""
-_NICENESS = 5
 
 _ERRORS = (sqlite3.OperationalError, OperationalError)
 """Errors of SQLite, direct and through SQLAlchemy, that are not about a value."""
@@ -123,8 +121,13 @@ class Writer:
             if self._window.is_due():
                 self._commit()
             self._hand_over()
-            if not self._window:
-                self._tidy()
+            if not self._window:  # prune, give pages back and recover only while nothing waits to be committed
+                now = self._clock.now()
+                if now >= self._give_back_at:
+                    self._give_back()
+                if self._pruner is not None and now >= self._pruner.due:
+                    self._prune()
+                self._recover_absent()
             # Waits are counted, not time: while this process is stopped, no relay can be admitted.
             waits = 0 if has_arrived or self._relays.live else waits + 1
             if self._watch is None and waits >= 5:
@@ -153,15 +156,6 @@ class Writer:
         until = self._clock.now() + 1_000_000_000
         while self._give_back() and self._clock.now() < until:
             pass
-
-    def _tidy(self) -> None:
-        """Prune, give pages back and recover, where that is due and nothing waits to be committed."""
-        now = self._clock.now()
-        if now >= self._give_back_at:
-            self._give_back()
-        if self._pruner is not None and now >= self._pruner.due:
-            self._prune()
-        self._recover_absent()
 
     def _part_from(self, relay: Channel) -> None:
         """End the open exchanges of a relay that has left, unless it will return; others may go on."""
@@ -328,8 +322,8 @@ class Writer:
         self._watch = FileWatch(self._path)
         self._backlog.add_leftover(self._store.settling.unsettled())
         self._welcome(relay)
-        left = recover.count_missing(self._store.connection, of_dead)
-        self._answer_ready(relay, [*warnings, *_losses_of_dead(missing, left)])
+        still_missing = recover.count_missing(self._store.connection, of_dead)
+        self._answer_ready(relay, [*warnings, *_losses_of_dead(missing, still_missing)])
 
     def _admit(self, session: journal.Session, relay: Channel) -> None:
         """Enter the session of a relay that joins; if that cannot be, the others go on."""
@@ -386,9 +380,15 @@ class Writer:
     def _commit(self) -> None:
         if not self._window:
             return
-        ended, lost = self._append(self._window.batch)
-        self._backlog.add(ended)
-        self._look_after_files()
+        assert self._watch is not None
+        ended_numbers, lost = self._append(self._window.batch)
+        self._backlog.add(ended_numbers)
+        # Before the acknowledgement: a relay drops its frames with it, and a file without a name does not last.
+        try:
+            self._watch.check(self._store.size())
+        except LogGone as error:
+            saved = "its contents are in the tape" if self._store.checkpoint() else "a part of its contents is lost"
+            raise TapeError(f"{error}: {saved}, and recording goes on") from error
         self._keep_lock()
         self._acknowledge(lost)
         self._window.start_next()
@@ -462,20 +462,12 @@ class Writer:
                 size = sum(len(frame.data) for frame in frames if isinstance(frame, journal.SocketReads))
                 return [], [journal.Lost(id, size, any(isinstance(frame, journal.Begin) for frame in frames))]
         results = [self._append(part) for part in parts.values()]
-        return [no for ended, _ in results for no in ended], [loss for _, lost in results for loss in lost]
-
-    def _look_after_files(self) -> None:
-        """Raise if the tape's file is gone, or its log, whose contents are first saved into the tape."""
-        assert self._watch is not None
-        try:
-            self._watch.check(self._store.size())
-        except LogGone as error:
-            saved = "its contents are in the tape" if self._store.checkpoint() else "a part of its contents is lost"
-            raise TapeError(f"{error}: {saved}, and recording goes on") from error
+        return [no for numbers, _ in results for no in numbers], [loss for _, lost in results for loss in lost]
 
     def _tried(self, write: Callable[[], T]) -> T:
         """Write, waiting out a full disk or a lock; the data is kept until its commit has returned."""
         tries = 0
+        retry_seconds = 0.5
         while True:
             try:
                 result = write()
@@ -487,7 +479,7 @@ class Writer:
                 if tries == 0:
                     self._relays.answer_recorders(journal.Trouble(str(getattr(error, "orig", error))))
                 tries += 1
-                threading.Event().wait(RETRY_SECONDS)
+                threading.Event().wait(retry_seconds)
             else:
                 if tries:
                     self._relays.answer_recorders(journal.Trouble(""))
@@ -503,13 +495,16 @@ def _frames(relay: Channel) -> Iterator[tuple[int, journal.Frame]]:
         relay.break_off()
 
 
-def _losses_of_dead(missing: recover.Amount, left: recover.Amount) -> list[str]:
-    """Return warnings about the `missing` exchanges of recorders that died; all but those `left` have been entered."""
-    entered = recover.Amount(missing.exchanges - left.exchanges, missing.bytes - left.bytes)
+def _losses_of_dead(missing: recover.Amount, still_missing: recover.Amount) -> list[str]:
+    """Return warnings about the `missing` exchanges of recorders that died; some have been entered by now."""
+    entered = recover.Amount(missing.exchanges - still_missing.exchanges, missing.bytes - still_missing.bytes)
     return [
         f"the recorder before could not store {counted(amount.exchanges, 'exchange')} "
         f"({counted(amount.bytes, 'byte')}): {remains}"
-        for amount, remains in ((entered, "the tape has their times and sizes only"), (left, "the tape lacks them"))
+        for amount, remains in (
+            (entered, "the tape has their times and sizes only"),
+            (still_missing, "the tape lacks them"),
+        )
         if amount.exchanges
     ]
 
@@ -528,24 +523,20 @@ def verify(path: Path, relay: Channel) -> journal.Verified:
     return checks.verify(path, relay.session.uuid, _CHECK_SECONDS, relay.newest_no)
 
 
-def _yield_to_relay() -> None:
-    """Lower this process's priority below the relay's, and keep permanent objects out of garbage collection."""
-    os.nice(_NICENESS)
-    if os.getsid(0) == os.getpid():  # Linux may share the CPU among sessions first, and this is one of its own
-        # A system without such groups needs no niceness of one.
-        with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
-            group.write(str(_NICENESS))
-    gc.freeze()
-    gc.set_threshold(50_000)  # objects that are new: a batch makes many, which hold no cycles
-
-
 def main(arguments: list[str], relays: Channels) -> int:
     """Write a tape until the last relay ends; return the exit code.
 
     `arguments` are the descriptors of its lock and of the relays' listening socket, its path, the `identity` of its
     file if an earlier writer has written it, and the purpose of the client in words.
     """
-    _yield_to_relay()
+    niceness = 5  # below the relay's priority: a stream is never to wait for the tape
+    os.nice(niceness)
+    if os.getsid(0) == os.getpid():  # Linux may share the CPU among sessions first, and this is one of its own
+        # A system without such groups needs no niceness of one.
+        with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
+            group.write(str(niceness))
+    gc.freeze()  # the objects of the libraries are permanent
+    gc.set_threshold(50_000)  # objects that are new: a batch makes many, which hold no cycles
     descriptor, _, path, *earlier_identity, purpose = arguments
     try:
         return _write(Claim(Path(path), int(descriptor), socket=relays.place), relays, earlier_identity, purpose)

@@ -27,7 +27,7 @@ Line = list[Part]
 """The pieces of a line, each with its tone."""
 
 
-class Side(NamedTuple):
+class RelaySide(NamedTuple):
     """A side of the relay: its name, the distribution of its delays (None: unknown), and its meaning."""
 
     name: str
@@ -156,12 +156,12 @@ def flags(row: ListRow, replaced: Collection[str] = ()) -> Iterator[tuple[str, s
             yield flag, FLAGS.get(flag, "not known to this version")
 
 
-def who_was_slow(slowness: Slowness) -> Iterator[Side]:
-    yield Side("upstream gap", slowness.upstream, "the provider, or the network before the relay")
-    yield Side("relay delay", slowness.relay, "wiretape itself")
-    yield Side("client wait", slowness.client, "your program reading slowly")
+def who_was_slow(slowness: Slowness) -> Iterator[RelaySide]:
+    yield RelaySide("upstream gap", slowness.upstream, "the provider, or the network before the relay")
+    yield RelaySide("relay delay", slowness.relay, "wiretape itself")
+    yield RelaySide("client wait", slowness.client, "your program reading slowly")
     if slowness.unclear is not None:
-        yield Side("unclear", slowness.unclear, "upstream, relay or client: the tape cannot tell")
+        yield RelaySide("unclear", slowness.unclear, "upstream, relay or client: the tape cannot tell")
 
 
 def fault(row: ListRow) -> str:

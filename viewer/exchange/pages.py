@@ -20,7 +20,7 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange import facts, states, turns
 from wiretape.viewer.exchange.clocks import SINCE_REQUEST, Times
-from wiretape.viewer.exchange.facts import Fact, Line, Side
+from wiretape.viewer.exchange.facts import Fact, Line, RelaySide
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.strips import cell as cell_at
 from wiretape.viewer.exchange.transcript import KINDS, UNKNOWN, Transcript
@@ -269,7 +269,7 @@ def _waterfall(record: Known, exchange: OpenedExchange, width: int, times: Times
             yield [*name_parts, (" " * first_cell, "plain"), (sign * size, tone)]
 
 
-def who_was_slow(sides: Iterable[Side], width: int) -> Iterator[Line]:
+def who_was_slow(sides: Iterable[RelaySide], width: int) -> Iterator[Line]:
     """Yield the table of `facts.who_was_slow`; without room beside the figures, their meaning stands below them."""
     sides = list(sides)
     names = _NAMES if width >= _NAMES + _COUNT + 3 * _FIGURE else _SHORT_NAMES

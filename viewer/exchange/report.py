@@ -16,7 +16,7 @@ from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange import facts, pages, request_ids
-from wiretape.viewer.exchange.facts import Fact, Line, Side
+from wiretape.viewer.exchange.facts import Fact, Line, RelaySide
 from wiretape.viewer.record.rows import DetailRow
 from wiretape.viewer.text import formatting, hexdump
 from wiretape.viewer.text.cells import Tone
@@ -78,7 +78,7 @@ def timing(
     slowness: Slowness, verdicts: Sequence[Verdict], limits: Thresholds, width: int | None, untimed: str | None = None
 ) -> Iterator[Text]:
     """Yield the slow party, and every verdict; if it is unknown, the flag `untimed` is the reason."""
-    sides = *facts.who_was_slow(slowness), Side("both together", slowness.delay, "from a read to its handing on")
+    sides = *facts.who_was_slow(slowness), RelaySide("both together", slowness.delay, "from a read to its handing on")
     yield from rendered(pages.who_was_slow(sides, width or _PLAIN_WIDTH))
     if slowness.client is not None and not slowness.client.max_ns:
         yield Text("note: a client that reads slowly shows only once the system's buffers for it are full", "dim")

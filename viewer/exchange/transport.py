@@ -19,7 +19,7 @@ _LEAST_SETTINGS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Transport:
+class PlaybackState:
     """The state of a playback.
 
     `events` is None until the exchange is decoded; `lag_ms` is the terminal's delay for a frame, if known.

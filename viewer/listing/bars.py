@@ -63,7 +63,7 @@ CONTEXT: Final = {
 
 # Compared by identity: bars are keys of a cache, and a list of phases has no hash.
 @dataclass(frozen=True, slots=True, eq=False)
-class Bar:
+class PartBar:
     """The phases of a session, or of a turn, on an axis; `pause` is the time before a turn in which none was open."""
 
     phases: Sequence[Phase]
@@ -95,7 +95,7 @@ _BLANK: Final = PartSign(" ", "plain", "")
 
 
 @functools.lru_cache(maxsize=1024)
-def _cells(bar: Bar, count: int) -> list[str | None]:
+def _cells(bar: PartBar, count: int) -> list[str | None]:
     length = bar.end - bar.start
     if length <= 0 or count <= 0:
         return [None] * count
@@ -129,8 +129,8 @@ def _sizes_by_cell(phase_spans: Iterable[Phase], axis_start: int, length: int, c
 class SessionBars:
     """The bar of a session, and those of its turns by the numbers of their exchanges."""
 
-    session: Bar
-    turns: Mapping[int, Bar]
+    session: PartBar
+    turns: Mapping[int, PartBar]
 
     @property
     def length(self) -> int:
@@ -142,7 +142,7 @@ def of_time(spans: Sequence[Span], limits: Thresholds = DEFAULT) -> SessionBars:
     """Return the bars of the time of a session, empty if its parts are unknown; there is a span at least."""
     session_phases = [*_in_line(stretches(spans, limits), min(span.start_ns for span in spans))]
     if not all(span.is_timed for span in spans):
-        return SessionBars(Bar([], session_phases[0].start, session_phases[-1].end), {})
+        return SessionBars(PartBar([], session_phases[0].start, session_phases[-1].end), {})
     start, end = session_phases[0].start, session_phases[-1].end
     turn_phases: dict[int, list[Phase]] = {}
     time_before: dict[int, Phase] = {}
@@ -150,8 +150,8 @@ def of_time(spans: Sequence[Span], limits: Thresholds = DEFAULT) -> SessionBars:
         turn_phases.setdefault(turn.span.no, []).extend(map(Phase._make, phases(turn.span, limits)))
         began = turn.span.start_ns
         time_before.setdefault(turn.span.no, Phase(turn.pause, began - turn.pause_ns, began))
-    turns = {no: Bar(own_phases, start, end, time_before[no]) for no, own_phases in turn_phases.items()}
-    return SessionBars(Bar(session_phases, start, end), turns)
+    turns = {no: PartBar(own_phases, start, end, time_before[no]) for no, own_phases in turn_phases.items()}
+    return SessionBars(PartBar(session_phases, start, end), turns)
 
 
 def of_context(turns: Iterable[TurnRow]) -> SessionBars | None:
@@ -164,7 +164,7 @@ def of_context(turns: Iterable[TurnRow]) -> SessionBars | None:
         return None
     longest = max(sizes, key=lambda no: sum(sizes[no].values()))
     end = sum(sizes[longest].values())
-    bars = {no: Bar([*_in_line(parts.items(), 0)], 0, end) for no, parts in sizes.items()}
+    bars = {no: PartBar([*_in_line(parts.items(), 0)], 0, end) for no, parts in sizes.items()}
     return SessionBars(bars[longest], bars)
 
 
@@ -183,9 +183,9 @@ class Bars:
     signs: Mapping[str, PartSign] = field(default_factory=lambda: TIME)
     sessions: Mapping[str, SessionBars] = field(default_factory=dict)
     wall_ns: Mapping[str, int] = field(default_factory=dict)
-    turns: Mapping[int, Bar] = field(default_factory=dict)
+    turns: Mapping[int, PartBar] = field(default_factory=dict)
 
-    def of(self, line: ConversationRow | TurnRow) -> Bar | None:
+    def of(self, line: ConversationRow | TurnRow) -> PartBar | None:
         """Return the bar of a line, None if it is not known."""
         if isinstance(line, TurnRow):
             return self.turns.get(line.no)

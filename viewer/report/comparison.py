@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.viewer.record.rows import TableRow
-from wiretape.viewer.report.tables import LEAST, Column, Table, happened, number, paragraph, table
+from wiretape.viewer.report.tables import LEAST, Table, TableColumn, happened, number, paragraph, table
 from wiretape.viewer.stats import compare
 from wiretape.viewer.text.formatting import UNKNOWN, cell
 
@@ -27,11 +27,11 @@ def groups(rows: Sequence[TableRow], width: int | None = None) -> Table:
     """Lay out a comparison of two groups: a headline and seven rows."""
     visible_rows = [row for row in rows if row["metric"] in _GROUPS]
     columns = [
-        Column("metric", "", lambda row: _GROUPS[row["metric"]]),
-        Column("base", "base", lambda row: number(row["base"])),
-        Column("new", "new", lambda row: number(row["new"])),
-        Column("change", "change", _change),
-        Column("verdict", "verdict", _verdict, lambda row: _verdict(row).removesuffix(" to decide")),
+        TableColumn("metric", "", lambda row: _GROUPS[row["metric"]]),
+        TableColumn("base", "base", lambda row: number(row["base"])),
+        TableColumn("new", "new", lambda row: number(row["new"])),
+        TableColumn("change", "change", _change),
+        TableColumn("verdict", "verdict", _verdict, lambda row: _verdict(row).removesuffix(" to decide")),
     ]
     laid_out = table(columns, visible_rows, width, ("metric", "verdict", "change", "new", "base"))
     of = f"medians of {_sizes(visible_rows)}; all intervals hold together with 95 %; --all has every metric"
@@ -71,10 +71,10 @@ def pair(rows: Sequence[TableRow], width: int | None = None) -> Table:
     by_name = {row["metric"]: row for row in rows}
     visible_rows = [by_name[name] for name in _PAIR]
     columns = [
-        Column(name, title, lambda row, name=name: _side(row[name]))  # type: ignore[misc]
+        TableColumn(name, title, lambda row, name=name: _side(row[name]))  # type: ignore[misc]
         for name, title in (("metric", ""), ("a", "a"), ("b", "b"), ("difference", "b − a"))
     ]
-    columns.append(Column("change", "change", lambda row: _signed(row["change_pct"])))
+    columns.append(TableColumn("change", "change", lambda row: _signed(row["change_pct"])))
     laid_out = table(columns, visible_rows, width, ("metric", "b", "a", "difference", "change"), LEAST)
     head = paragraph("", _pair_headline(by_name), width, "bold")
     return Table([*head, *laid_out.lines, *paragraph("", "--all has every metric", width, "dim")], laid_out.hidden)

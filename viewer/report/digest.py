@@ -15,9 +15,9 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.report import stats
-from wiretape.viewer.report.tables import OF_TIME, Column, Table, number, paragraph, table
+from wiretape.viewer.report.tables import OF_TIME, Table, TableColumn, number, paragraph, table
 from wiretape.viewer.stats.metrics import QUANTITIES, group_title
-from wiretape.viewer.stats.summary import Attempts, field_name
+from wiretape.viewer.stats.summary import AttemptCounts, field_name
 from wiretape.viewer.text.formatting import UNKNOWN, cell
 
 ENOUGH: Final = {"p95": 20, "p99": 100}
@@ -69,13 +69,13 @@ def groups(
     rows: Sequence[TableRow], by: Sequence[str], objective: str | None = None, width: int | None = None
 ) -> Table:
     """Lay out groups of exchanges, one a row of their statistics."""
-    failed = Column(
-        "failed", "failed", lambda row: number(Attempts.of({name: row[f"n_{name}"] for name in OUTCOMES}).failed)
+    failed = TableColumn(
+        "failed", "failed", lambda row: number(AttemptCounts.of({name: row[f"n_{name}"] for name in OUTCOMES}).failed)
     )
     key_names = [name for name in by if name != "upstream_name" or any(row[name] is not None for row in rows)]
-    columns = [*map(_key, key_names), Column("n", "n", lambda row: number(row["n"])), failed]
+    columns = [*map(_key, key_names), TableColumn("n", "n", lambda row: number(row["n"])), failed]
     if objective is not None:
-        columns.append(Column("goodput", "goodput", lambda row: stats.percent(row["goodput_pct"])))
+        columns.append(TableColumn("goodput", "goodput", lambda row: stats.percent(row["goodput_pct"])))
     columns += OF_TIME if "wall_ms" in rows[0] else []
     columns += [_figure(*figure) for figure in _GROUPED]
     laid_out = table(columns, rows, width, [column.name for column in columns])
@@ -84,23 +84,25 @@ def groups(
     return Table([*laid_out.lines, *notes], laid_out.hidden)
 
 
-def _key(name: str) -> Column:
-    return Column(name, group_title(name), lambda row: cell(row[name]))
+def _key(name: str) -> TableColumn:
+    return TableColumn(name, group_title(name), lambda row: cell(row[name]))
 
 
-def _figure(name: str, statistic: str, title: str) -> Column:
-    return Column(title, title, lambda row: _statistic_text(row, name, statistic))
+def _figure(name: str, statistic: str, title: str) -> TableColumn:
+    return TableColumn(title, title, lambda row: _statistic_text(row, name, statistic))
 
 
-def _columns(row: TableRow) -> list[Column]:
+def _columns(row: TableRow) -> list[TableColumn]:
     def words(line: TableRow) -> str:
         quantity = QUANTITIES[line["name"]]
         return f"{_QUANTITIES[quantity.name]} ({quantity.name}) {quantity.unit}"
 
-    def figure(statistic: str) -> Column:
-        return Column(statistic, _STATISTICS[statistic], lambda line: _statistic_text(row, line["name"], statistic))
+    def figure(statistic: str) -> TableColumn:
+        return TableColumn(
+            statistic, _STATISTICS[statistic], lambda line: _statistic_text(row, line["name"], statistic)
+        )
 
-    return [Column("name", "", words), *map(figure, _STATISTICS)]
+    return [TableColumn("name", "", words), *map(figure, _STATISTICS)]
 
 
 def _statistic_text(row: TableRow, name: str, statistic: str) -> str:

@@ -10,7 +10,7 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.record.units import ms
 from wiretape.viewer.report import stats
-from wiretape.viewer.report.tables import Column, Table, paragraph, plain, table
+from wiretape.viewer.report.tables import Table, TableColumn, paragraph, plain, table
 from wiretape.viewer.sessions.account import Account, TurnTime
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.formatting import beside, count, share, span
@@ -197,8 +197,8 @@ def turns(rows: Sequence[TableRow], width: int | None = None) -> Table:
     return table([_column(name) for name in names], rows, width, _IMPORTANT)
 
 
-def _column(name: str) -> Column:
-    return Column(name, _SHOWN[name], lambda row: _cell(name, row[name]))
+def _column(name: str) -> TableColumn:
+    return TableColumn(name, _SHOWN[name], lambda row: _cell(name, row[name]))
 
 
 def _cell(name: str, value: object) -> str:

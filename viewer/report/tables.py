@@ -135,7 +135,7 @@ _ASCII: Final = sparkline.ASCII | {ord(state.sign): state.ascii for state in STA
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column: its name as `--columns` has it, its heading, and the text of its cell in a row.
 
     `short` is a shorter text, for a terminal on which the whole ones do not fit.
@@ -155,12 +155,12 @@ class Table:
     hidden: tuple[str, ...] = ()
 
 
-def plain(field: str) -> Column:
-    return Column(field, field, lambda row: formatting.cell(row[field]))
+def plain(field: str) -> TableColumn:
+    return TableColumn(field, field, lambda row: formatting.cell(row[field]))
 
 
 def table(
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     rows: Iterable[TableRow],
     width: int | None = None,
     important: Sequence[str] = (),
@@ -245,13 +245,13 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + _BETWEEN * (sum(map(bool, widths)) - 1)
 
 
-def _widths(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
+def _widths(columns: Sequence[TableColumn], body: Sequence[Sequence[str]]) -> list[int]:
     titles = [column.title for column in columns]
     return [max(1, *map(width_of, texts)) for texts in zip(titles, *body, strict=True)]
 
 
 def _lines(
-    columns: Sequence[Column], body: Sequence[Sequence[str]], widths: Sequence[int], numeric: Collection[int]
+    columns: Sequence[TableColumn], body: Sequence[Sequence[str]], widths: Sequence[int], numeric: Collection[int]
 ) -> list[Text]:
     visible = [at for at, size in enumerate(widths) if size]
     lines = []
@@ -364,7 +364,7 @@ def sparked(rows: Sequence[TableRow], gaps: Iterable[bytes | None], width: int) 
     longest = max(width // 5, _SHORT_ID)
     columns = [
         _column("id", SPARKED, rows),
-        Column("model", "model", lambda row: cut_to_width(formatting.line(row["model"]), longest)),
+        TableColumn("model", "model", lambda row: cut_to_width(formatting.line(row["model"]), longest)),
         plain("outcome"),
         _column("duration_ms", SPARKED, rows),
     ]
@@ -403,14 +403,14 @@ def _drawing(row: TableRow, packed: bytes | None, axis_ns: int, width: int) -> T
     return drawing
 
 
-def _column(name: str, names: Sequence[str], rows: Sequence[TableRow], today: date | None = None) -> Column:
+def _column(name: str, names: Sequence[str], rows: Sequence[TableRow], today: date | None = None) -> TableColumn:
     title = _TITLES.get(name, name)
     if name == "mark":
-        return Column(name, title, lambda row: f"{_sign(row['outcome'])} {_cell('id', row['id'])}")
+        return TableColumn(name, title, lambda row: f"{_sign(row['outcome'])} {_cell('id', row['id'])}")
     if name == "happened":
-        return Column(name, title, happened, lambda row: cut_to_width(happened(row, is_brief=True), _HAPPENED))
+        return TableColumn(name, title, happened, lambda row: cut_to_width(happened(row, is_brief=True), _HAPPENED))
     if name == "outcome" and "outcome_detail" not in names:
-        return Column(
+        return TableColumn(
             name,
             title,
             lambda row: formatting.line(ending(row["outcome"], row["outcome_detail"])),
@@ -419,9 +419,9 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow], today: da
     if name in ("started_at", "last_at"):
         offsets = {local_time.offset(time) for row in rows if (time := local_time.local(row[name]))}
         title = f"{title} {offsets.pop() if len(offsets) == 1 else 'local'}"
-        return Column(name, title, lambda row: _start(row[name]), lambda row: _start(row[name], today or date.min))
+        return TableColumn(name, title, lambda row: _start(row[name]), lambda row: _start(row[name], today or date.min))
     if name == "conversation":
-        return Column(
+        return TableColumn(
             name,
             title,
             lambda row: formatting.cell(row[name]),
@@ -430,7 +430,7 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow], today: da
     for column in OF_TIME:
         if name == column.name:
             return column
-    return Column(name, title, lambda row: _cell(name, row[name]))
+    return TableColumn(name, title, lambda row: _cell(name, row[name]))
 
 
 def _start(text: str, today: date | None = None) -> str:
@@ -455,8 +455,8 @@ def _largest(row: TableRow, room: int = _BAR) -> str:
 
 
 OF_TIME: Final = [
-    Column("wall_ms", _TITLES["wall_ms"], lambda row: formatting.seconds(row["wall_ms"])),
-    Column("largest", _TITLES["largest"], _largest, lambda row: _largest(row, 0)),
+    TableColumn("wall_ms", _TITLES["wall_ms"], lambda row: formatting.seconds(row["wall_ms"])),
+    TableColumn("largest", _TITLES["largest"], _largest, lambda row: _largest(row, 0)),
 ]
 """The columns of a session's wall time and its largest part."""
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from wiretape.viewer.exchange.facts import Line
 from wiretape.viewer.record.rows import DetailRow, TableRow
-from wiretape.viewer.sessions.context import Context
+from wiretape.viewer.sessions.context import RequestContext
 from wiretape.viewer.text.formatting import line
 
 FIELDS: Final = ("source", "name", "bytes", "share_pct", "new")
@@ -27,7 +27,7 @@ class SentContext:
     """The content of an exchange's request; `brought` has the exchanges of its largest results of tools, in order."""
 
     row: DetailRow
-    context: Context
+    context: RequestContext
     brought: Sequence[BroughtBy] = ()
 
 
@@ -43,7 +43,7 @@ def table(sent: SentContext) -> list[TableRow]:
     return rows
 
 
-def _row(source: str, name: str | None, size: int, context: Context, *, is_new: bool | None) -> TableRow:
+def _row(source: str, name: str | None, size: int, context: RequestContext, *, is_new: bool | None) -> TableRow:
     new = None if is_new is None else "new" if is_new else ""
     share = f"{100 * size / context.size:.1f}"
     return dict(zip(FIELDS, (source, name or "", f"{size:,}", share, new), strict=True))

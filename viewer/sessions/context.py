@@ -26,7 +26,7 @@ class ContextPart:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResult:
+class SentToolResult:
     """A message with a tool's result: its place, digest and bytes."""
 
     name: str | None
@@ -36,17 +36,17 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class RequestContext:
     """The bytes of a request's body by source and name, the largest first; those of `new_size` are new."""
 
     size: int
     new_size: int | None
     parts: tuple[ContextPart, ...]
-    results: tuple[ToolResult, ...] = ()
+    results: tuple[SentToolResult, ...] = ()
     """The results of tools, the largest first."""
 
 
-def context(sent: Elements, previous: Elements | None, *, is_known: bool = True) -> Context:
+def context(sent: Elements, previous: Elements | None, *, is_known: bool = True) -> RequestContext:
     """Return the content of a request, compared with that of its predecessor, if it has one.
 
     Without `is_known` the predecessor is unknown, and so are the new bytes. Bytes of `other` are never new.
@@ -61,10 +61,10 @@ def context(sent: Elements, previous: Elements | None, *, is_known: bool = True)
             new_sizes[key] += share.size
     ranked = sorted(sizes.items(), key=lambda item: -item[1])
     parts = tuple(ContextPart(*key, size, new_sizes[key] > 0 if is_known else None) for key, size in ranked if size)
-    return Context(sent.size, sum(new_sizes.values()) if is_known else None, parts, (*_results(sent),))
+    return RequestContext(sent.size, sum(new_sizes.values()) if is_known else None, parts, (*_results(sent),))
 
 
-def record(context: Context) -> JsonObject:
+def record(context: RequestContext) -> JsonObject:
     return {"bytes": context.size, "new_bytes": context.new_size, "parts": [*map(part, context.parts)]}
 
 
@@ -77,9 +77,9 @@ def _take(earlier_digests: Counter[bytes], digest: bytes) -> bool:
     return earlier_digests[digest] >= 0
 
 
-def _results(sent: Elements) -> Iterator[ToolResult]:
+def _results(sent: Elements) -> Iterator[SentToolResult]:
     results = [
-        ToolResult(share.name, element.place, element.digest, share.size)
+        SentToolResult(share.name, element.place, element.digest, share.size)
         for element in sent.elements
         for share in element.shares
         if share.source == "tool_results"

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from wiretape.viewer.record.rows import DetailRow, TableRow, value
 from wiretape.viewer.stats.metrics import QUANTITIES
-from wiretape.viewer.stats.summary import Attempts, Sample, Values, field_name, percentiles, without_nan
+from wiretape.viewer.stats.summary import AttemptCounts, Sample, Values, field_name, percentiles, without_nan
 
 LEAST: Final = 20
 """Fewest values of a side for a verdict; a percentile also needs 5 values beyond it."""
@@ -107,7 +107,7 @@ def groups(base: Sample, new: Sample, seed: int = 0) -> list[TableRow]:
     ]
     rates = []
     for name, outcomes in (("error_rate", "outcomes"), ("stream_error_rate", "after_2xx")):
-        sides = [Attempts.of(getattr(sample, outcomes)) for sample in (base, new)]
+        sides = [AttemptCounts.of(getattr(sample, outcomes)) for sample in (base, new)]
         rates.append(_Rate(f"{name}_pct", *((side.failed, side.judged) for side in sides)))
     judged = [percentile for percentile in percentiles if not percentile.too_few]
     percents = [percentile.percent for percentile in judged]

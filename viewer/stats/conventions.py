@@ -68,7 +68,7 @@ LABELS: Final = {
 """The meanings of the labels."""
 
 
-class Family(NamedTuple):
+class MetricFamily(NamedTuple):
     """A metric of OpenTelemetry: its name, its unit in Prometheus' words, and a label that only it has.
 
     It counts figures of exchanges with these operations. One without bounds is a counter, any other a histogram.
@@ -110,25 +110,25 @@ class Conventions(NamedTuple):
     url: str
     core_url: str
     cache_write: str
-    families: tuple[Family, ...]
+    families: tuple[MetricFamily, ...]
 
 
-DURATION: Final = Family(
+DURATION: Final = MetricFamily(
     "gen_ai.client.operation.duration",
     "from the request to the end of the answer, of operations that failed too, which have an error_type",
     "seconds", otel.OTEL_SECONDS, ("duration",), "error_type",
 )  # fmt: skip
-FIRST_CHUNK: Final = Family(
+FIRST_CHUNK: Final = MetricFamily(
     "gen_ai.client.operation.time_to_first_chunk",
     "from the request to the first chunk of any kind; of streams",
     "seconds", otel.OTEL_SECONDS, ("first_chunk",),
 )  # fmt: skip
-PER_CHUNK: Final = Family(
+PER_CHUNK: Final = MetricFamily(
     "gen_ai.client.operation.time_per_output_chunk",
     "from each chunk to the next, of any kind; of streams",
     "seconds", otel.OTEL_SECONDS, ("per_chunk",),
 )  # fmt: skip
-TOKENS: Final = Family(
+TOKENS: Final = MetricFamily(
     "gen_ai.client.token.usage",
     "tokens of an operation, as usage reports them",
     "", otel.OTEL_TOKENS, ("input", "output"), "gen_ai_token_type",
@@ -143,18 +143,18 @@ RELEASED: Final = Conventions(
 )
 
 
-def _inference(former: Family, name: str) -> Family:
+def _inference(former: MetricFamily, name: str) -> MetricFamily:
     return former._replace(name=f"gen_ai.client.inference.{name}", operations=GENERATIONS)
 
 
-def _tokens(figure: Figure, meaning: str) -> Family:
+def _tokens(figure: Figure, meaning: str) -> MetricFamily:
     name = f"gen_ai.client.inference.operation.{figure}_tokens"
-    return Family(name, meaning, "", otel.OTEL_TOKENS, (figure,), operations=GENERATIONS)
+    return MetricFamily(name, meaning, "", otel.OTEL_TOKENS, (figure,), operations=GENERATIONS)
 
 
-def _usage(figure: Figure, name: str, meaning: str) -> Family:
+def _usage(figure: Figure, name: str, meaning: str) -> MetricFamily:
     name = f"gen_ai.client.inference.usage.{name}"
-    return Family(name, meaning, "", (), (figure,), "gen_ai_token_modality", GENERATIONS)
+    return MetricFamily(name, meaning, "", (), (figure,), "gen_ai_token_modality", GENERATIONS)
 
 
 LATEST: Final = Conventions(

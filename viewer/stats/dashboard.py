@@ -21,7 +21,7 @@ from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.exchange import Exchange, Operation
 from wiretape.recorder.facts import ClockName
 from wiretape.recorder.sanitize import clipped, safe
-from wiretape.viewer.stats.conventions import RELEASED, Conventions, Family, Figure, Labels, provider_of
+from wiretape.viewer.stats.conventions import RELEASED, Conventions, Figure, Labels, MetricFamily, provider_of
 from wiretape.viewer.stats.parameters import NO_PARAMETERS, RequestParameters
 from wiretape.viewer.stats.tools import otel
 from wiretape.viewer.stats.tools.request import ClientLeft, Judged, MeasuredRequest, Numbers, ToolError, is_whole
@@ -64,7 +64,7 @@ _PORTS: Final = {"http": "80", "https": "443"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class EndedExchange:
     """An exchange that has ended, as the tape has it; `body` is its decoded answer."""
 
     operation: Operation | None
@@ -95,7 +95,7 @@ class Traced:
     """
 
     id: str
-    counted: Ended
+    counted: EndedExchange
     started_ns: int | None
     request_headers: Sequence[Sequence[str]] = ()
     labels: Mapping[str, str]
@@ -163,14 +163,14 @@ OWN: Final = {
 class DashboardCounts(Generic[H]):
     """The current counts; `folded` exchanges are counted under `OTHER`. `new` makes the histograms of a family."""
 
-    new: Callable[[Family], H]
+    new: Callable[[MetricFamily], H]
     conventions: Conventions = RELEASED
     outcomes: Counter[tuple[str, ...]] = field(default_factory=Counter)
     times: Counter[tuple[str, ...]] = field(default_factory=Counter)
     """Time in ns, by labels and part."""
     flags: Counter[str] = field(default_factory=Counter)
-    histograms: dict[Family, dict[tuple[str, ...], H]] = field(default_factory=dict)
-    counters: dict[Family, Counter[tuple[str, ...]]] = field(default_factory=dict)
+    histograms: dict[MetricFamily, dict[tuple[str, ...], H]] = field(default_factory=dict)
+    counters: dict[MetricFamily, Counter[tuple[str, ...]]] = field(default_factory=dict)
     folded: int = 0
     label_sets: set[tuple[Labels, str]] = field(default_factory=set)
     """The labels, and kinds of error, that are kept apart."""
@@ -179,7 +179,7 @@ class DashboardCounts(Generic[H]):
         self.histograms |= {family: {} for family in self.conventions.families if family.bounds}
         self.counters |= {family: Counter() for family in self.conventions.families if not family.bounds}
 
-    def add(self, ended: Ended) -> None:
+    def add(self, ended: EndedExchange) -> None:
         """Count an exchange."""
         numbers, error = measured(ended)
         labels = labels_of(ended)
@@ -203,7 +203,7 @@ class DashboardCounts(Generic[H]):
                         family, (*labels, label_values[family.label]) if family.label else labels, values[figure]
                     )
 
-    def _count(self, family: Family, labels: tuple[str, ...], values: Sequence[float]) -> None:
+    def _count(self, family: MetricFamily, labels: tuple[str, ...], values: Sequence[float]) -> None:
         if not family.bounds:
             self.counters[family][labels] += int(sum(values))
             return
@@ -213,7 +213,7 @@ class DashboardCounts(Generic[H]):
         histograms[labels].add(values)
 
 
-def _figures(ended: Ended, numbers: Numbers | None, error: str) -> dict[Figure, list[float]]:
+def _figures(ended: EndedExchange, numbers: Numbers | None, error: str) -> dict[Figure, list[float]]:
     numbers = numbers or {}
     gaps = numbers.get("time_per_output_chunk_s")
     values: dict[Figure, Sequence[object]] = {
@@ -229,7 +229,7 @@ def _figures(ended: Ended, numbers: Numbers | None, error: str) -> dict[Figure, 
     return {figure: [value for value in all_ if isinstance(value, int | float)] for figure, all_ in values.items()}
 
 
-def measured(ended: Ended) -> tuple[Numbers | None, str]:
+def measured(ended: EndedExchange) -> tuple[Numbers | None, str]:
     """Return the numbers of OpenTelemetry's rule, None if the client left; and the kind of error, if it failed."""
     exchange = ended.exchange
     is_answer = exchange.status is not None and exchange.status < 300 and exchange.framing != "websocket"
@@ -243,7 +243,7 @@ def measured(ended: Ended) -> tuple[Numbers | None, str]:
         return failed.numbers, label(otel.error_type(request)) or OTHER_ERROR
 
 
-def labels_of(ended: Ended) -> Labels:
+def labels_of(ended: EndedExchange) -> Labels:
     """Return the labels of an exchange, without a limit on their combinations."""
     address, port = _server(ended.upstream)
     return Labels(

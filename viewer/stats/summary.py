@@ -189,7 +189,7 @@ class AnswerEnds(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempts:
+class AttemptCounts:
     """Counts of the finished, measured exchanges: all, cancelled by the client, and failed otherwise."""
 
     count: int
@@ -197,7 +197,7 @@ class Attempts:
     failed: int
 
     @classmethod
-    def of(cls, outcomes: Mapping[str, int]) -> "Attempts":
+    def of(cls, outcomes: Mapping[str, int]) -> "AttemptCounts":
         """Count them from the counts of outcomes."""
         count = sum(outcomes.values()) - outcomes.get("open", 0) - outcomes.get(UNMEASURED, 0)
         cancelled = outcomes.get("client_closed", 0)
@@ -347,7 +347,7 @@ def _rounded(value: float) -> float:
 
 def row_of(figures: Figures, by: Sequence[str]) -> TableRow:
     """Return the statistics that figures are laid out as."""
-    attempts, after_2xx = Attempts.of(figures.outcomes), Attempts.of(figures.after_2xx)
+    attempts, after_2xx = AttemptCounts.of(figures.outcomes), AttemptCounts.of(figures.after_2xx)
     objective = figures.objective
     goodput = undecided = None
     if objective is not None:

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.listing import bars
-from wiretape.viewer.listing.bars import Bar, Bars, PartSign, Phase
+from wiretape.viewer.listing.bars import Bars, PartBar, PartSign, Phase
 from wiretape.viewer.record.rows import ConversationRow, TurnRow
 from wiretape.viewer.sessions.account import PARTS, Span, account
 from wiretape.viewer.tui.base import paint
@@ -20,7 +20,7 @@ MS = 1_000_000
 AT = "2026-03-01T12:00:00.000000Z"
 
 
-def text(bar: Bar, cells: int) -> str:
+def text(bar: PartBar, cells: int) -> str:
     return "".join(text for text, _ in bar.runs(cells, bars.TIME))
 
 
@@ -58,7 +58,7 @@ def test_an_alternating_part_has_its_share_of_cells() -> None:
         for part, took in (("waiting", 1), ("streaming", 3), ("tools", 2)):
             phases.append(Phase(part, at, at + took))
             at += took
-    assert Counter(text(Bar(phases, 0, at), 30)) == {"█": 15, "▚": 10, "░": 5}
+    assert Counter(text(PartBar(phases, 0, at), 30)) == {"█": 15, "▚": 10, "░": 5}
 
 
 def test_a_thousand_random_bars_fill_their_cells_truly() -> None:
@@ -67,7 +67,7 @@ def test_a_thousand_random_bars_fill_their_cells_truly() -> None:
         borders = sorted(source.sample(range(500), k=source.randint(2, 20)))
         phases = [Phase(source.choice(list(PARTS)), *one) for one in pairwise(borders)]
         cells = source.randint(1, 60)
-        drawn = text(Bar(phases, borders[0], borders[-1]), cells)
+        drawn = text(PartBar(phases, borders[0], borders[-1]), cells)
         assert len(drawn) == cells
         length = borders[-1] - borders[0]
         for cell, sign in enumerate(drawn):

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from tests.support.cases import each_case
 from wiretape.viewer.report import tables
-from wiretape.viewer.report.tables import Column, Table
+from wiretape.viewer.report.tables import Table, TableColumn
 
 FIELDS = ("name", "text", "n", "verdict")
 ROWS = [
@@ -70,7 +70,7 @@ def test_the_first_column_is_cut_as_last_resort() -> None:
 
 
 def test_short_cells_replace_whole_ones_without_room() -> None:
-    columns = [Column("at", "at", lambda row: row["at"], lambda row: row["at"][-5:]), tables.plain("id")]
+    columns = [TableColumn("at", "at", lambda row: row["at"], lambda row: row["at"][-5:]), tables.plain("id")]
     found = [{"at": "2026-03-01 12:00", "id": "a"}]
     assert plain(tables.table(columns, found, 40)) == ["at                id", "2026-03-01 12:00  a"]
     assert plain(tables.table(columns, found, 12)) == ["at     id", "12:00  a"]

@@ -6,7 +6,7 @@ from typing import Any
 from tests.support.agents import DIALOGUE, RESULT, body
 from wiretape.recorder.decode.elements import Elements, elements
 from wiretape.viewer.sessions import context
-from wiretape.viewer.sessions.context import Context
+from wiretape.viewer.sessions.context import RequestContext
 
 
 def read(asked: dict[str, Any]) -> Elements:
@@ -19,7 +19,7 @@ def size(value: Any) -> int:
     return len(json.dumps(value))
 
 
-def new(found: Context) -> dict[tuple[str, str | None], bool | None]:
+def new(found: RequestContext) -> dict[tuple[str, str | None], bool | None]:
     return {(part.source, part.name): part.is_new for part in found.parts}
 
 

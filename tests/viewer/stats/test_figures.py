@@ -45,7 +45,7 @@ def test_the_population_has_the_expected_rates() -> None:
     found = rates(outcomes, answered)
     names = ("error_rate_pct", "error_rate_all_pct", "stream_error_rate_pct", "cancel_rate_pct")
     assert {name: found[name] for name in names} == pytest.approx({name: ORACLE[name] for name in names}, abs=5e-5)
-    assert summary.Attempts.of(outcomes) == summary.Attempts(12, 1, 6)
+    assert summary.AttemptCounts.of(outcomes) == summary.AttemptCounts(12, 1, 6)
 
 
 def rates(outcomes: Any, after_2xx: Any) -> Any:

@@ -14,18 +14,18 @@ from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.sessions.exchanges import SessionExchange, own_time, stalls_of
 from wiretape.viewer.source.tape import queries, sessions
 from wiretape.viewer.source.tape.columns import JOINED, among, stalled_gaps
-from wiretape.viewer.stats.dashboard import Ended, Traced
+from wiretape.viewer.stats.dashboard import EndedExchange, Traced
 from wiretape.viewer.stats.parameters import NO_PARAMETERS, RequestParameters, parameters_of
 from wiretape.viewer.stats.tools.request import Judged
 
 
-def _columns(record: type[Ended] | type[Traced], *worked_out: str) -> dict[str, Column]:
+def _columns(record: type[EndedExchange] | type[Traced], *worked_out: str) -> dict[str, Column]:
     """Return the columns with the names of a record's fields, except those `worked_out`."""
     found = {**exchanges.c, **measures.c}
     return {one.name: found[one.name] for one in fields(record) if one.name in found and one.name not in worked_out}
 
 
-_COUNTED = _columns(Ended, "flags")
+_COUNTED = _columns(EndedExchange, "flags")
 _TOLD = _columns(Traced, "request_headers", "labels")
 _FACTS = select(
     exchanges.c.no, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns, exchanges.c.gap_bytes,
@@ -49,7 +49,7 @@ def traced(connection: Connection, numbers: Sequence[int], *, of_spans: bool = F
         exchange = Exchange(
             status=row.status, ended_by=row.ended_by, end_ns=row.end_ns, gap_bytes=row.gap_bytes, framing=row.framing
         )
-        counted = Ended(
+        counted = EndedExchange(
             exchange=exchange,
             judged=Judged(row.outcome or "open", row.error_code, row.duration_ns),
             body=body,

@@ -1,6 +1,6 @@
 """One exchange as a measuring tool sees it, and the errors that make the tool give up.
 
-The tools differ in their units: some read the lines of the body, some the blocks between blank lines. `Frame` keeps
+The tools differ in their units: some read the lines of the body, some the blocks between blank lines. `BodyFrame` keeps
 both, at the timestamp of the read with its last byte. `engines`, `clients` and `tracers` have the tools' rules.
 """
 
@@ -67,7 +67,7 @@ class ToolError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class BodyFrame:
     """An event, a comment, or the unterminated rest of a body (`is_terminated` is False), with its raw bytes.
 
     One frame stands for several events in a row that differ only in one text, which is never empty; its bytes are those
@@ -104,7 +104,7 @@ class MeasuredRequest:
     count_tokens: CountTokens | None = None
 
     @functools.cached_property
-    def frames(self) -> Sequence[Frame]:
+    def frames(self) -> Sequence[BodyFrame]:
         """The events and comments of the body, and its unterminated rest."""
         return () if self.decoded is None else list(_frames(self.decoded, self))
 
@@ -280,13 +280,13 @@ def is_whole(exchange: Exchange, decoded: Decoded) -> bool:
     return not exchange.gap_bytes and decoded.whole and None not in decoded.at_ns
 
 
-def _frames(decoded: Decoded, seen: MeasuredRequest) -> Iterator[Frame]:
+def _frames(decoded: Decoded, seen: MeasuredRequest) -> Iterator[BodyFrame]:
     covered = len(_BOM) if decoded.data.startswith(_BOM) else 0
     for item, items in _apart(list(_items(decoded, seen.runs))):
         yield from _undispatched(decoded, covered, decoded.starts[items.start])
         times = [at for at in decoded.at_ns[items] if at is not None]
         raw = decoded.data[item.start : item.end]
-        yield Frame(times, item.kind == "comment", item.type, item.data, raw)
+        yield BodyFrame(times, item.kind == "comment", item.type, item.data, raw)
         covered = max(covered, decoded.ends[items.stop - 1])
     remainder = decoded.data[covered:]
     if seen.client_left:
@@ -299,16 +299,16 @@ def _frames(decoded: Decoded, seen: MeasuredRequest) -> Iterator[Frame]:
         lines = [line[5:].removeprefix(b" ") for line in remainder.splitlines() if line.startswith(b"data:")]
         data = b"\n".join(lines).decode("utf-8", "replace")
         at_ns = (seen.exchange.end_ns or 0) if at_ns is None else at_ns
-        yield Frame([at_ns], remainder.startswith(b":"), "message", data, remainder, False)
+        yield BodyFrame([at_ns], remainder.startswith(b":"), "message", data, remainder, False)
 
 
-def _undispatched(decoded: Decoded, start: int, end: int) -> Iterator[Frame]:
+def _undispatched(decoded: Decoded, start: int, end: int) -> Iterator[BodyFrame]:
     """Yield the lines between two items: of blocks without data, which the standard drops and some tools read."""
     raw = decoded.data[start:end]
     if raw.strip():
         at_ns = decoded.read_at_ns[bisect_left(decoded.read_ends, end)]
         if at_ns is not None:
-            yield Frame([at_ns], False, "", "", raw)
+            yield BodyFrame([at_ns], False, "", "", raw)
 
 
 def _items(decoded: Decoded, runs: Sequence[ItemRun]) -> Iterator[tuple[Item, slice]]:

@@ -20,7 +20,7 @@ from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.facts import Line
 from wiretape.viewer.exchange.opened import Known, OpenedExchange, preliminary
 from wiretape.viewer.exchange.pulse import Pulse
-from wiretape.viewer.exchange.transport import Transport
+from wiretape.viewer.exchange.transport import PlaybackState
 from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
@@ -225,7 +225,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.replay.set_still(not playback.playing)
         self.events.set_still(not playback.playing)
         self.timeline.move(playback.media_ns)
-        self.transport.show(Transport(playback, pulse, events, lag_ms, self.times))
+        self.transport.show(PlaybackState(playback, pulse, events, lag_ms, self.times))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return True if an action applies to the open pane: other keys are not shown anywhere."""

@@ -20,7 +20,7 @@ from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.race_drawing import Drawing, RaceCell
 from wiretape.viewer.exchange.strips import Strips
-from wiretape.viewer.exchange.transport import Transport, TransportParts
+from wiretape.viewer.exchange.transport import PlaybackState, TransportParts
 from wiretape.viewer.text import formatting, sparkline
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.timing.playback import Playback
@@ -263,14 +263,14 @@ class TransportLine(Scrubbing):
 
     def __init__(self) -> None:
         super().__init__(id="transport")
-        self._transport = Transport(Playback((), 0, lambda: 0), Pulse(SYSTEM), None)
+        self._transport = PlaybackState(Playback((), 0, lambda: 0), Pulse(SYSTEM), None)
         self._parts: TransportParts = [], (0, 0)
 
     def span(self) -> tuple[int, int, int]:
         """Return the position of the bar: between its brackets."""
         return *self._parts[1], self._transport.playback.end_ns
 
-    def show(self, transport: Transport) -> None:
+    def show(self, transport: PlaybackState) -> None:
         self._transport = transport
         parts = transport.parts(self.size.width)
         if parts != self._parts:

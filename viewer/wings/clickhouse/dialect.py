@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from wiretape.recorder.clock import local_offsets
 from wiretape.recorder.tape import packing
-from wiretape.recorder.tape.selects import Column, Expression, Function, Parameter, Select, Source, Writer, parts
+from wiretape.recorder.tape.selects import Column, Expression, Function, Parameter, Select, Source, SqlWriter, parts
 from wiretape.recorder.tape.tables import TABLES
 from wiretape.viewer.source import querying
 from wiretape.viewer.wings.clickhouse import ddl
@@ -57,11 +57,11 @@ _CONSTANT: Final = {
 }
 
 
-class ServerWriter(Writer):
+class ServerWriter(SqlWriter):
     """Writes a statement over `querying.JOINED` as one over the server's table; `values` are those of parameters."""
 
     forms = {
-        **Writer.forms,
+        **SqlWriter.forms,
         "/": "({} / {})", "ilike": "(lower({}) LIKE lower({}))", "exists": "NULL", "scalar": "NULL",
         "as_blob": "{}",
     }  # fmt: skip

@@ -29,7 +29,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from wiretape.viewer.stats.conventions import VERSIONS, Conventions, Family, Labels
+from wiretape.viewer.stats.conventions import VERSIONS, Conventions, Labels, MetricFamily
 from wiretape.viewer.stats.dashboard import OWN, TIME, DashboardCounts
 from wiretape.viewer.wings.otlp.attributes import TelemetryOrigin, of_labels, pairs
 
@@ -203,7 +203,7 @@ def request(series: CumulativeSeries, now_ns: int) -> ExportMetricsServiceReques
 
 
 def _histogram(
-    family: Family, histograms: Mapping[tuple[str, ...], ValueHistogram], started_ns: int, now_ns: int
+    family: MetricFamily, histograms: Mapping[tuple[str, ...], ValueHistogram], started_ns: int, now_ns: int
 ) -> Metric:
     points = [
         ExponentialHistogramDataPoint(

@@ -32,7 +32,7 @@ from wiretape.viewer.report.stats import explained
 from wiretape.viewer.source.tape.run import NUMBERS, TEXTS, Columns, OutputText
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
-from wiretape.viewer.stats.summary import Attempts, Sample, field_name, moving, row, without_nan
+from wiretape.viewer.stats.summary import AttemptCounts, Sample, field_name, moving, row, without_nan
 from wiretape.viewer.stats.trend import Trend
 from wiretape.viewer.text import formatting
 from wiretape.viewer.wings.page import document, sessions, stream
@@ -172,7 +172,7 @@ def data(run: RunPage) -> JsonObject:
 
 def headlines(sample: Sample, figures: TableRow) -> list[JsonObject]:
     """Return the headline figures of a sample, taken from its `figures`, with their n and, if known, their interval."""
-    attempts = Attempts.of(sample.outcomes)
+    attempts = AttemptCounts.of(sample.outcomes)
     share = compare.wilson(attempts.failed, attempts.judged) if attempts.judged else None
     rate = {
         "name": "error rate",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools.request import (
-    Frame,
+    BodyFrame,
     MeasuredRequest,
     Numbers,
     ToolError,
@@ -112,7 +112,7 @@ def guidellm(request: MeasuredRequest) -> Numbers:
     }
 
 
-def _is_error_event(frame: Frame) -> bool:
+def _is_error_event(frame: BodyFrame) -> bool:
     """Return True if AIPerf takes an event for an error: by its type alone, not by its data."""
     if frame.comment or b"event" not in frame.raw.lower():
         return False
@@ -120,7 +120,7 @@ def _is_error_event(frame: Frame) -> bool:
     return any(name.strip().lower() == b"event" and value.strip().lower() == b"error" for name, _, value in fields)
 
 
-def _aiperf_payloads(request: MeasuredRequest) -> list[tuple[Frame, JsonObject]]:
+def _aiperf_payloads(request: MeasuredRequest) -> list[tuple[BodyFrame, JsonObject]]:
     """Return the payloads that are JSON objects; AIPerf drops all others, and error payloads have no choices."""
     payloads = []
     for frame in request.frames:
@@ -130,7 +130,7 @@ def _aiperf_payloads(request: MeasuredRequest) -> list[tuple[Frame, JsonObject]]
     return payloads
 
 
-def _guidellm_payloads(request: MeasuredRequest) -> Iterator[tuple[Frame, JsonObject | None]]:
+def _guidellm_payloads(request: MeasuredRequest) -> Iterator[tuple[BodyFrame, JsonObject | None]]:
     """Yield the payloads up to `[DONE]`, which is None; an error payload is the request's."""
     for frame in request.frames:
         # httpx ends a line where Python does: at U+2028, too.

@@ -13,8 +13,8 @@ from typing import Final
 from wiretape.recorder.decode.dialects import chat, gemini, messages, responses
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools.request import (
+    BodyFrame,
     ClientLeft,
-    Frame,
     MeasuredRequest,
     Numbers,
     ToolError,
@@ -158,7 +158,7 @@ def traceloop(request: MeasuredRequest) -> Numbers:
     return {**numbers, "generate_s": None if end_ns is None else (end_ns - (first_ns or 0)) / 1e9}
 
 
-def _items(request: MeasuredRequest) -> Iterator[tuple[Frame, JsonObject]]:
+def _items(request: MeasuredRequest) -> Iterator[tuple[BodyFrame, JsonObject]]:
     """Yield the payloads up to `[DONE]`, as OpenAI's SDK does; it raises on one with an error."""
     for frame in request.frames:
         if frame.comment or not frame.is_terminated or not frame.data:

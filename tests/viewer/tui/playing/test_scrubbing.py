@@ -10,7 +10,7 @@ from tests.support.sample_tape import DONE, MS, event
 from tests.support.screens import journey, point, shows, staged, wait_for
 from wiretape.recorder.clock import SYSTEM
 from wiretape.viewer.exchange.pulse import Pulse
-from wiretape.viewer.exchange.transport import Transport
+from wiretape.viewer.exchange.transport import PlaybackState
 from wiretape.viewer.timing.playback import Playback
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 from wiretape.viewer.tui.playing.timeline import TransportLine
@@ -85,5 +85,5 @@ def test_where_it_is_pressed_the_bar_stands(steady: Path) -> None:
 
 def test_without_a_bar_there_is_nothing_to_press() -> None:
     line = TransportLine()
-    line.show(Transport(Playback((), 5 * MS, lambda: 0), Pulse(SYSTEM), None))
+    line.show(PlaybackState(Playback((), 5 * MS, lambda: 0), Pulse(SYSTEM), None))
     assert line.span()[1] == 0
