@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from wiretape.recorder.decode.values import JsonObject
     from wiretape.recorder.demo.agent import Step
 
-_STAGGER_SECONDS = 0.01
-
 
 @click.command()
 @click.option(
@@ -97,7 +95,7 @@ async def _record(path: Path, steps: "Sequence[Step]") -> int:
                 # The scenes come after the agent's stall has begun: the last stall, and the last error, are of scenes.
                 requests = [asyncio.create_task(_work(client, steps[agent.STALLED :]))]
                 for name in scenes.SCENES:
-                    await asyncio.sleep(_STAGGER_SECONDS)  # so that the list has the scenes' order
+                    await asyncio.sleep(0.01)  # so that the list has the scenes' order
                     requests.append(asyncio.create_task(_ask(client, *scenes.request(name))))
                 await asyncio.gather(*requests)
         finally:

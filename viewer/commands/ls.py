@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from wiretape.viewer.source.base import Place, Source
 
 _SIGINT_EXIT = 128 + 2
-_FIRST_FOLLOWED = 10
-_LAID_OUT = 50
-_NOTHING_EXIT = 3
 _READ_AT_ONCE = 200
 
 
@@ -77,7 +74,7 @@ def ls(
         with output.opened(place) as source:
             fields = _fields(out, spark, names)
             if follow:
-                _follow(source, fields, filter, _FIRST_FOLLOWED if limit is None else limit, out, ascii, names)
+                _follow(source, fields, filter, 10 if limit is None else limit, out, ascii, names)
             rows = source.rows(fields, Selection(filter), order=sort, newest_first=True, limit=limit)
             if spark or out.is_table:
                 count = _show(source, list(rows), names, spark, ascii)
@@ -86,7 +83,7 @@ def ls(
             if not count and limit != 0:
                 options.report_nothing(source, filter)
     if exit_code and not count:
-        raise click.exceptions.Exit(_NOTHING_EXIT)
+        raise click.exceptions.Exit(3)
 
 
 def _conversations(place: "Place", filter: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
@@ -255,5 +252,5 @@ def _follow(
             if recent is None:
                 output.tell_hidden(table.hidden)
             output.show(table.lines if recent is None else table.lines[1 + len(printed) :], ascii=ascii)
-            recent = [*printed, *batch][-_LAID_OUT:]
+            recent = [*printed, *batch][-50:]
     sys.exit(_SIGINT_EXIT)

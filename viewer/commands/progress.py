@@ -22,8 +22,6 @@ T = TypeVar("T")
 PATIENCE_NS: Final = 400_000_000
 """Delay before a bar is shown, in ns."""
 
-_REFRESH_NS: Final = 100_000_000
-
 
 class ProgressBar:
     """A context manager that shows the progress of an iteration with `over`; `noun` names one item.
@@ -86,7 +84,7 @@ class ProgressBar:
                 self._steps, last_key = self._steps + (1 if steps is None else steps(item)), item_key
             if self._clock.now() >= self._due:
                 now = self._clock.now()
-                self._due = now + _REFRESH_NS
+                self._due = now + 100_000_000
                 self._progress = self._progress or self._started()
                 rate = self._rows / max((now - self._began) / 1e9, 1e-9)
                 text = f"{counted(self._rows, self._noun)}  {rate:,.0f} {plural(self._noun)}/s"

@@ -291,7 +291,6 @@ _PARTS: dict[str, Part] = {
 }  # fmt: skip
 _JUDGED = ("summary", "facts", "timing", "time")
 _OF_SESSIONS = ("summary", "time")
-_DECODED = ("text", "conversation", "events")
 _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit; --part raw has all bytes"
 
 
@@ -350,5 +349,5 @@ def show(
             _readable(exchange, with_headers=include)
         else:
             (_with_headers if include else _PARTS[part])(exchange, out, thresholds)
-        if part in _DECODED and "decode_limit" in exchange.detail().flags:
+        if part in ("text", "conversation", "events") and "decode_limit" in exchange.detail().flags:
             click.echo(_BEGINNING, err=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 _FOLDER: Final = Path(__file__).parents[1] / "help"
-_DASHBOARD: Final = Path(__file__).parents[1] / "wings" / "prometheus" / "grafana.json"
 _INDEX: Final = "README"
 _FIRST: Final = ("glossary", "outcomes", "fields")
 """Topics whose definitions come first."""
@@ -40,7 +39,7 @@ def text(topic: str = _INDEX) -> str:
 
 
 def dashboard() -> str:
-    return _DASHBOARD.read_text("utf-8")
+    return (Path(__file__).parents[1] / "wings" / "prometheus" / "grafana.json").read_text("utf-8")
 
 
 def definitions(name: str) -> dict[str, list[str]]:

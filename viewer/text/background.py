@@ -10,15 +10,8 @@ QUERY: Final = "\x1b]11;?\x1b\\"
 
 _ANSWER: Final = re.compile(r"\x1b\]11;([^\x07\x1b]*)(?:\x07|\x1b\\)")
 _BEGUN: Final = re.compile(r"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]{0,64}\x1b?)?)?)?)?\Z")
-_LONGEST_OTHER: Final = len("\x1b]11")
-"""Length up to which the beginning of an answer may also be keys: `Esc`, or `Alt` and a bracket."""
 
 _COLOUR: Final = re.compile(r"rgba?:([\da-f]{1,4})/([\da-f]{1,4})/([\da-f]{1,4})(?:/[\da-f]{1,4})?", re.ASCII | re.I)
-_MIDDLE: Final = 0.179
-"""Luminance on which black and white have the same contrast: √0.0525 - 0.05, by the formula of WCAG 2."""
-
-_DARK_NUMBERS: Final = frozenset({*range(7), 8})
-"""Dark ones among the 16 colours of terminals."""
 
 
 class Answers:
@@ -33,7 +26,9 @@ class Answers:
         backgrounds = [background for answer in _ANSWER.findall(data) if (background := parse(answer)) is not None]
         keys = _ANSWER.sub("", data)
         start = _BEGUN.search(keys)
-        self._remainder = start[0] if start and (text or len(start[0]) > _LONGEST_OTHER) else ""
+        # Until then it may also be keys: `Esc`, or `Alt` and a bracket.
+        longest_key = len("\x1b]11")
+        self._remainder = start[0] if start and (text or len(start[0]) > longest_key) else ""
         return keys[: len(keys) - len(self._remainder)], backgrounds
 
 
@@ -43,7 +38,8 @@ def parse(answer: str) -> Background | None:
     if match is None:
         return None
     red, green, blue = (int(digits, 16) / (16 ** len(digits) - 1) for digits in match.groups())
-    return "light" if luminance(red, green, blue) > _MIDDLE else "dark"
+    # On 0.179, black and white have the same contrast: √0.0525 - 0.05, by the formula of WCAG 2.
+    return "light" if luminance(red, green, blue) > 0.179 else "dark"
 
 
 def by_variable(value: str | None) -> Background | None:
@@ -51,7 +47,7 @@ def by_variable(value: str | None) -> Background | None:
     number = (value or "").rpartition(";")[2]
     if not re.fullmatch("[0-9]|1[0-5]", number):
         return None
-    return "dark" if int(number) in _DARK_NUMBERS else "light"
+    return "dark" if int(number) in {*range(7), 8} else "light"  # of the 16 colours, 7 is light grey, 8 dark grey
 
 
 def luminance(red: float, green: float, blue: float) -> float:

@@ -17,8 +17,6 @@ from rich.cells import cell_len
 _NEAR: Final = 5
 """Unchanged cells between two changes that are cheaper to draw again than to skip."""
 
-_SHIFTS: Final = (1, -1, 2, -2, 3, -3)
-"""Numbers of lines that keys and wheels scroll by."""
 
 _COMPARED: Final = slice(4, 44)
 """Cells that are compared first: those behind a list's cursor and before its scrollbar."""
@@ -133,7 +131,8 @@ class Canvas:
 
     def _scrolled(self) -> str:
         """Return the sequence that moves rows to their places, if that leaves less than half of their cells to draw."""
-        for shift in _SHIFTS:
+        # Keys and wheels scroll by so few lines.
+        for shift in (1, -1, 2, -2, 3, -3):
             places = [y for y in sorted(self._changed) if self._is_moved(y, shift)]
             if not places:
                 continue

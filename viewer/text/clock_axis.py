@@ -21,21 +21,6 @@ CUT: Final = "┆"
 POINTER: Final = "▼"
 """The sign of a place on an axis."""
 
-_IDLE_SHARE: Final = 2
-"""Ratio of the busy time to the idle times that are not cut."""
-
-_CUT_SHARE: Final = 4
-"""Ratio of the busy time to all cuts together, on the axis."""
-
-_LEAST_CUTS: Final = 6
-_CELLS_PER_CUT: Final = 16
-"""Cells for each cut that has a sign: the others leave room for times."""
-
-_SHORTEST_NS: Final = 1_000_000
-"""The shortest view, in ns."""
-
-_LARGEST_PART: Final = 0.95
-"""Share of an axis from which a view is of all of it."""
 
 _SECOND_NS: Final = 10**9
 
@@ -101,7 +86,7 @@ def clock_axis(spans: Iterable[tuple[int, int]], *, grows: bool = False) -> Cloc
     merged = list(_merged(sorted(spans), 0))
     busy_ns = max(sum(end - start for start, end in merged), 1)
     busy_ns = sparkline.scale_ns(busy_ns) if grows else busy_ns
-    room_ns = busy_ns // _IDLE_SHARE
+    room_ns = busy_ns // 2  # for the idle times that are not cut
     longest_ns = 0
     for idle_ns, equal in groupby(sorted(next_span[0] - span[1] for span, next_span in pairwise(merged))):
         room_ns -= sum(equal)
@@ -109,7 +94,8 @@ def clock_axis(spans: Iterable[tuple[int, int]], *, grows: bool = False) -> Cloc
             break
         longest_ns = idle_ns
     periods = list(_merged(merged, longest_ns))
-    cut_ns = busy_ns // (_CUT_SHARE * max(len(periods) - 1, _LEAST_CUTS))
+    # All cuts together are as long as a quarter of the busy time, a few of them less: a cut is a sign and no time.
+    cut_ns = busy_ns // (4 * max(len(periods) - 1, 6))
     ends = accumulate((end - start + cut_ns for start, end in periods), initial=0)
     return ClockAxis([Period(*period, at) for period, at in zip(periods, ends, strict=False)])
 
@@ -158,8 +144,9 @@ class ClockZoom:
 
     def zoomed(self, axis: ClockAxis, wall_ns: int, *, closer: bool) -> "ClockZoom":
         length_ns = self.length_ns or axis.length_ns
-        length_ns = max(length_ns // 2, _SHORTEST_NS) if closer else length_ns * 2
-        is_part = length_ns < axis.length_ns * _LARGEST_PART
+        length_ns = max(length_ns // 2, 1_000_000) if closer else length_ns * 2
+        # A view of nearly all of an axis is one of all of it.
+        is_part = length_ns < axis.length_ns * 0.95
         return ClockZoom(length_ns if is_part else None).centred(axis, wall_ns)
 
     def panned(self, axis: ClockAxis, by: int) -> "ClockZoom":
@@ -188,7 +175,8 @@ class ClockLine:
             cell, text = view.cell((cut.start + cut.end) // 2), f"{CUT}{_length(cut.idle_ns)}"
             label = next((label for label in (text, CUT) if _put(line, cell, label)), "")
             labels |= {cell: label} if label else {}
-            if len(labels) > view.cells // _CELLS_PER_CUT:
+            # More signs of cuts would leave no room for times.
+            if len(labels) > view.cells // 16:
                 break
         return labels
 

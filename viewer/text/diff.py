@@ -15,8 +15,6 @@ from wiretape.viewer.text import wrap
 CONTEXT: Final = 400
 """Number of characters quoted before and after a divergence."""
 
-MOST_ALIGNED: Final = 1000
-"""Maximum number of differing items between which common ones are searched."""
 
 _WORDS: Final = re.compile(r"\w+|\s+|.", re.DOTALL)
 
@@ -133,7 +131,8 @@ def opcodes(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Opcode]:
     end = next((at for at in range(room) if a[-1 - at] != b[-1 - at]), room)
     a_end, b_end = len(a) - end, len(b) - end
     codes: list[Opcode] = [("equal", 0, start, 0, start)] if start else []
-    if max(a_end, b_end) - start > MOST_ALIGNED:
+    # The search for common items takes time by the product of both lengths.
+    if max(a_end, b_end) - start > 1000:
         codes.append(("replace", start, a_end, start, b_end))
     elif max(a_end, b_end) > start:
         matcher = SequenceMatcher(None, a[start:a_end], b[start:b_end])

@@ -17,8 +17,6 @@ MINUS: Final = "−"
 
 _TAB: Final = 4
 _MOST_MS: Final = 9_999.5
-_LARGEST_COUNT: Final = 99_999
-_LEAST_SECONDS_NS: Final = 999_500_000
 LEAST_MINUTES: Final = 120
 """Shortest time that is written in minutes, in seconds."""
 
@@ -74,7 +72,7 @@ def duration(ns: int) -> str:
     """Return the length of a wait in few characters: `110 ms`, `2.3 s`, and from 120 s on in minutes, as `30:36`."""
     if round(ns / 1e9) >= LEAST_MINUTES:
         return minutes(round(ns / 1e9))
-    return f"{ns / 1e6:.0f} ms" if ns < _LEAST_SECONDS_NS else f"{ns / 1e9:.1f} s"
+    return f"{ns / 1e6:.0f} ms" if ns < 999_500_000 else f"{ns / 1e9:.1f} s"
 
 
 def timestamp(ns: int, beside_ns: int = 0) -> str:
@@ -117,7 +115,7 @@ def share(part: float, whole: float) -> str:
 
 def short_count(value: int) -> str:
     """Return a number of things in at most six cells: from 100,000 on in thousands or millions, as `120k` or `12M`."""
-    if value <= _LARGEST_COUNT:
+    if value <= 99_999:
         return f"{value:,}"
     return f"{value / 1e3:,.0f}k" if value < 10 * 1e6 - 500 else f"{value / 1e6:,.0f}M"
 

@@ -31,9 +31,7 @@ VISIBLE: Final = 4096
 NARROWEST: Final = 20
 
 _TAB: Final = 4
-_FENCES_BEFORE: Final = 1 << 20
 _FENCE: Final = re.compile(r"^ {0,3}(?:`{3}|~{3})", re.MULTILINE)
-_HIDING_RULES: Final = ["html_inline", "html_block", "image", "reference", "entity"]
 _TONES: Final[dict[str, Tone]] = {"cyan": "accent", "blue": "muted"}
 _THEME: Final = Theme(
     {
@@ -84,7 +82,8 @@ class _Markdown(markdown.Markdown):
 
     def __init__(self, text: str) -> None:
         super().__init__("", hyperlinks=False)
-        parser = MarkdownIt("commonmark").enable(["strikethrough", "table"]).disable(_HIDING_RULES)
+        hiding_rules = ["html_inline", "html_block", "image", "reference", "entity"]
+        parser = MarkdownIt("commonmark").enable(["strikethrough", "table"]).disable(hiding_rules)
         self.parsed = parser.parse(text)
 
 
@@ -111,7 +110,7 @@ def _end_of(text: str, most: int) -> tuple[int, str]:
     if start:
         places = (text.find(mark, start, start + most // 2) for mark in ("\n\n", "\n", " "))
         start = next((place + 1 for place in places if place >= 0), start)
-    is_code = len(_FENCE.findall(text, max(start - _FENCES_BEFORE, 0), start)) % 2 if start else 0
+    is_code = len(_FENCE.findall(text, max(start - (1 << 20), 0), start)) % 2 if start else 0
     end = safe(text[start:].replace("\r\n", "\n").expandtabs(_TAB), multiline=True)
     return start, f"```\n{end}" if is_code else end
 

@@ -39,14 +39,11 @@ TICK: Final = "╷"
 """Stands at a timestamp of the axis, whose label follows it."""
 
 _BAR = " ▁▂▃▄▅▆▇█"
-_MOST_DOUBLINGS = 7.999
-_LEAST_BETWEEN_TICKS = 10
 _STEPS = (1, 2, 5)
 _CLOCK_STEPS_NS = tuple(
     [step * 10**exponent for exponent in range(6, 9) for step in _STEPS]
     + [seconds * 10**9 for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200)]
 )
-_MINUTE_NS = 60 * 10**9
 _LEAST_MINUTES_NS = formatting.LEAST_MINUTES * 10**9
 _ROUND_NS = tuple(step * size for size in (int(10**exponent) for exponent in range(11)) for step in _STEPS)
 """Round times of less than a minute, in ns."""
@@ -77,7 +74,8 @@ def with_ends(signs: list[str], outputs: tuple[int, int] | None, end_ns: int | N
 
 def scale_ns(longest_ns: int) -> int:
     """Return the smallest round time that is not below a length in ns: as the length of an axis, it seldom changes."""
-    rounds = chain(_ROUND_NS, (step * int(10**exponent) * _MINUTE_NS for exponent in count() for step in _STEPS))
+    minute_ns = 60 * 10**9
+    rounds = chain(_ROUND_NS, (step * int(10**exponent) * minute_ns for exponent in count() for step in _STEPS))
     return next(step for step in rounds if step >= max(longest_ns, 1))
 
 
@@ -105,7 +103,7 @@ def axis(axis_ns: int, cells: int, zero_ns: int = 0) -> str:
 
     They count from `zero_ns`; times before it have a minus.
     """
-    least_ns = axis_ns * min(_LEAST_BETWEEN_TICKS, cells) // max(cells, 1)
+    least_ns = axis_ns * min(10, cells) // max(cells, 1)
     if axis_ns < _LEAST_MINUTES_NS:
         return _ticks(axis_ns, cells, -zero_ns, scale_ns(least_ns), scale)
     step = next((step for step in _CLOCK_STEPS_NS if step >= max(least_ns, 10**9)), scale_ns(least_ns))
@@ -159,7 +157,8 @@ def height(gap_ns: int, rows: int, unit_ns: int) -> int:
     Gaps of less than two units have the lowest bar: jitter is no signal. Each doubling adds an eighth of all rows.
     """
     doublings = math.log2(gap_ns / unit_ns) if gap_ns >= 2 * unit_ns else 0
-    return int(min(doublings, _MOST_DOUBLINGS) * rows) + 1
+    # Below 8: a row has eight bars, and the longest gaps have the highest.
+    return int(min(doublings, 7.999) * rows) + 1
 
 
 def bars(heights: Sequence[int], rows: int) -> list[str]:

@@ -26,13 +26,8 @@ TONES: Final[dict[Phase, Tone]] = {
     "wait": "muted", "reasoning": "reasoning", "content": "accent", "stall": "warning",
 }  # fmt: skip
 
-_WIDE_RANGE: Final = 20
-"""Ratio of the longest to the shortest length above which an axis is logarithmic."""
 
-_ROUND: Final = (1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10)
 _BETWEEN_TICKS: Final = 12
-_LOG_TICKS: Final = ((1,), (2, 5), (3,))
-"""Steps of a logarithmic axis in a decade, the most important first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +85,15 @@ def axis(lengths_ns: Iterable[int]) -> Axis:
     if not lengths:
         return UNKNOWN
     shortest, longest = min(lengths), max(lengths)
-    return Axis(rounded(longest), shortest if longest > _WIDE_RANGE * shortest else None)
+    # On a linear axis, what is shorter than a twentieth of the longest could hardly be seen.
+    return Axis(rounded(longest), shortest if longest > 20 * shortest else None)
 
 
 def rounded(ns: int) -> int:
     """Return the next round time that is not below another: at most a quarter above it."""
     decade = int(10 ** (len(str(ns)) - 1))
-    return next(size for step in _ROUND if (size := round(step * decade)) >= ns)
+    steps = (1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10)
+    return next(size for step in steps if (size := round(step * decade)) >= ns)
 
 
 def draw(bar: Bar, axis: Axis | None, cells: int, ending: str) -> list[tuple[str, Phase]]:
@@ -161,6 +158,7 @@ def _ticks(axis: Axis, cells: int) -> Iterator[int]:
         yield from range(step, axis.length_ns, step)
         return
     lowest = len(str(axis.bend_ns)) - 2
-    for steps in _LOG_TICKS:
+    # Steps of a decade, the most important first.
+    for steps in ((1,), (2, 5), (3,)):
         for exponent in range(max(lowest, 0), len(str(axis.length_ns))):
             yield from (step * 10**exponent for step in steps if step * 10**exponent < axis.length_ns)

@@ -21,13 +21,9 @@ if TYPE_CHECKING:
 
 LONGEST_GRAPHEME: Final = 256
 
-_JOINING: Final = ("Extend", "ZWJ", "SpacingMark", "Prepend", "Regional_Indicator", "L", "V", "T")
-_CHARACTERS_PER_CELL: Final = 16
-"""A line holds no more of them, so that finding its end costs little however many marks there are."""
 
 _STEP: Final = 4096
 _TAB: Final = 4
-_CIRCLE: Final = "\N{DOTTED CIRCLE}"
 _MARKS: Final = frozenset({"Mn", "Me"})
 
 
@@ -98,7 +94,8 @@ class WrappedText:
         return len(piece)
 
     def _grapheme_length(self, start: int) -> int:
-        most = start + _CHARACTERS_PER_CELL * self.width + LONGEST_GRAPHEME
+        # At most 16 characters a cell: finding the end of a line costs little, however many marks there are.
+        most = start + 16 * self.width + LONGEST_GRAPHEME
         piece = safe(self.text[start:most], multiline=True)
         used = length = 0
         for end in grapheme_ends(piece):
@@ -143,7 +140,7 @@ def _with_bases(text: str) -> str:
     if text.isascii():
         return text
     return "".join(
-        _CIRCLE + sign if previous in " \n" and unicodedata.category(sign) in _MARKS else sign
+        "\N{DOTTED CIRCLE}" + sign if previous in " \n" and unicodedata.category(sign) in _MARKS else sign
         for previous, sign in zip("\n" + text, text, strict=False)
     )
 
@@ -174,5 +171,6 @@ def _patterns() -> "tuple[Pattern[str], Pattern[str]]":
     """Return the patterns of a grapheme, and of a code point that can be a part of a longer one."""
     import regex  # only text that is not ASCII needs it
 
-    joining = "".join(rf"\p{{Grapheme_Cluster_Break={name}}}" for name in _JOINING)
+    joining_classes = ("Extend", "ZWJ", "SpacingMark", "Prepend", "Regional_Indicator", "L", "V", "T")
+    joining = "".join(rf"\p{{Grapheme_Cluster_Break={name}}}" for name in joining_classes)
     return regex.compile(r"\X"), regex.compile(f"[{joining}]")

@@ -56,13 +56,11 @@ _NEEDS: Final = {
 }  # fmt: skip
 """The methods that an action of the application needs; a screen must have at least one."""
 
-_LATE_SECONDS: Final = 5
 # A shell reports 128 and the number of the signal that ended a program.
 _SIGNALLED: Final = 128
 """Added to a signal's number, this is the exit code after that signal."""
 
 _LOADED_S: Final = 2
-_GC_THRESHOLD: Final = 20_000, 2, 2
 
 DEFAULTS: Final = Thresholds()
 
@@ -200,7 +198,7 @@ class ViewerApp(App[int]):
         if self._is_away and number in (signal.SIGINT, signal.SIGQUIT):
             return  # keys send them to all programs in a terminal: it is for the one that has it
         # If the terminal is gone, pending writes to it may delay the end for ever.
-        late = threading.Timer(_LATE_SECONDS, os._exit, (_SIGNALLED + number,))
+        late = threading.Timer(5, os._exit, (_SIGNALLED + number,))
         late.daemon = True
         late.start()
         self._ending = asyncio.create_task(self._exit_after(_SIGNALLED + number))
@@ -386,7 +384,7 @@ def _enable_gc() -> None:
     One collection of the second generation, every few pages of a list, would take 2 of the 10 ms of a key.
     """
     gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLD)
+    gc.set_threshold(20_000, 2, 2)
     gc.enable()
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S", bound="Browsed")
 
-# A question may go on for long on a large tape; its thread is a daemon, and is left behind.
-_CLOSING_SECONDS: Final = 0.2
 _STEPS: Final = 10_000
 """Number of SQLite instructions, a few milliseconds' worth, between checks for superseded questions."""
 
@@ -140,7 +138,8 @@ class Reader(Generic[S]):
         self._closed = True
         self._questions.put(None)
         if self._thread.is_alive():
-            self._thread.join(_CLOSING_SECONDS)
+            # A question may go on for long on a large tape; its thread is a daemon, and is left behind.
+            self._thread.join(0.2)
 
     def _run(self) -> None:
         while (question := self._questions.get()) is not None:

@@ -22,15 +22,7 @@ from wiretape.viewer.tui import bindings
 _AT_ONCE: Final = "ctrl+c"
 """The key that waits for none."""
 
-_ROUNDS: Final = 4
-"""Limit of follow-up messages that are awaited until a key has done all its work."""
 
-# A screen whose focus moves on and on must not hold keys for ever.
-_MOST_ROUNDS: Final = 12
-# A widget that is removed meanwhile never answers.
-_GONE_SECONDS: Final = 0.25
-# A locked tape may take longer: keys must reach the screen then, if only to leave it.
-_HELD_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.004
 
 
@@ -104,18 +96,23 @@ class TypedAhead:
 
     async def _settle(self) -> None:
         app = self._app
-        for turn in range(_MOST_ROUNDS):
+        # Follow-up messages that are awaited until a key has done all its work.
+        quiet_rounds = 4
+        # A screen whose focus moves on and on must not hold keys for ever.
+        for turn in range(12):
             focus = app.screen, app.focused
             for node in (app, *list((app.focused or app.screen).ancestors_with_self)):
                 done = asyncio.Event()
                 if node.call_later(done.set):
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_GONE_SECONDS):
+                        # A widget that is removed meanwhile never answers.
+                        async with asyncio.timeout(0.25):
                             await done.wait()
-            if turn >= _ROUNDS - 1 and (app.screen, app.focused) == focus:
+            if turn >= quiet_rounds - 1 and (app.screen, app.focused) == focus:
                 break
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_HELD_SECONDS):
+            # A locked tape may take longer: keys must reach the screen then, if only to leave it.
+            async with asyncio.timeout(2.0):
                 while _holds(app):  # noqa: ASYNC110 - no event covers all that a screen may wait for
                     await asyncio.sleep(_LOOK_SECONDS)
 

@@ -34,16 +34,7 @@ from wiretape.viewer.text.canvas import Canvas
 PLACED: Final = "\x1b[8l"
 """Leave each character where it is put: RM 8, the explicit mode of ECMA-48."""
 
-_REORDERED: Final = "\x1b[8h"
-_FRAME_END: Final = b"\x1b[0m\x1b[?2026l"
-# Each write copies its piece of the output: of a screen that has been waiting, that is better not all of it.
-_PIECE_BYTES: Final = 1 << 14
-# A terminal that reads nothing must not keep the viewer from ending.
-_DRAIN_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 1.0
-_LAST_FRAMES: Final = 16
-# An escape character with this pause behind it is the key, not the start of a sequence.
-_PAUSE_SECONDS: Final = 0.1
 _READ_BYTES: Final = 4096
 _ESCAPE: Final = "\x1b"
 
@@ -54,7 +45,7 @@ class Lag:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since: int | None = None
-        self._took: deque[int] = deque(maxlen=_LAST_FRAMES)
+        self._took: deque[int] = deque(maxlen=16)
 
     @property
     def ms(self) -> float | None:
@@ -116,7 +107,7 @@ class TerminalDriver(LinuxDriver):
         self._unsent[:] = cut_short(self._unsent)
         self._is_drawing = False
         self._lag.end()
-        self.write(_REORDERED)
+        self.write("\x1b[8h")
         super().stop_application_mode()
 
     def close(self) -> None:
@@ -149,7 +140,8 @@ class TerminalDriver(LinuxDriver):
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         with contextlib.suppress(OSError):
             while not self.exit_event.is_set():
-                has_more = bool(select.select([self.fileno], [], [], _PAUSE_SECONDS)[0])
+                # An escape character with this pause behind it is the key, not the start of a sequence.
+                has_more = bool(select.select([self.fileno], [], [], 0.1)[0])
                 keys, answers = reader.split(decode(os.read(self.fileno, _READ_BYTES)) if has_more else "")
                 for answer in answers:
                     self.send_message(self.Background(answer))
@@ -169,7 +161,9 @@ class TerminalDriver(LinuxDriver):
             self._lag.begin()
         try:
             while self._unsent or self._has_next_frame():
-                del self._unsent[: os.write(terminal, self._unsent[:_PIECE_BYTES])]
+                # Each write copies its piece of the output: of a screen that has been waiting, that is better not
+                # all of it.
+                del self._unsent[: os.write(terminal, self._unsent[: 1 << 14])]
         except BlockingIOError:
             loop.add_writer(terminal, self._send)  # a blocking write would hold up every signal
         except OSError:
@@ -185,7 +179,8 @@ class TerminalDriver(LinuxDriver):
         return bool(self._unsent)
 
     def _drain(self) -> None:
-        deadline = asyncio.get_running_loop().time() + _DRAIN_SECONDS
+        # A terminal that reads nothing must not keep the viewer from ending.
+        deadline = asyncio.get_running_loop().time() + 1.0
         self._send()
         while self._unsent and self._terminal is not None and not self._is_gone:
             seconds = deadline - asyncio.get_running_loop().time()
@@ -221,7 +216,7 @@ class TerminalDriver(LinuxDriver):
 
 def cut_short(unsent: bytes | bytearray) -> bytes:
     """Return the rest of the sequence or text that output stopped in, and the end of its frame: colours, sync mode."""
-    return bytes(unsent).partition(b"\x1b")[0] + _FRAME_END
+    return bytes(unsent).partition(b"\x1b")[0] + b"\x1b[0m\x1b[?2026l"
 
 
 def open_nonblocking(descriptor: int) -> tuple[int, bool]:

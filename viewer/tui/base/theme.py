@@ -72,8 +72,6 @@ _GROUNDS: Final = {
     "slow": "$warning-muted", "stalled": "$error-muted", "playhead": "$primary-muted",
 }  # fmt: skip
 _TEXTS: Final = {"ghost": "$text-muted", "thought": "$foreground 85%"}
-_SET_OFF: Final = 1.4
-"""Contrast from which a background has a meaning; surfaces and panels have 1.3 at most."""
 
 
 def following(current: str) -> str:
@@ -96,7 +94,8 @@ class _WithoutColors(LineFilter):
 @functools.lru_cache(4096)
 def _uncolored(style: Style, screen: str) -> Style:
     ground = style.bgcolor
-    is_set_off = ground is not None and ground.triplet is not None and contrast(ground.triplet.hex, screen) >= _SET_OFF
+    # A contrast of 1.4 has a meaning: surfaces and panels have 1.3 at most.
+    is_set_off = ground is not None and ground.triplet is not None and contrast(ground.triplet.hex, screen) >= 1.4
     return style.without_color + Style(reverse=True) if is_set_off and not style.reverse else style.without_color
 
 

@@ -43,7 +43,6 @@ _STRIPS: Final = 4
 """Rows of a race without its curves."""
 
 _LEAST_TEXT: Final = 3
-_LEAST_CURVES: Final = 3
 
 
 class Side:
@@ -292,7 +291,7 @@ class CompareScreen(PlaybackScreen):
                 for pane, lane in zip(self._panes, race.lanes, strict=True)
             )
             rows = 0 if self._parted else room - 2 - max(*texts, _LEAST_TEXT)
-            self._strips.styles.height = _STRIPS + (rows if rows >= _LEAST_CURVES else 0)
+            self._strips.styles.height = _STRIPS + (rows if rows >= 3 else 0)
             self.call_after_refresh(self._show)
 
     def _show(self) -> None:

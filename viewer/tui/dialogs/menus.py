@@ -45,12 +45,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _SHOWN: Final = 60
-# The message may have the path of a file, to be typed elsewhere.
-_READ_SECONDS: Final = 15.0
 _SUFFIXES: Final = {"asciicast": "cast"}
-_VIEW_NAME: Final = 20
-_VIEW_COUNT: Final = 9
-_VIEW_EXAMPLES: Final = '[views]\nslow = "ttft>800ms"\ncut = "is:cut since:-2h"'
 
 
 class Dialog(ModalScreen[R | None]):
@@ -281,7 +276,8 @@ async def browse(screen: Screen[Any], arguments: Sequence[str], cleanup: context
     except WiretapeError as error:
         notify(safe(str(error)), severity="error")
     else:
-        notify(safe(message), timeout=_READ_SECONDS)
+        # The message may have the path of a file, to be typed elsewhere.
+        notify(safe(message), timeout=15.0)
 
 
 async def _export(notify: Callable[..., None], arguments: Sequence[str]) -> None:
@@ -347,11 +343,11 @@ class ViewsMenu(Menu[str]):
         self._note.update(self._help(typed))
 
     def _line(self, name: str) -> Content:
-        wide = min(max(len(formatting.line(name)) for name in self._views), _VIEW_NAME)
+        wide = min(max(len(formatting.line(name)) for name in self._views), 20)
         count = self._counts.get(name)
         parts: list[Part] = [
             (f"{clipped(formatting.line(name), wide):<{wide}}  ", "strong"),
-            (f"{'…' if count is None else f'{count:,}':>{_VIEW_COUNT}}  ", "muted" if not count else "accent"),
+            (f"{'…' if count is None else f'{count:,}':>9}  ", "muted" if not count else "accent"),
             (formatting.line(self._views[name]), "plain"),
         ]
         return content(parts)
@@ -362,7 +358,8 @@ class ViewsMenu(Menu[str]):
             alternative = f", or into {formatting.line(str(user_file))}" if user_file else ""
             places = f"Write some into {config.LOCAL_FILE} of this directory{alternative}:"
             empty: Part = ("No view is saved yet. ", "strong")
-            return content([empty, (f"{places}\n\n", "plain"), (_VIEW_EXAMPLES, "accent")])
+            examples = '[views]\nslow = "ttft>800ms"\ncut = "is:cut since:-2h"'
+            return content([empty, (f"{places}\n\n", "plain"), (examples, "accent")])
         if not self._names:
             return content([(f"no view for '{formatting.line(typed)}'", "muted")])
         return content([("enter: show it · esc: close · the numbers are how many exchanges fit", "muted")])

@@ -22,8 +22,6 @@ from wiretape.viewer.tui.dialogs import beside
 
 _OPEN: Final = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 _ID: Final = re.compile(r"[0-9a-f]{16}")
-_WAIT_SECONDS: Final = 3.0
-"""Time after which a browser that has not failed counts as opened, in seconds."""
 
 
 def is_reachable() -> bool:
@@ -79,7 +77,8 @@ async def open_file(file: Path) -> bool:
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        async with asyncio.timeout(_WAIT_SECONDS):
+        # A browser that has not failed by then counts as opened: some stay until their window is closed.
+        async with asyncio.timeout(3.0):
             return await process.wait() == 0
     except TimeoutError:
         return True

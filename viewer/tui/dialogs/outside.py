@@ -23,8 +23,6 @@ from wiretape.recorder.sanitize import safe
 PAGERS: Final = "WIRETAPE_PAGER", "PAGER"
 EDITORS: Final = "VISUAL", "EDITOR"
 
-_RULE: Final = "-" * 8
-
 
 def has_page(screen: object) -> bool:
     """Return True if a screen has a text, which may take long to make."""
@@ -38,7 +36,7 @@ def page(screen: object) -> tuple[str, str] | None:
         name, text = screen.pages()
         return str(name), str(text)
     copies = screen.copies() if hasattr(screen, "copies") else ()
-    texts = [f"{_RULE} {label}\n{text}" for label, text in copies if isinstance(text, str)]
+    texts = [f"{('-' * 8)} {label}\n{text}" for label, text in copies if isinstance(text, str)]
     return ("text", "\n\n".join(texts) + "\n") if texts else None
 
 

@@ -33,7 +33,6 @@ LONGEST_COPY: Final = 100_000
 
 _SHOWN: Final = 200
 _NAME: Final = 24
-_MOST_CALLS: Final = 20
 
 
 class PagePane(Pane):
@@ -164,7 +163,7 @@ def copies(place: Place, facts: Known, exchange: OpenedExchange | None, decoded:
     verb = "show" if place.supports("bodies") else "view"
     copies: list[Copy] = [("id", row.id), ("command", offers.command(place, verb, row.id))]
     texts = [("text", row.content), ("reasoning", row.reasoning), ("request body", facts.request.text)]
-    for call in (row.tool_calls or [])[:_MOST_CALLS]:
+    for call in (row.tool_calls or [])[:20]:
         texts.append((f"arguments of {clipped(formatting.line(call['name']), _NAME)}", call["arguments"]))
     copies += [(label, _short_or_later(text, command(label))) for label, text in texts if text]
     curled = _later("its request, as a command", lambda: curl.of(facts.request), command("curl"))

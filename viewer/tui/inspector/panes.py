@@ -53,8 +53,6 @@ _WIDE: Final = 100
 _LOW: Final = 19
 """With fewer rows, the timeline is a row of gaps."""
 
-_LOWEST: Final = 12
-"""With fewer rows, there is no timeline."""
 
 _ROWS: Final = ((79, (8, 4, 8)), (51, (8, 2, 4)), (43, (5, 1, 2)), (28, (3, 1, 1)), (22, (2, 0, 1)), (_LOW, (0, 0, 1)))
 """Rows of the timeline for characters, bytes and gaps, by the fewest rows of a terminal, the footer excluded."""
@@ -253,7 +251,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     def _lay_out(self) -> None:
         names = self._visible_panes()
         self._timeline_heading.display = not self.tab.zoomed and self.size.height >= _LOW
-        self.timeline.display = not self.tab.zoomed and self.size.height >= _LOWEST
+        self.timeline.display = not self.tab.zoomed and self.size.height >= 12  # lower, the text needs the rows
         self.set_class(len(names) > 1, "-wide")
         for name, box in self._boxes.items():
             box.display = name in names  # not a class: that would style all within it again

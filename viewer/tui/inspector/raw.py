@@ -31,7 +31,6 @@ _VIEWS: Final[tuple[View, ...]] = ("hex", "lines", "JSON", "wire")
 _OWN: Final = "┃"
 """Stands before the event's bytes where others are shown, too."""
 
-_MOST_LINES: Final = 100_000
 _OFFSET: Final = 7
 _WIDE: Final = 56
 
@@ -193,7 +192,7 @@ class BytesPane(Pane):
             event = self._event
             payload = json_spans.payload(data) if event is None else opened.transcript.payload(event)
             self._json = WrappedText(json_spans.pretty(payload, data), self.size.width - 3)
-            self._json.more(_MOST_LINES)
+            self._json.more(100_000)
             return len(self._json)
         if self.view == "hex":
             self._dump = HexDump(start, end, self._row_size, opened.borders, opened.owners)

@@ -33,15 +33,11 @@ VIEWS: Final[dict[View, str]] = {
 """The views of a text, with their titles: with a background by the gap, with long silences in figures, …"""
 
 _CARET: Final = "▏"
-_GHOST: Final = "░"
 _GUTTER: Final = 2
 _MARGIN: Final = 3
 """Room for the caret, for the space that a line is broken at, and for the scrollbar."""
 
 _LINES_AT_ONCE: Final = 500
-_RENDERED_EVERY_S: Final = 0.25
-_WARM: Final = 4
-"""Gaps of as many units are coloured."""
 
 _KINDS: Final[dict[str, Tone]] = {"content": "plain", "refusal": "warning", "tool": "accent"}
 
@@ -142,7 +138,7 @@ class ReplayPane(Pane):
             self.rendered = rendered
             self._answer.render(rendered)
             self._arrange()
-        await asyncio.sleep(_RENDERED_EVERY_S)
+        await asyncio.sleep(0.25)
         self._rendering = None
         if (answer, position, is_still) != (self._answer, self._position, self._is_still):
             self._request_rendering()
@@ -234,7 +230,7 @@ class ReplayPane(Pane):
         runs = list(part.runs(line, self._position))
         has_caret = number == self._row_of(self._position) and self._position > 0
         is_ahead = bool(runs) and all(run.state == "ghost" for run in runs) and not has_caret
-        yield (f"{_GHOST} " if is_ahead and self._shows_ahead else "  "), self.look("ghost")
+        yield ("░ " if is_ahead and self._shows_ahead else "  "), self.look("ghost")
         for run in runs:
             if has_caret and run.state == "ghost":
                 has_caret = False
@@ -259,7 +255,7 @@ class ReplayPane(Pane):
 
     def _heat(self, event: int | None) -> Style:
         gap = self._transcript.gap_ns(event) if self._transcript is not None and event is not None else None
-        if self._transcript is None or gap is None or gap < _WARM * self._transcript.gap_unit_ns:
+        if self._transcript is None or gap is None or gap < 4 * self._transcript.gap_unit_ns:
             return Style()
         return self.look("hot" if gap >= strips.LEAST_NS else "warm")
 

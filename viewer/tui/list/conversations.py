@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -34,9 +34,6 @@ from wiretape.viewer.tui.list.tree_data import ConversationsData, Wanted, read
 from wiretape.viewer.tui.widgets.bar import HeaderLine
 from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable, Toned
 from wiretape.viewer.tui.widgets.footer import KeyLine
-
-_MOST_OPENED: Final = 200
-_NOTE_SECONDS: Final = 0.05
 
 
 class Legend(Toned):
@@ -185,7 +182,7 @@ class ConversationsScreen(Screen[None]):
 
     def action_all(self) -> None:
         """Open the newest conversations; where any is open, close all."""
-        names = {*islice(self.data.rows, _MOST_OPENED)}
+        names = {*islice(self.data.rows, 200)}
         self._open(self._open_names or names, is_open=not self._open_names)
 
     def action_view(self) -> None:
@@ -281,7 +278,7 @@ class ConversationsScreen(Screen[None]):
         """Name the largest tool results of a request, unless the cursor moves on in a moment."""
         if no is None:
             return
-        await asyncio.sleep(_NOTE_SECONDS)
+        await asyncio.sleep(0.05)
         try:
             context = await host(self).tape.read(lambda source: source.exchange(no).context(), "note")
         except (Superseded, WiretapeError):  # the request is not on the tape as a whole, or not any more

@@ -49,8 +49,6 @@ MOST_FILTERS: Final = 200
 """Number of filters that are kept, the newest ones."""
 
 _LONGEST_FILTER: Final = 4000
-# Other programs may have written to the file: it is not read without a limit.
-_LARGEST_HISTORY: Final = MOST_FILTERS * 8 * _LONGEST_FILTER
 
 
 APPLY_AFTER_SECONDS: Final = 0.12
@@ -58,7 +56,6 @@ APPLY_AFTER_SECONDS: Final = 0.12
 
 _REGEX_SYMBOL: Final = symbol("regex")
 _INDENT: Final = "   "
-_WIDEST: Final = 40
 
 
 class FilterLine(Vertical):
@@ -433,7 +430,7 @@ class Completions(Toned):
             return self._line([self._head, (counted if count > room else "", "muted")])
         if at >= count:
             return self.drawn([])
-        wide = min(max(len(text) for text, _ in self._texts), _WIDEST)
+        wide = min(max(len(text) for text, _ in self._texts), 40)
         text, note = self._texts[at]
         parts: list[Part] = [(f"{cells.cut(text, wide):<{wide}}", "accent"), (f"  {note}", "muted")]
         return self._line(parts, chosen=at == self.chosen)
@@ -463,7 +460,8 @@ def read_history(path: Path) -> list[str]:
     """
     try:
         with path.open("rb") as file:
-            filters = json.loads(file.read(_LARGEST_HISTORY))
+            # Other programs may have written to the file: it is not read without a limit.
+            filters = json.loads(file.read(MOST_FILTERS * 8 * _LONGEST_FILTER))
     except FileNotFoundError:
         return []
     except RecursionError:

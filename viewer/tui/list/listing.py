@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import TapeBusy, WiretapeError
@@ -29,10 +29,6 @@ from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
 
 if TYPE_CHECKING:
     from wiretape.viewer.source.base import Browsed, Change, Details, Listed, Page
-
-_BUSY_NS: Final = 2_000_000_000
-# Each term is counted by a query of its own.
-_MOST_TERMS: Final = 8
 
 
 class Listing:
@@ -77,7 +73,7 @@ class Listing:
 
     @property
     def is_busy(self) -> bool:
-        is_late = self._asked_ns is not None and self._host.clock.now() - self._asked_ns > _BUSY_NS
+        is_late = self._asked_ns is not None and self._host.clock.now() - self._asked_ns > 2_000_000_000
         return is_late or isinstance(self.trouble, TapeBusy)
 
     @property
@@ -314,7 +310,8 @@ def _terms(source: "Browsed", filter: Filter) -> list[Term]:
     from wiretape.viewer.source.base import Selection
 
     terms = []
-    for term, count in source.alone(filter, _MOST_TERMS):
+    # Each term is counted by a query of its own.
+    for term, count in source.alone(filter, 8):
         smaller = notices.smaller_unit(term) if not count else None
         is_meant = smaller is not None and source.count(Selection(smaller)) > 0
         terms.append(Term(str(term), count, str(smaller) if is_meant else None))

@@ -83,7 +83,6 @@ def _later(reader: TapeReader, number: int, id: str, part: str) -> Later:
 
 
 _HEAD: Final = "order by  "
-_NOTE: Final = "again: reversed · running exchanges stand last by measures of their end"
 _BETWEEN: Final = 3
 _PADDING: Final = 2
 
@@ -122,7 +121,7 @@ def _laid_out(width: int) -> Content:
         lines.append([(f"{'' if at else _HEAD:<{len(_HEAD)}}", "strong")])
         for letter, title in entries[at : at + in_a_line]:
             lines[-1] += [(letter, "accent"), (f" {title:<{wide + _BETWEEN}}", "muted")]
-    lines.append([(_NOTE, "muted")])
+    lines.append([("again: reversed · running exchanges stand last by measures of their end", "muted")])
     return Content("\n").join(content(line) for line in lines)
 
 

@@ -1,7 +1,6 @@
 """The exchange under the cursor: the reason for its end, its oddities, and the end of its answer."""
 
 from functools import partial
-from typing import Final
 
 from rich.style import Style
 from textual.strip import Strip
@@ -14,8 +13,6 @@ from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.list.listing import Listing
 from wiretape.viewer.tui.widgets.cursor import Toned
-
-_AFTER_SECONDS: Final = 0.05
 
 Line = list[Part]
 
@@ -43,7 +40,7 @@ class Preview(Toned):
         """Show an exchange, unless the cursor moves on in a moment: a held key reads nothing."""
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(_AFTER_SECONDS, partial(self.now, listing, selected, look))
+        self._timer = self.set_timer(0.05, partial(self.now, listing, selected, look))
 
     def now(self, listing: Listing, selected: int | None, look: Look) -> None:
         self.selected = selected

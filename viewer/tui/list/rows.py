@@ -27,9 +27,6 @@ from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.widgets.cursor import CLASSES, CURSOR, MARGIN, CursorList, Toned, css
 from wiretape.viewer.tui.widgets.pane import Lines
 
-_STRIPS_KEPT = 512
-_LOADING = "…"
-
 
 class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
     """A list of exchanges with a cursor and marks; `selected` is the number of the one under the cursor."""
@@ -57,7 +54,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.slots: tuple[Slot, ...] = ()
         self.between = 1
         self.own_scales = False
-        self._strips: FIFOCache[tuple[int, bool, bool], tuple[ListRow, Look, Strip]] = FIFOCache(_STRIPS_KEPT)
+        self._strips: FIFOCache[tuple[int, bool, bool], tuple[ListRow, Look, Strip]] = FIFOCache(512)
         self._tones: dict[str, Style] = {}
         self._on_cursor: dict[str, Style] = {}
         self._requested: list[list[int]] = []
@@ -196,7 +193,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
     def _draw(self, place: int, selected: bool, marked: bool) -> Strip:
         row = self.catalog.row(place)
         parts: list[Part] = [(CURSOR if selected else " ", "accent"), ("*" if marked else " ", "accent")]
-        parts += layout.line(row, self.slots, self.look, self.between) if row else [(_LOADING, "muted")]
+        parts += layout.line(row, self.slots, self.look, self.between) if row else [("…", "muted")]
         tones = self._on_cursor if selected else self._tones
         strip = paint.strip((text, tones[tone]) for text, tone in cells.joined(parts))
         return strip.adjust_cell_length(self.size.width, tones["plain"])

@@ -1,7 +1,5 @@
 """The words around the list: the tape's counts, the recorder's state, the matches, and why nothing is listed."""
 
-from typing import Final
-
 from wiretape.recorder.errors import NotFound, SchemaMissing, TapeGone
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
@@ -12,9 +10,6 @@ from wiretape.viewer.tui.base.host import Host
 from wiretape.viewer.tui.list.filter import FilterLine
 from wiretape.viewer.tui.list.listing import Listing
 from wiretape.viewer.tui.list.streams import StreamList
-
-_LEGEND_CELLS: Final = 100
-"""Width from which the signs of the timeline are explained beside the filter."""
 
 
 def tape_line(name: str, streams: StreamList) -> list[Part]:
@@ -55,7 +50,7 @@ def match_count(filter: FilterLine, listing: Listing, width: int) -> list[Part]:
     if listing.query.filter is None:
         if filter.text.strip():
             return [("off: \\ switches it on", "warning")]
-        return [*LEGEND] if width >= _LEGEND_CELLS else []
+        return [*LEGEND] if width >= 100 else []  # beside the filter
     share = "…" if listing.total is None else f"{listing.match_count:,} / {listing.total:,}"
     return [(share, "strong"), (f" · {listing.took_ns / 1e6:,.0f} ms", "muted")]
 

@@ -21,13 +21,10 @@ _FRAME_NS: Final = 50_000_000
 _DRAWING_NS: Final = 13_000_000
 """Time to draw a frame, in ns: it begins up to 8 ms after the request, and takes about 5 ms."""
 
-_UNSEEN_NS: Final = 33_000_000
-"""Longest delay of an event until it is shown, in ns."""
 
 _SECOND_NS: Final = 1_000_000_000
 # At full speed nothing limits the events but these: so many a frame leave the loop time for keys and drawing.
 _AT_ONCE: Final = 2_000
-_BREATH_S: Final = 1 / 60
 
 
 class Driver:
@@ -55,7 +52,7 @@ class Driver:
             elif self.playback.speed == float("inf"):
                 self.playback.advance(_AT_ONCE)
                 self._moved()
-                await asyncio.sleep(_BREATH_S)
+                await asyncio.sleep(1 / 60)  # a frame
             else:
                 await self._wait_for(deadline)
 
@@ -76,7 +73,8 @@ class Driver:
         self.playback.advance()
         now = self._clock.now()
         following = self.playback.deadline()
-        if following is None or following - now > _DRAWING_NS or now - self._shown_ns > _UNSEEN_NS:
+        # An event waits at most 33 ms for those behind it: a frame is drawn for several that follow closely.
+        if following is None or following - now > _DRAWING_NS or now - self._shown_ns > 33_000_000:
             self._shown_ns = now
             self._moved()
 

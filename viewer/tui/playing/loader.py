@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MOST_KEYS: Final = 1000
 GONE: Final = "this exchange is not on the tape any more"
 
 
@@ -208,7 +207,7 @@ class KeyQueue:
 
     def __init__(self, is_ready: Callable[[bool], bool]) -> None:
         self._is_ready = is_ready
-        self._waiting: deque[tuple[bool, Callable[[], object]]] = deque(maxlen=_MOST_KEYS)
+        self._waiting: deque[tuple[bool, Callable[[], object]]] = deque(maxlen=1000)
         self._is_acting = False
 
     def do(self, action: Callable[[], object], *, judged: bool = False) -> None:

@@ -33,12 +33,10 @@ from wiretape.viewer.tui.widgets.pane import fitted
 
 _LABEL: Final = 9
 _PLAYHEAD: Final = "▲"
-_REDRAWN_EVERY_NS: Final = 300_000_000
 _KINDS: Final[dict[str, Tone]] = {
     "c": "success", "r": "reasoning", "t": "accent", "e": "error", "!": "error", "x": "warning",
 }  # fmt: skip
 _MARKS: Final[dict[str, Tone]] = {"S": "error", "E": "error", "D": "success"}
-_FLAG: Final = Style(reverse=True, bold=True)
 _WAITS: Final[dict[strips.WaitKind, tuple[Tone, str]]] = {
     "first": ("muted", "waited"), "slow": ("warning", "slow"), "stalled": ("error", "stalled"),
 }  # fmt: skip
@@ -136,7 +134,7 @@ class Timeline(CachedLines, Scrubbing):
 
     def lags(self, end_ns: int) -> bool:
         """Return True if a stream has grown by more than a cell, and the redraw interval, since it was drawn."""
-        return (end_ns - self.axis_ns) * self.cells > self.axis_ns and end_ns - self.axis_ns >= _REDRAWN_EVERY_NS
+        return (end_ns - self.axis_ns) * self.cells > self.axis_ns and end_ns - self.axis_ns >= 300_000_000
 
     async def draw(self, facts: Known, exchange: OpenedExchange | None, playback: Playback) -> None:
         """Draw an exchange in a thread: all of it once it is decoded; silences that playing cuts short are marked.
@@ -214,7 +212,8 @@ class Timeline(CachedLines, Scrubbing):
         yield [self._label("kind", look), *((sign, look[_KINDS.get(sign, "muted")]) for sign in kinds)]
         yield from self._gaps(for_gaps, look)
         marks = picture.marks.ljust(self.cells)
-        flags = ((sign, look[_MARKS.get(sign, "strong")] + (_FLAG if sign != " " else Style())) for sign in marks)
+        flag = Style(reverse=True, bold=True)
+        flags = ((sign, look[_MARKS.get(sign, "strong")] + (flag if sign != " " else Style())) for sign in marks)
         yield [self._label("markers", look), *flags]
         yield []
 

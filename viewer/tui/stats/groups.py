@@ -14,7 +14,6 @@ from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorList, CursorTable
 
-_APART: Final = "  "
 _BETWEEN: Final = " │ "
 
 
@@ -64,7 +63,7 @@ class GroupTable(CursorTable):
 
     def _cells(self, texts: Sequence[str], name: Tone = "strong", figure: Tone = "plain") -> Iterator[Part]:
         for at, (text, width) in enumerate(zip(texts, self._table.widths, strict=True)):
-            yield (f"{_APART}{text:>{width}}", figure) if at else (f"{text:<{width}}", name)
+            yield (f"  {text:>{width}}", figure) if at else (f"{text:<{width}}", name)
 
 
 class FailureList(CursorList):

@@ -49,11 +49,6 @@ WINDOWS: Final = {
 }
 """The time windows, by their names, each as a filter."""
 
-_OTHER_LINES: Final = 5
-"""Lines of the title, two headings, the line about the cursor, and the keys."""
-_FAILURE_LINES: Final = 3
-"""Lines that failures have at least, on a screen with room for them."""
-
 
 @dataclass(slots=True)
 class StatsData:
@@ -289,7 +284,8 @@ class StatsScreen(Screen[None]):
                 pooled=data.pooled,
             )
         )
-        room = self.size.height - _OTHER_LINES - _FAILURE_LINES
+        # Without the title, two headings, the line about the cursor, the keys, and three lines of failures.
+        room = self.size.height - 5 - 3
         self._table.styles.height = 1 + max(min(len(data.rows) + (len(data.rows) > 1), room), 1)
 
     def _fail(self, trouble: str) -> None:

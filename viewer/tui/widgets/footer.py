@@ -7,7 +7,7 @@ for each key, and whenever one changes, it removes all of them and lays out the 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -16,8 +16,6 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from wiretape.viewer.tui.base import paint, theme
-
-_ALWAYS: Final = frozenset({"help", "leave"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ class KeyLine(Widget):
 
     @property
     def visible_keys(self) -> list[FooterKey]:
-        always = [at for at, key in enumerate(self._keys) if key.action.rpartition(".")[2] in _ALWAYS]
+        always = [at for at, key in enumerate(self._keys) if key.action.rpartition(".")[2] in ("help", "leave")]
         room = self.size.width + 1  # the last blank may be cut
         return [self._keys[at] for at in places_that_fit([key.width for key in self._keys], room, always)]
 

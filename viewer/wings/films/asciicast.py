@@ -29,8 +29,6 @@ _TONES: Final[dict[Tone, str]] = {
     "plain": "", "strong": "\x1b[1m", "muted": "\x1b[2m", "accent": "\x1b[36m", "success": "\x1b[32m",
     "warning": "\x1b[33m", "error": _RED, "reasoning": "\x1b[35m",
 }  # fmt: skip
-_CLEARED: Final = "\x1b[?25l\x1b[2J"
-"""Hides the cursor and clears the screen."""
 _ENDED: Final = "\x1b[?25h"
 """Shows the cursor again."""
 _MARK_FIRST, _OUTPUT, _MARK_AFTER, _END = range(4)
@@ -95,7 +93,7 @@ def _lines(events: Iterable[tuple[int, str, str]]) -> Iterator[str]:
 def _frame_events(film: Film) -> Iterator[tuple[int, str, str]]:
     """Yield an event for each frame, with its changed lines, at its exact time."""
     previous: Sequence[Sequence[Part]] = [()] * film.size.lines
-    start = _CLEARED
+    start = "\x1b[?25l\x1b[2J"  # hides the cursor and clears the screen
     for frame in film.frames(each_event=True):
         pairs = enumerate(zip(frame.lines, previous, strict=True), 1)
         changes = start + "".join(f"\x1b[{number};1H{_styled(line)}" for number, (line, old) in pairs if line != old)

@@ -25,7 +25,6 @@ TICK_NS: Final = 100_000_000
 
 _ID: Final = 8
 _CARET: Final = "▏"
-_LEAST_LINES: Final = 3
 _TONES: Final[dict[str, Tone]] = {"reasoning": "reasoning", "refusal": "warning", "tool": "accent", "instead": "muted"}
 """The tones of texts other than content, by kind."""
 
@@ -92,7 +91,7 @@ class Film:
         at_ns, count = self._playback.media_ns, len(self._takes)
         positions = (self._playback.position,) if self._race is None else self._race.positions
         widths = [(self.size.columns - count + 1 + number) // count for number in range(count)]
-        height = max(self.size.lines - 6 - count, _LEAST_LINES)
+        height = max(self.size.lines - 6 - count, 3)
         panes = [
             take.pane("AB"[number] if count > 1 else "", positions[number], at_ns, widths[number], height)
             for number, take in enumerate(self._takes)

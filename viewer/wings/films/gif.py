@@ -23,8 +23,6 @@ MOST_FRAMES: Final = 600
 MOST_PIXELS: Final = 160_000_000
 """Limit of the pixels of all frames, a byte each, which Pillow holds in memory until the end."""
 
-_HOLD_MS: Final = 3_000
-"""Time for which the last frame stays, in ms."""
 _MS: Final = 1_000_000
 _UNIT_NS: Final = 10_000_000
 """Unit in which a GIF measures time, in ns."""
@@ -41,11 +39,8 @@ _FALLBACK_FONTS: Final = (
     "DejaVuSans.ttf",
 )
 """Fonts for the signs that the first one lacks."""
-_POINTS: Final = 14
 _BLOCK_SHADES: Final = {"█": 255, "▓": 160, "░": 90}
 """Signs of one shade, from 0 to 255."""
-_NO_SIGN: Final = "\U0010ffff"
-"""A code point that no font has a sign for."""
 
 _BACKGROUND: Final = (16, 21, 26)
 _COLORS: Final[dict[Tone, tuple[int, int, int]]] = {
@@ -63,7 +58,9 @@ def write(out: BinaryIO, film: Film) -> int:
     # In whole units of GIF, so that no frame's duration is rounded.
     tick_ns = max(TICK_NS, -(-film.length_ns // most // _UNIT_NS) * _UNIT_NS)
     frames = list(film.frames(tick_ns))
-    until = [*(frame.at_ns for frame in frames[1:]), frames[-1].at_ns + _HOLD_MS * _MS]
+    # The last frame stays for a while, so that its figures can be read before the film begins again.
+    hold_ms = 3_000
+    until = [*(frame.at_ns for frame in frames[1:]), frames[-1].at_ns + hold_ms * _MS]
     lasting = [(end_ns - frame.at_ns) // _MS for frame, end_ns in zip(frames, until, strict=True)]
     pictures = painter.pictures(frames)
     first_picture = next(pictures)
@@ -149,7 +146,7 @@ class _Pillow:
     def _loaded(self, names: Iterable[str]) -> Iterator[Any]:
         for name in names:
             with contextlib.suppress(OSError):  # not on this system
-                yield self._font.truetype(name, _POINTS)
+                yield self._font.truetype(name, 14)
 
     def cell(self, font: Any) -> tuple[int, int]:
         """Return the width and the height of a cell, in pixels."""
@@ -188,4 +185,5 @@ class _Pillow:
 def _has(font: Any, sign: str) -> bool:
     if not hasattr(font, "getmetrics"):
         return sign.isascii()
-    return bytes(font.getmask(sign)) != bytes(font.getmask(_NO_SIGN))
+    # No font has a sign for the last code point: what it draws there, it draws for any sign that it lacks.
+    return bytes(font.getmask(sign)) != bytes(font.getmask("\U0010ffff"))

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,9 +24,6 @@ from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.imported import ImportedExchange, Unimportable, attempt, problem
 
-_MOST_EXCHANGES: Final = 100
-_MOST_BYTES: Final = 16 << 20
-"""Limits of one transaction: a commit for each exchange would take a sync each, all in one all of the memory."""
 _answered_values, _ended_values = facts.reader(Connected, Answered), facts.reader(Connected, Ended)
 
 
@@ -102,7 +99,8 @@ class Importer:
                     self._pending.append(entered)
                     self._ids.append(entered.id)
                     self._bytes += entered.size
-                    if len(self._pending) >= _MOST_EXCHANGES or self._bytes >= _MOST_BYTES:
+                    # A commit for each exchange would take a sync each, all in one all of the memory.
+                    if len(self._pending) >= 100 or self._bytes >= 16 << 20:
                         self._write()
                 yield item
         finally:

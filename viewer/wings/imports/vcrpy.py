@@ -27,9 +27,6 @@ from wiretape.viewer import imported
 from wiretape.viewer.imported import Data, Headers, ImportedExchange, ImportedFile, NotImportable, Unimportable
 
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
-_TEXT_TAGS: Final = "python/str", "python/unicode"
-_MOST_JSON: Final = 64 << 20
-"""Limit of a body that is written as JSON, in characters: aliases of YAML make small files endless."""
 
 
 class _Request(msgspec.Struct):
@@ -97,7 +94,7 @@ def yaml_loader() -> tuple[Any, Any]:
     except ImportError as error:
         raise NotImportable(f"YAML needs PyYAML: {install_hint('vcr')}") from error
     loader: Any = type("CassetteLoader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
-    for tag in _TEXT_TAGS:
+    for tag in "python/str", "python/unicode":
         loader.add_constructor(f"tag:yaml.org,2002:{tag}", lambda loader, node: loader.construct_scalar(node))
     loader.add_constructor("tag:yaml.org,2002:python/tuple", lambda loader, node: loader.construct_sequence(node))
 
@@ -184,7 +181,8 @@ def _request_body(request: _Request, headers: Headers) -> tuple[bytes | None, bo
 
 def _json(value: object) -> bytes:
     """Return a value as JSON. Raises `ValueError` for one that JSON does not have, or that is too large."""
-    if _extent(value, {}) > _MOST_JSON:
+    # The limit is in characters: aliases of YAML make small files endless.
+    if _extent(value, {}) > 64 << 20:
         raise ValueError("a body is too large as JSON")
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

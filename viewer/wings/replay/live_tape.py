@@ -24,8 +24,6 @@ from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.wings.replay import testenv
 from wiretape.viewer.wings.replay.thread import LoopThread
 
-_THREAD: Final = "recorder of wiretape.record()"
-"""Unlike the thread of the pytest plugin, it may not pass the guard of a marked test."""
 _LOOK_SECONDS: Final = 0.5
 """Interval of looks at the count of running exchanges, which also falls if a writer gives up, without a message."""
 _THREAD_SECONDS: Final = 30.0
@@ -89,7 +87,8 @@ class LiveTape(Tape):
         self._faults: list[str] = []
         self._is_closing = self._is_closed = False
         self._process = os.getpid()
-        self._thread = LoopThread(_THREAD)
+        # Unlike the thread of the pytest plugin, it may not pass the guard of a marked test.
+        self._thread = LoopThread("recorder of wiretape.record()")
         try:
             self._recorder = self._thread.call(self._started(settings))
         except BaseException:

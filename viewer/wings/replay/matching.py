@@ -43,18 +43,12 @@ _REDACTION_MARK = re.compile(r"REDACTED:sha256:[0-9a-f]{8}")
 _ID_IN_PATH = re.compile(rb"/@([0-9A-Za-z-]{1,64})(/.*|$)", re.DOTALL)
 _MOUNT = re.compile(rb"/([a-z0-9][a-z0-9_-]*)(?=[/?])")
 _PLAIN_IN_FIELD = "!$'()*,;:@~/?"
-_PLAIN_IN_SEGMENT = "!$&'()*+,;=:@~"
-"""Characters that stand for themselves in a query's field, and in a segment of a path (RFC 3986, 3.3 and 3.4)."""
 _COUNTED_DIFFERENCES = 200
 """Limit of differences counted: two long conversations that differ from the start have thousands."""
-_BODIES_READ: Final = 4
-"""Bodies that are kept as they are compared: a request is looked at several times."""
 _STARS: Final = re.compile(rb"\*{4,}")
 _SHOWN_CHARACTERS = 48
 _CANDIDATES = 50
 """Limit of recordings compared in detail to find the nearest: each body is read and parsed for it."""
-_EXACT = 1 << 53
-"""Integers up to here are floats, too, each one its own."""
 _ABSENT: Final = object()
 _REDACTOR: Final = Redactor(None)
 
@@ -115,17 +109,14 @@ def uncoded(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
     return encoding.uncoded([(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers], body)
 
 
-_HINTS: Final = ("prompt_cache_key",)
-"""Fields that route a request and change no answer; programs such as OpenAI's Agents SDK write another one each run."""
-
-
 def read_body(data: bytes, ignored: Sequence[str] = ()) -> Body:
     """Return a body as it is compared, without the fields that are `ignored`: `user`, `metadata.session`."""
     if not data:
         return Body(None, b"")
     try:
         value, encoded = _value_of(data.removeprefix(b"\xef\xbb\xbf"))
-        for name in (*_HINTS, *ignored):
+        # This one routes a request and changes no answer; OpenAI's Agents SDK, for one, writes another one each run.
+        for name in ("prompt_cache_key", *ignored):
             _remove(value, name.split("."))
         canonical = encoded(value)
     except (ValueError, RecursionError, OverflowError):
@@ -155,7 +146,8 @@ def _number(text: str) -> float | int:
     value = float(text)
     if math.isinf(value):
         raise ValueError(f"{text} is too large")
-    return int(value) if value.is_integer() and abs(value) < _EXACT else value
+    # Up to 2⁵³, each integer is a float of its own.
+    return int(value) if value.is_integer() and abs(value) < 1 << 53 else value
 
 
 _JSON: Final = msgspec.json.Decoder(float_hook=_number)
@@ -194,7 +186,8 @@ class Library:
         redaction: Rules = SECRETS,
     ) -> None:
         self._mask = Masker(redaction)
-        self._body_of = functools.lru_cache(_BODIES_READ)(self._comparable_body)
+        # A request is looked at several times: for a match, for its turn, and for the nearest recording.
+        self._body_of = functools.lru_cache(4)(self._comparable_body)
         self._mode, self._bodies_of, self._ignored, self._needs_answer = mode, bodies_of, ignored, needs_answer
         self._random, self._kind = random.Random(seed), kind
         self.heads: list[ExchangeHead] = []
@@ -414,7 +407,9 @@ def _comparable(path: str) -> str:
     fields = [field.replace("+", " ").partition("=") for field in query.split("&") if field]
     pairs = [(_recoded(name, _PLAIN_IN_FIELD), mark + _recoded(value, _PLAIN_IN_FIELD)) for name, mark, value in fields]
     pairs.sort(key=lambda field: field[0])  # fields of one name are a list, whose order counts
-    segments = "/".join(_recoded(segment, _PLAIN_IN_SEGMENT) for segment in head.split("/"))
+    # Characters that stand for themselves in a segment of a path (RFC 3986, 3.3).
+    plain_signs = "!$&'()*+,;=:@~"
+    segments = "/".join(_recoded(segment, plain_signs) for segment in head.split("/"))
     return "?".join([segments, *filter(None, ["&".join(name + value for name, value in pairs)])])
 
 

@@ -31,11 +31,6 @@ APART_NS = 300_000
 """Distance kept between separate writes, in ns, as long as the later one is not late by more than the limit below."""
 _MOST_LATE_NS = 1_000_000
 """Lateness, in ns, beyond which writes keep half of their distance: late writes do not merge."""
-_CLOCK_MONOTONIC = 1
-_ABSOLUTE = 1
-"""`CLOCK_MONOTONIC` and `TFD_TIMER_ABSTIME` of Linux; `os.timerfd_create` is there from Python 3.13 on."""
-_CALLS_IN_A_ROW = 64
-"""Limit of calls in a row; then the event loop looks after its sockets."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -81,7 +76,8 @@ class Pacer:
     def _run(self) -> None:
         self._armed, self._handle, self._is_running = None, None, True
         try:
-            for _ in range(_CALLS_IN_A_ROW):
+            # After this many calls in a row, the event loop looks after its sockets.
+            for _ in range(64):
                 if not self._due or self._due[0][0] > (now := self._clock.now()):
                     break
                 _, _, paced = heapq.heappop(self._due)
@@ -103,9 +99,9 @@ class Pacer:
         if left_ns <= 0:
             self._handle = self._loop.call_soon(self._run)
         elif self._timer is not None:
-            # An absolute deadline: the time until this call takes effect makes the tick no later.
+            # 1, `TFD_TIMER_ABSTIME`: the time until this call takes effect makes the tick no later.
             spec = _Timespecs(0, 0, *divmod(due, 1_000_000_000))
-            if _LIBC.timerfd_settime(self._timer, _ABSOLUTE, ctypes.byref(spec), None):
+            if _LIBC.timerfd_settime(self._timer, 1, ctypes.byref(spec), None):
                 raise OSError(ctypes.get_errno() or errno.EINVAL, "a timer could not be set")
         else:
             self._handle = self._loop.call_later(left_ns / 1e9, self._run)
@@ -125,7 +121,8 @@ def _timer() -> int | None:
     """Return a file descriptor that can be read when a deadline is over; None where the system has none."""
     if not sys.platform.startswith("linux"):
         return None
-    timer = _LIBC.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+    # `os.timerfd_create` is there from Python 3.13 on; 1 is `CLOCK_MONOTONIC` of Linux.
+    timer = _LIBC.timerfd_create(1, os.O_NONBLOCK | os.O_CLOEXEC)
     return timer if timer >= 0 else None
 
 

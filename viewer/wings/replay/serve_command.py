@@ -43,8 +43,6 @@ _ASKING = {
     "proxy": "--proxy",
     "ca_file": "--ca-file",
 }
-_RECORD = ("none", "once", "new", "new_episodes", "all")
-_MODES = ("request", "model", "sequence", "random", "id")
 
 
 def _read_faults(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> list[Any]:
@@ -75,7 +73,8 @@ def _options(
 _answered = gathered(
     "answered",
     _options,
-    click.option("--match", type=click.Choice(_MODES), default="request", show_default=True,
+    click.option("--match", type=click.Choice(["request", "model", "sequence", "random", "id"]), default="request",
+                 show_default=True,
                  help="Choose the recording for a request: by method, path and body; by model; the next one or any one "
                  "of the same path; or only by id."),
     click.option("--ignore", "ignored", multiple=True, metavar="FIELD",
@@ -86,7 +85,8 @@ _answered = gathered(
                  help="Break answers: cut@50%, reset@#3 (before event 3), stall:5s@#120, corrupt@#7, slow:3x, "
                  "status:429:0.1 (one in ten). May be repeated."),
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of random faults."),
-    click.option("--record", type=click.Choice(_RECORD), default="none", show_default=True,
+    click.option("--record", type=click.Choice(["none", "once", "new", "new_episodes", "all"]), default="none",
+                 show_default=True,
                  callback=lambda _context, _option, mode: "new" if mode == "new_episodes" else mode,
                  help="Requests to send upstream and record: none; once: those without a recording, if the tape is new "
                  "or empty; new (or new_episodes): those without a recording; all."),

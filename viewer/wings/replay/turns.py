@@ -22,9 +22,6 @@ from wiretape.viewer.wings.replay import faults, schedule
 from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.schedule import Schedule
 
-_BEGIN = ("text", "binary", "close")
-"""Kinds of client messages that begin a turn."""
-
 
 @dataclass(frozen=True, slots=True)
 class Turns:
@@ -61,7 +58,8 @@ def of(answer: RecordedExchange, *, as_recorded: bool) -> Turns:
     if not as_recorded:
         recorded, spans = _framed(items, recorded)
     api = api_asked(answer.exchange)
-    sent = [item for item in items if item.is_client and item.message.kind in _BEGIN]
+    # Pings and pongs begin no turn.
+    sent = [item for item in items if item.is_client and item.message.kind in ("text", "binary", "close")]
     sent = [item for item in sent if not websocket.is_microphone(api, item.message)]
     origins = [0, *(item.order for item in sent)]
     positions = [0, *(bisect_left(recorded.at_ns, origin) for origin in origins[1:]), len(recorded.at_ns)]

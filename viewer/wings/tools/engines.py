@@ -36,12 +36,6 @@ from wiretape.viewer.stats.tools.request import (
 
 _DATA: Final = b"data: "
 _TEXT_DELTA: Final = "response.output_text.delta"
-_TOKEN_DELTAS: Final = frozenset({_TEXT_DELTA, "response.reasoning_text.delta"})
-_TERMINALS: Final = frozenset({"response.completed", "response.incomplete"})
-_FAULTS: Final = frozenset({"error", "response.failed"})
-_OLDER: Final = (b'"reasoning_content":', b'"response.reasoning.delta"')
-_MOST_TRIES: Final = 100
-"""Limit of the attempts to parse an unfinished event as JSON: a hostile body must not take quadratic time."""
 
 
 def is_of_older_vllm(request: MeasuredRequest) -> bool:
@@ -50,7 +44,8 @@ def is_of_older_vllm(request: MeasuredRequest) -> bool:
     Reasoning has been `reasoning` since 0.11, and `reasoning_content` beside it until 0.15 (vllm-project/vllm#27752,
     #33402); Responses had events of another name.
     """
-    return request.decoded is not None and any(sign in request.decoded.data for sign in _OLDER)
+    fields = (b'"reasoning_content":', b'"response.reasoning.delta"')
+    return request.decoded is not None and any(sign in request.decoded.data for sign in fields)
 
 
 def vllm(request: MeasuredRequest) -> Numbers:
@@ -152,15 +147,15 @@ def _vllm_responses(request: MeasuredRequest) -> Numbers:
             continue
         payload = load(data, "data line")
         kind = payload.get("type")
-        if kind in _TOKEN_DELTAS:
+        if kind in (_TEXT_DELTA, "response.reasoning_text.delta"):
             at += at_ns
             texts.append(text_of(payload.get("delta") or "") if kind == _TEXT_DELTA else "")
-        elif kind in _TERMINALS:
+        elif kind in ("response.completed", "response.incomplete"):
             is_over = True
             reported = completion_tokens(part(payload, "response"), request.api)
             tokens = tokens if reported is None else reported
         else:
-            is_broken = is_broken or kind in _FAULTS or bool(payload.get("error"))
+            is_broken = is_broken or kind in ("error", "response.failed") or bool(payload.get("error"))
     request.check_end()
     if is_broken:
         raise ToolError("error event in the stream")
@@ -189,6 +184,8 @@ def _messages(request: MeasuredRequest, *, strips: bool) -> Iterator[tuple[Seque
     data, ends = _stripped(decoded) if strips else (decoded.data, decoded.read_ends)
     runs = {} if strips else {decoded.starts[run.item]: run for run in _whole_runs(request, decoded)}
     start = searched = tries = place = 0
+    # A hostile body of unfinished events must not take quadratic time.
+    most_tries = 100
     while place < len(ends):
         end, at_ns = ends[place], [decoded.read_at_ns[place] or 0]
         if (run := runs.get(start)) is not None:
@@ -204,7 +201,7 @@ def _messages(request: MeasuredRequest, *, strips: bool) -> Iterator[tuple[Seque
             continue
         searched = end
         # vLLM tries after each read; with one JSON object a line, this can succeed only at the end of a line.
-        is_tried = tries < _MOST_TRIES and data.startswith(_DATA, start, end)
+        is_tried = tries < most_tries and data.startswith(_DATA, start, end)
         if is_tried and _ends_line(decoded.data, decoded.read_ends[place]):
             tries += 1
             if _is_payload(data[start + len(_DATA) : end].strip()):

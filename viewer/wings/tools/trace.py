@@ -26,9 +26,7 @@ EXCHANGE_FIELDS: Final = ("no", "started_at", "model", "api", "framing", "input_
 
 NO_TOKENS: Final = "without token counts"
 NO_PROMPT: Final = "without a prompt on the tape"
-_NO_TIME = "without a time on the tape"
 _WEBSOCKET = "over a WebSocket"
-_TOO_MANY = f"with more than {MOST_TOKENS:,} tokens"
 
 
 class Blocks:
@@ -68,7 +66,7 @@ def entries(
     blocks, first_started = Blocks(), None
     for exchange, request in rows:
         content = _messages(exchange, request) if with_messages else _lengths(exchange, request, blocks)
-        content = content if exchange["started_at"] else _NO_TIME
+        content = content if exchange["started_at"] else "without a time on the tape"
         if isinstance(content, str):
             left_out[content] += 1
             continue
@@ -87,7 +85,7 @@ def _lengths(exchange: TableRow, request: RequestRow, blocks: Blocks) -> JsonObj
     ):  # a prompt of 0 tokens is an unknown one
         return NO_TOKENS
     if max(input_tokens, output_tokens) > MOST_TOKENS:
-        return _TOO_MANY
+        return f"with more than {MOST_TOKENS:,} tokens"
     prompt = parse(request.plain)
     if prompt is None:
         return NO_PROMPT
