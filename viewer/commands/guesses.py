@@ -92,7 +92,11 @@ def message(error: click.UsageError) -> str | None:
     if isinstance(error, click.NoSuchOption):
         name = error.option_name
         suggestion = _joined(_options(name, context.command)) or _owners(name, context)
-        return f"no option {name}{suggestion or _joined(_similar(name, context.command))}"
+        known_options = [
+            option for parameter in context.command.params for option in parameter.opts + parameter.secondary_opts
+        ]
+        similar = get_close_matches(name, [option for option in known_options if option.startswith("--")], _MOST)
+        return f"no option {name}{suggestion or _joined(similar)}"
     extra = re.match(r"Got unexpected extra arguments? \((.+)\)", error.message, re.DOTALL)
     return _argument(extra[1], context) if extra else None
 
@@ -131,11 +135,6 @@ def _options(name: str, command: click.Command) -> Iterator[str]:
         choices = getattr(options[option].type, "choices", None) if option in options else None
         if option in options and (not value or choices is None or value in choices):
             yield guess
-
-
-def _similar(name: str, command: click.Command) -> list[str]:
-    options = (option for parameter in command.params for option in parameter.opts + parameter.secondary_opts)
-    return get_close_matches(name, [option for option in options if option.startswith("--")], _MOST)
 
 
 def _owners(name: str, context: click.Context) -> str:

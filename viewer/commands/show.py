@@ -104,6 +104,7 @@ def _text(exchange: "Recorded", out: Output, _: Thresholds) -> None:
 
 
 def _events(exchange: "Recorded", out: Output, _: Thresholds) -> None:
+    from rich.cells import cell_len, set_cell_size
     from rich.text import Text
 
     from wiretape.viewer.exchange import events
@@ -115,18 +116,14 @@ def _events(exchange: "Recorded", out: Output, _: Thresholds) -> None:
     transcript = Transcript(decoded)
     if out.is_table:
         room = output.width()
-        lines = events.lines(transcript, Times())
-        output.show(Text(line if room is None else _cut(line, room)) for line in lines)
+        lines = list(events.lines(transcript, Times()))
+        if room is not None:
+            lines = [line if cell_len(line) <= room else f"{set_cell_size(line, room - 1)}…" for line in lines]
+        output.show(map(Text, lines))
     else:
         out.put(EVENT_FIELDS, events.table(transcript, decoded))
     if not len(transcript):
         _report_no_body(exchange, "events")
-
-
-def _cut(line: str, width: int) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1)}…"
 
 
 def _reads(exchange: "Recorded", out: Output, _: Thresholds) -> None:
@@ -211,9 +208,18 @@ def _head_and_trailers(exchange: "Recorded") -> tuple[str, str]:
 
 def _readable(exchange: "Recorded", *, with_headers: bool) -> None:
     """Show the body on a terminal: text without control characters, the beginning of anything else as hex."""
+    from wiretape.viewer.exchange import report
+
     head, trailers = _head_and_trailers(exchange) if with_headers else ("", "")
     _show_lines(head)
-    _readable_body(exchange)
+    body, decoded = exchange.body(), exchange.observed()[2]
+    if decoded.framing == "websocket":
+        output.show(report.messages(decoded.items()))
+    else:
+        if decoded.data != body:
+            message = "the body came encoded and is shown decoded; a pipe with -i gets it as it came"
+            click.echo(f"wiretape: {message}", err=True)
+        output.show(report.body(decoded.data))
     _show_lines(trailers)
 
 
@@ -223,18 +229,6 @@ def _show_lines(text: str) -> None:
     from wiretape.viewer.text.formatting import line
 
     output.show(Text(line(text_line)) for text_line in text.split("\r\n")[:-1])
-
-
-def _readable_body(exchange: "Recorded") -> None:
-    from wiretape.viewer.exchange import report
-
-    body, decoded = exchange.body(), exchange.observed()[2]
-    if decoded.framing == "websocket":
-        output.show(report.messages(decoded.items()))
-        return
-    if decoded.data != body:
-        click.echo("wiretape: the body came encoded and is shown decoded; a pipe with -i gets it as it came", err=True)
-    output.show(report.body(decoded.data))
 
 
 def _report_no_body(exchange: "Recorded", things: str) -> None:

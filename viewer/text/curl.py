@@ -66,7 +66,10 @@ def command(
 
     `headers` are [name, value]; a `body` of None with a `size` is one that was not recorded.
     """
-    url, options = _url(upstream, path), ["curl -N"]
+    between = "" if path.startswith(("/", "?")) or not path else "/"  # else a path could go on with the host
+    url = _USER_INFO.sub("", upstream).rstrip("/") + between + path
+    url = "".join(sign if sign.isprintable() and sign != " " else quote(sign, errors="replace") for sign in url)
+    options = ["curl -N"]
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:  # no host that can be known, so nobody's key
@@ -109,12 +112,6 @@ def _plain_text(body: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if len(body) <= LONGEST and all(sign.isprintable() or sign == "\n" for sign in text) else None
-
-
-def _url(upstream: str, path: str) -> str:
-    between = "" if path.startswith(("/", "?")) or not path else "/"  # else a path could go on with the host
-    url = _USER_INFO.sub("", upstream).rstrip("/") + between + path
-    return "".join(sign if sign.isprintable() and sign != " " else quote(sign, errors="replace") for sign in url)
 
 
 def _headers(headers: Iterable[Sequence[str]], key: str) -> tuple[list[str], list[str]]:

@@ -86,20 +86,15 @@ def scan(data: bytes, start: int = 0, end: int | None = None) -> list[JsonNode]:
             nodes.append(JsonNode(label, match.start(match.lastindex or 0), start, len(containers) - 1, text))
         elif sign == b"," and len(containers) > 1:
             inner.count, inner.key = inner.count + 1, None
-        if sign is not None and not _enter_or_leave(containers, sign, nodes, start):
+        if sign is not None and sign in b"{[":
+            containers.append(_Container(nodes[-1], is_object=sign == b"{"))
+        elif sign is not None and sign in b"}]" and len(containers) > 1:
+            containers.pop().node.end = start
+        if sign is not None and not 1 < len(containers) <= DEEPEST + 1:
             break
     for container in containers:
         container.node.end = start
     return nodes
-
-
-def _enter_or_leave(containers: list[_Container], sign: bytes, nodes: list[JsonNode], end: int) -> bool:
-    """Open or close a container if `sign` does; return True if there is one, nested no deeper than allowed."""
-    if sign in b"{[":
-        containers.append(_Container(nodes[-1], is_object=sign == b"{"))
-    elif sign in b"}]" and len(containers) > 1:
-        containers.pop().node.end = end
-    return 1 < len(containers) <= DEEPEST + 1
 
 
 def _text(token: bytes) -> str:

@@ -127,19 +127,18 @@ def _lines(text: str, width: int) -> list[Line]:
 
 def _line(segments: list[Segment]) -> Line:
     """Return the pieces of a line, without the blanks at its end and without styles that could lead anywhere."""
-    pieces = [_piece(segment) for segment in segments if not segment.control and segment.text]
+    pieces = []
+    for segment in segments:
+        if not segment.control and segment.text:
+            style = segment.style or Style()
+            color = style.color.name if style.color is not None else ""
+            plain = Style(bold=style.bold, italic=style.italic, underline=style.underline, strike=style.strike)
+            pieces.append(StyledPiece(segment.text, _TONES.get(color, "plain"), plain))
     while pieces and not pieces[-1].text.strip():
         pieces.pop()
     if pieces:
         pieces[-1] = replace(pieces[-1], text=pieces[-1].text.rstrip())
     return pieces
-
-
-def _piece(segment: Segment) -> StyledPiece:
-    style = segment.style or Style()
-    color = style.color.name if style.color is not None else ""
-    plain = Style(bold=style.bold, italic=style.italic, underline=style.underline, strike=style.strike)
-    return StyledPiece(segment.text, _TONES.get(color, "plain"), plain)
 
 
 def _alphanumerics(text: str) -> int:

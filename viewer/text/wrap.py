@@ -24,7 +24,6 @@ LONGEST_GRAPHEME: Final = 256
 
 _STEP: Final = 4096
 _TAB: Final = 4
-_MARKS: Final = frozenset({"Mn", "Me"})
 
 
 class WrappedText:
@@ -110,7 +109,13 @@ class WrappedText:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    lines = WrappedText(_with_bases(safe(text.expandtabs(_TAB), multiline=True)), width)
+    text = safe(text.expandtabs(_TAB), multiline=True)
+    if not text.isascii():  # a terminal would put a mark without a base on the character to the left of the pane
+        text = "".join(
+            "\N{DOTTED CIRCLE}" + sign if previous in " \n" and unicodedata.category(sign) in ("Mn", "Me") else sign
+            for previous, sign in zip("\n" + text, text, strict=False)
+        )
+    lines = WrappedText(text, width)
     lines.more(len(lines.text))
     return [lines.line(number) for number in range(len(lines))]
 
@@ -130,19 +135,6 @@ def tail(parts: Iterable[tuple[str, str, int]], width: int, height: int) -> list
             start = grapheme_boundary(text, start) if feed < 0 else feed + 1
         lines += [(kind, line) for line in wrapped(text[start:length], width)]
     return lines[-height:] if height > 0 else []
-
-
-def _with_bases(text: str) -> str:
-    """Put a dotted circle under each mark at the start of a line or after a space.
-
-    A terminal would put the mark on the character to the left of the pane.
-    """
-    if text.isascii():
-        return text
-    return "".join(
-        "\N{DOTTED CIRCLE}" + sign if previous in " \n" and unicodedata.category(sign) in _MARKS else sign
-        for previous, sign in zip("\n" + text, text, strict=False)
-    )
 
 
 def grapheme_ends(text: str) -> Iterator[int]:

@@ -336,11 +336,10 @@ class CompareScreen(PlaybackScreen):
             trouble = a if a == b else " · ".join(f"{name}: {text}" for name, text in (("A", a), ("B", b)) if text)
             self._head.show([("compare", "strong"), (f" · {trouble}", "error")])
         elif self._race is not None:
-            self._head.show([("compare", "strong"), (self._title(self._race), "plain")])
-
-    def _title(self, race: Race) -> str:
-        hosts = [formatting.line(formatting.host(side.row.upstream)) for side in self._sides]
-        sides = f"both {hosts[0]}" if hosts[0] == hosts[1] else f"A {hosts[0]}  vs  B {hosts[1]}"
-        missing = [n for n, lane in zip("AB", race.lanes, strict=True) if lane.origin_ns(race.alignment) is None]
-        without = f" ({' and '.join(missing)} without: by its request)" if missing else ""
-        return f" · align: {race.alignment}{without} · {sides}"
+            alignment = self._race.alignment
+            hosts = [formatting.line(formatting.host(side.row.upstream)) for side in self._sides]
+            sides = f"both {hosts[0]}" if hosts[0] == hosts[1] else f"A {hosts[0]}  vs  B {hosts[1]}"
+            lanes = zip("AB", self._race.lanes, strict=True)
+            missing = [name for name, lane in lanes if lane.origin_ns(alignment) is None]
+            without = f" ({' and '.join(missing)} without: by its request)" if missing else ""
+            self._head.show([("compare", "strong"), (f" · align: {alignment}{without} · {sides}", "plain")])

@@ -17,7 +17,6 @@ from textual.worker import Worker
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.listing import ranking
 from wiretape.viewer.listing.ranking import LABELS, ORDERS, RankedExchange
-from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.text import formatting
 from wiretape.viewer.tui import bindings
@@ -144,8 +143,12 @@ class CompareManyScreen(Screen[None]):
         self._show()
 
     def on_cursor_list_moved(self) -> None:
-        entry = self._table.selected
-        self._about.update(paint.content("" if entry is None else _description(entry.row)))
+        texts = []
+        if self._table.selected is not None:
+            row = self._table.selected.row
+            texts = [row.id, row.model, formatting.host(row.upstream), row.ending]
+            texts += [" ".join(row.flags)] if row.flags else []
+        self._about.update(paint.content(" · ".join(map(formatting.line, texts))))
 
     @property
     def _ids(self) -> list[str]:
@@ -200,9 +203,3 @@ def comparison(numbers: Sequence[int]) -> Screen[None]:
     """Return the screen that compares exchanges, at least two: two race, more stand in a table."""
     a, b, *others = numbers
     return CompareManyScreen(list(numbers)) if others else CompareScreen(a, b)
-
-
-def _description(row: ListRow) -> str:
-    texts = [row.id, row.model, formatting.host(row.upstream)]
-    flags = [formatting.line(" ".join(row.flags))] if row.flags else []
-    return " · ".join([*map(formatting.line, texts), formatting.line(row.ending), *flags])

@@ -251,13 +251,12 @@ class ReplayPane(Pane):
         if run.state != "said":
             return self.look("ghost" if run.state == "ghost" else "error")
         plain = self.look("thought" if part.kind == "reasoning" else _KINDS[part.kind])
-        return plain + self._heat(run.event) if self.view == "heat" else plain
-
-    def _heat(self, event: int | None) -> Style:
-        gap = self._transcript.gap_ns(event) if self._transcript is not None and event is not None else None
-        if self._transcript is None or gap is None or gap < 4 * self._transcript.gap_unit_ns:
-            return Style()
-        return self.look("hot" if gap >= strips.LEAST_NS else "warm")
+        if self.view != "heat" or self._transcript is None or run.event is None:
+            return plain
+        gap = self._transcript.gap_ns(run.event)
+        if gap is None or gap < 4 * self._transcript.gap_unit_ns:
+            return plain
+        return plain + self.look("hot" if gap >= strips.LEAST_NS else "warm")
 
 
 def _render_texts(texts: Sequence[tuple[str, int] | None], width: int, *, is_entire: bool) -> "list[list[Line] | None]":

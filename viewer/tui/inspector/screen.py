@@ -77,7 +77,9 @@ class InspectorScreen(PlaybackScreen):
         clock = host(self).clock
         self.playback, self._pulse = Playback((), 0, clock.now), Pulse(clock)
         self.driver = Driver(self.playback, clock, self._played, self._ticked)
-        self.bindings_updated_signal.subscribe(self, lambda _: self._name_filter())
+        self.bindings_updated_signal.subscribe(
+            self, lambda _: self._footer.reword("filter", "search" if self.panes.tab.number == REQUEST else "filter")
+        )
         self._load()
         self.run_worker(self.driver.run(), group="drive")
 
@@ -213,9 +215,6 @@ class InspectorScreen(PlaybackScreen):
         self.panes.tick(playback, self._pulse, host(self).lag.ms)
         is_at_start = self._opened is not None and not playback.playing and not playback.media_ns
         self._footer.reword("play", f"play {formatting.duration(playback.end_ns)}" if is_at_start else "play")
-
-    def _name_filter(self) -> None:
-        self._footer.reword("filter", "search" if self.panes.tab.number == REQUEST else "filter")
 
     @work(group="strips", exclusive=True)
     async def _draw(self) -> None:

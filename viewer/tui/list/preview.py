@@ -69,14 +69,12 @@ class Preview(Toned):
         """Draw a line."""
         width, height = self.content_size
         if self._lines is None or self._lines[0] != (width, height):
-            self._lines = (width, height), self._laid_out(width, height)
+            from wiretape.viewer.listing import preview  # after the first rows
+
+            row, verdicts = self._details.preview, self._details.verdicts
+            laid_out = [] if row is None else preview.lines(row, verdicts, self._look, width, height)
+            self._lines = (width, height), laid_out
         tones = self._tones = self._tones or theme.styles(self, self.rich_style)
         lines = self._lines[1]
         parts = [(text, tones[tone]) for text, tone in lines[y]] if y < len(lines) else []
         return paint.strip(parts, width, Style(bgcolor=self.rich_style.bgcolor))
-
-    def _laid_out(self, width: int, height: int) -> list[Line]:
-        from wiretape.viewer.listing import preview  # after the first rows
-
-        row = self._details.preview
-        return [] if row is None else preview.lines(row, self._details.verdicts, self._look, width, height)

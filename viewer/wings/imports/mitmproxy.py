@@ -106,24 +106,19 @@ def _parsed(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     end = start + int(size[1])
     payload, kind = data[start:end], data[end : end + 1]
     if kind in (b"]", _TABLE):
-        parts = list(_parts(payload, depth - 1))
-        return (parts if kind == b"]" else _table(parts)), end + 1
+        parts = []
+        at = 0
+        while at < len(payload):
+            value, at = _parsed(payload, at, depth - 1)
+            parts.append(value)
+        if kind == b"]":
+            return parts, end + 1
+        if any(isinstance(key, list | dict) for key in parts[::2]):
+            raise ValueError("it is damaged: a name in it is a list")
+        return dict(zip(parts[::2], parts[1::2], strict=True)), end + 1
     if kind not in _SCALARS:
         raise ValueError("it is damaged")
     return _SCALARS[kind](payload), end + 1
-
-
-def _parts(data: bytes, depth: int) -> Iterator[Any]:
-    at = 0
-    while at < len(data):
-        value, at = _parsed(data, at, depth)
-        yield value
-
-
-def _table(parts: list[Any]) -> dict[Any, Any]:
-    if any(isinstance(key, list | dict) for key in parts[::2]):
-        raise ValueError("it is damaged: a name in it is a list")
-    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _imported(place: str, data: bytes) -> ImportedExchange:

@@ -86,19 +86,16 @@ class Background:
         self._count += 1
         prefix = f"/test-{self._count}"
         base = self._base + prefix
-        if self._is_recorded(settings, test):
+        record = settings.options.record
+        if record == "once":
+            suffices = self._planning.submit(self._shelf.suffices, settings.tape, settings.filter, test)
+            record = "none" if suffices.result(_SECONDS) else record
+        if record == "none":
             serving = self._call(self._replay(prefix, settings, test))
             return WiretapeServer(base, self, serving, testenv.variables(base, environ), settings.allowed_hosts)
         plan = pointing.plan_base_urls(settings.upstreams, environ, ())
         serving = self._call(self._record(prefix, settings, test, plan.upstreams))
         return WiretapeServer(base, self, serving, plan.values(base), settings.allowed_hosts, is_recording=True)
-
-    def _is_recorded(self, settings: MarkerSettings, test: str) -> bool:
-        """Return True if no recording is needed."""
-        record = settings.options.record
-        if record != "once":
-            return record == "none"
-        return self._planning.submit(self._shelf.suffices, settings.tape, settings.filter, test).result(_SECONDS)
 
     async def _replay(self, prefix: str, settings: MarkerSettings, test: str) -> _Serving:
         def open_planner() -> Planner:

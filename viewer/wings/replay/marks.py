@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import pytest
 
     from wiretape.recorder.relay.providers import Upstream
-    from wiretape.recorder.tape.masking import Rules
     from wiretape.viewer.wings.replay.planning import ServingOptions
 
 RECORD: Final = ("none", "once", "new", "all")
@@ -105,6 +104,7 @@ def read(
 
 
 def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]) -> "ServingOptions":
+    from wiretape.viewer import config
     from wiretape.viewer.wings.replay import planning
     from wiretape.viewer.wings.replay.faults import parse
     from wiretape.viewer.wings.replay.matching import MODES
@@ -112,6 +112,8 @@ def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]
     match = arguments.get("match", "request")
     if match not in MODES:
         raise ValueError(f"match={match!r} is none of {', '.join(MODES)}")
+    is_redacted = arguments.get("redact") is not False
+    patterns = _texts("redact", arguments) if is_redacted else ()
     return planning.ServingOptions(
         mode=match,
         ignored=_texts("ignore", arguments),
@@ -121,16 +123,10 @@ def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]
         faults=[_checked("fault", text, parse) for text in [*_texts("fault", arguments), *faults]],
         seed=_checked("seed", arguments.get("seed", 0), int),
         record=record,
-        redaction=_read_redaction(arguments),
+        redaction=config.redaction(
+            [_checked("redact", pattern, config.regex) for pattern in patterns], is_on=is_redacted
+        ),
     )
-
-
-def _read_redaction(arguments: Mapping[str, object]) -> "Rules":
-    from wiretape.viewer import config
-
-    is_on = arguments.get("redact") is not False
-    patterns = _texts("redact", arguments) if is_on else ()
-    return config.redaction([_checked("redact", pattern, config.regex) for pattern in patterns], is_on=is_on)
 
 
 def _texts(name: str, arguments: Mapping[str, object]) -> Sequence[str]:

@@ -229,7 +229,14 @@ class Planner:
             return Miss(str(error), match.id)
         turn = self._served[match.no] = self._served.get(match.no, 0) + 1
         struck = faults.striking(self._options.faults, self._options.seed, match.id, turn)
-        return _with_faults(plan, answer, struck) if struck else plan
+        if not struck:
+            return plan
+        status = next((fault for fault in struck if fault.kind == "status"), None)
+        if status is not None:
+            return _failure(plan, status)
+        writes, applied = faults.applied(plan.schedule, struck, partial(schedule.events, answer))
+        names = tuple(fault.text for fault in applied)
+        return replace(plan, schedule=writes, faults=names, unplaced=faults.unplaced(struck, names))
 
     def _missed(self, request: ReplayRequest, miss: Miss) -> Miss | ToRecord:
         if request.id is not None or self._options.mode == "id" or self._options.record == "none":
@@ -430,15 +437,6 @@ def _framing(answer: RecordedExchange, writes: Schedule) -> tuple[bool, int | No
         case "length":
             return False, len(writes.body)
     return (True, None) if stated_length is None else (False, max(stated_length, len(writes.body)))
-
-
-def _with_faults(plan: AnswerPlan, answer: RecordedExchange, struck: Sequence[Fault]) -> AnswerPlan:
-    status = next((fault for fault in struck if fault.kind == "status"), None)
-    if status is not None:
-        return _failure(plan, status)
-    writes, applied = faults.applied(plan.schedule, struck, partial(schedule.events, answer))
-    names = tuple(fault.text for fault in applied)
-    return replace(plan, schedule=writes, faults=names, unplaced=faults.unplaced(struck, names))
 
 
 def _failure(plan: AnswerPlan, fault: Fault) -> AnswerPlan:

@@ -29,7 +29,7 @@ _MARK: Final = (
     "from a tape, beside the test's file unless its path is absolute; see 'wiretape help testing'"
 )
 _RECORD_MODE: Final = "--record-mode"
-_BACKGROUND: Final = pytest.StashKey["Background"]()
+_BACKGROUND: Final["pytest.StashKey[Background]"] = pytest.StashKey()
 _SERVER: Final = pytest.StashKey["WiretapeServer"]()
 _PROBLEMS: Final = pytest.StashKey[Sequence[str]]()
 """Errors after the last test."""
@@ -133,22 +133,17 @@ def _begin(config: pytest.Config, item: pytest.Item) -> "WiretapeServer":
     if settings.options.record == "none" and not paths.exists(settings.tape):
         raise _failure(f"no tape at {settings.tape}: record it by 'pytest {_quoted(item)} --wiretape-record=once'")
     try:
-        return _background(config).begin(settings, item.nodeid, os.environ)
+        if _BACKGROUND not in config.stash:  # the thread that serves is started with the first test
+            from wiretape.viewer.wings.replay import background
+
+            config.stash[_BACKGROUND] = background.Background()
+        return config.stash[_BACKGROUND].begin(settings, item.nodeid, os.environ)
     except (WiretapeError, ValueError) as error:
         raise _failure(str(error)) from None
 
 
 def _failure(message: str) -> BaseException:
     return pytest.fail.Exception(f"wiretape: {safe(message)}", pytrace=False)
-
-
-def _background(config: pytest.Config) -> "Background":
-    """Return the thread that serves, which is started with the first test."""
-    if _BACKGROUND not in config.stash:
-        from wiretape.viewer.wings.replay.background import Background
-
-        config.stash[_BACKGROUND] = Background()
-    return config.stash[_BACKGROUND]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -232,7 +232,13 @@ class Upgrade(Answering, Takeover):
         if self._is_thinking or self._is_over or not self._messages:
             return
         if self._messages[0].message.kind == "close":
-            self._closed_by_client(self._messages.popleft())
+            # Close as was recorded, if the client closed there, else by a close frame like the client's.
+            close = self._messages.popleft()
+            recorded = () if self._talk is None else self._talk.turns.client_messages[self._turn_count :]
+            if recorded and recorded[0] is None:
+                self._begin(self._turn_count + 1, close.at_ns)
+            else:
+                self._close_with(close.message.data.decode())
         elif self._talk is None:
             self._replay_request = replace(self._replay_request, body=self._messages[0].message.data)
             self._choose(is_met=False)
@@ -265,14 +271,6 @@ class Upgrade(Answering, Takeover):
             return
         self._begin(self._turn_count + 1, self._messages.popleft().at_ns)
         self._look()
-
-    def _closed_by_client(self, close: _Received) -> None:
-        """Close as was recorded, if the client closed there, else by a close frame like the client's."""
-        recorded = () if self._talk is None else self._talk.turns.client_messages[self._turn_count :]
-        if recorded and recorded[0] is None:
-            self._begin(self._turn_count + 1, close.at_ns)
-        else:
-            self._close_with(close.message.data.decode())
 
     def _missed(self, miss: Miss) -> None:
         """Send the nearest recording, as an error in the shape that SDKs show, and close."""

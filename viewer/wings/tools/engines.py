@@ -181,11 +181,14 @@ def _messages(request: MeasuredRequest, *, strips: bool) -> Iterator[tuple[Seque
     if request.decoded is None:
         return
     decoded = request.decoded
-    data, ends = _stripped(decoded) if strips else (decoded.data, decoded.read_ends)
-    runs = {} if strips else {decoded.starts[run.item]: run for run in _whole_runs(request, decoded)}
+    data, ends, runs = decoded.data, decoded.read_ends, dict[int, ItemRun]()
+    if strips:
+        pieces = [decoded.data[start:end].strip() for start, end in pairwise([0, *decoded.read_ends])]
+        data, ends = b"".join(pieces), list(accumulate(map(len, pieces)))
+    else:
+        runs = {decoded.starts[run.item]: run for run in _whole_runs(request, decoded)}
     start = searched = tries = place = 0
-    # A hostile body of unfinished events must not take quadratic time.
-    most_tries = 100
+    most_tries = 100  # a hostile body of unfinished events must not take quadratic time
     while place < len(ends):
         end, at_ns = ends[place], [decoded.read_at_ns[place] or 0]
         if (run := runs.get(start)) is not None:
@@ -217,11 +220,6 @@ def _whole_runs(request: MeasuredRequest, decoded: Decoded) -> Iterator[ItemRun]
         start, end = decoded.starts[run.item], decoded.ends[run.items.stop - 1]
         if decoded.data.endswith(b"\n\n", start, end) and bisect_right(odd, start) == bisect_left(odd, end):
             yield run
-
-
-def _stripped(decoded: Decoded) -> tuple[bytes, list[int]]:
-    pieces = [decoded.data[start:end].strip() for start, end in pairwise([0, *decoded.read_ends])]
-    return b"".join(pieces), list(accumulate(map(len, pieces)))
 
 
 def _ends_line(data: bytes, end: int) -> bool:

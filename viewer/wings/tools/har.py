@@ -65,7 +65,11 @@ def entry(full: FullExchange) -> JsonObject:
     if full.decoded.framing == "websocket":
         fields |= {"_resourceType": "websocket", "_webSocketMessages": _frames(full)}
     elif full.decoded.stream:
-        fields["_eventSourceMessages"] = _messages(full)
+        fields["_eventSourceMessages"] = [
+            {"time": _seconds(full, item.at_ns), "eventName": item.type, "eventId": item.id, "data": item.data}
+            for item in full.decoded.items()
+            if item.kind == "event"
+        ]
     if full.row.outcome != "complete":
         fields["comment"] = full.ending
     own_fields = {name: getattr(full.row, name) for name in _OWN}
@@ -170,14 +174,6 @@ def _text(body: bytes) -> tuple[str, str | None]:
 
 def _seconds(full: FullExchange, at_ns: int | None) -> float | None:
     return None if at_ns is None else (full.started + timedelta(microseconds=at_ns // 1000)).timestamp()
-
-
-def _messages(full: FullExchange) -> list[JsonObject]:
-    return [
-        {"time": _seconds(full, item.at_ns), "eventName": item.type, "eventId": item.id, "data": item.data}
-        for item in full.decoded.items()
-        if item.kind == "event"
-    ]
 
 
 def _frames(full: FullExchange) -> list[JsonObject]:

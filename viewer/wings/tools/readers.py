@@ -150,7 +150,10 @@ def _guidellm_responses(payload: JsonObject) -> _GuidellmRead:
         case "response.reasoning_summary_text.delta":
             return _GuidellmRead(reasoning=bool(payload.get("delta")))
         case "response.output_item.added":
-            return _GuidellmRead(begins_call=_begins_call(payload))
+            begins_call = part(payload, "item").get("type") == "function_call"
+            if begins_call and "output_index" not in payload:
+                raise ToolError("KeyError: 'output_index'")
+            return _GuidellmRead(begins_call=begins_call)
         case "response.function_call_arguments.delta" | "response.function_call_arguments.done":
             return _GuidellmRead(is_call=True)
         case "response.completed" | "response.incomplete" | "response.failed" as kind:
@@ -159,14 +162,6 @@ def _guidellm_responses(payload: JsonObject) -> _GuidellmRead:
                 raise ToolError("ValueError: error payload in the stream")
             return _GuidellmRead(usage=response.get("usage"), ends=True)
     return _GuidellmRead()
-
-
-def _begins_call(payload: JsonObject) -> bool:
-    if part(payload, "item").get("type") != "function_call":
-        return False
-    if "output_index" not in payload:
-        raise ToolError("KeyError: 'output_index'")
-    return True
 
 
 GUIDELLM: Final[dict[str, Callable[[JsonObject], _GuidellmRead]]] = {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, Final
 
-from wiretape.recorder.decode.prompt import Message, Prompt, canonical
+from wiretape.recorder.decode.prompt import Message, canonical
 from wiretape.recorder.decode.request import decoded, parse
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.record import units
@@ -80,16 +80,19 @@ def _lengths(exchange: TableRow, request: RequestRow, blocks: Blocks) -> JsonObj
     if exchange["framing"] == "websocket":
         return _WEBSOCKET
     input_tokens, output_tokens = exchange["input_tokens"], exchange["output_tokens"]
-    if (
-        input_tokens is None or output_tokens is None or input_tokens < 1 or output_tokens < 0
-    ):  # a prompt of 0 tokens is an unknown one
+    # A prompt of 0 tokens is an unknown one.
+    if input_tokens is None or output_tokens is None or input_tokens < 1 or output_tokens < 0:
         return NO_TOKENS
     if max(input_tokens, output_tokens) > MOST_TOKENS:
         return f"with more than {MOST_TOKENS:,} tokens"
     prompt = parse(request.plain)
     if prompt is None:
         return NO_PROMPT
-    ids = blocks.of(exchange["model"] or "", _bytes(prompt), input_tokens)
+    # In the order in which servers cache a prompt: tools, system prompt, messages.
+    tools = (tool.definition.encode("utf-8", "surrogatepass") for tool in prompt.tools)
+    texts = map(canonical, (Message("system", prompt.system), *prompt.messages))
+    content = b"\n".join(filter(None, (*tools, *texts)))
+    ids = blocks.of(exchange["model"] or "", content, input_tokens)
     return {"input_length": input_tokens, "output_length": output_tokens, "hash_ids": ids}
 
 
@@ -102,24 +105,15 @@ def _messages(exchange: TableRow, request: RequestRow) -> JsonObject | str:
         return NO_PROMPT
     output_tokens = exchange["output_tokens"]
     length = {} if output_tokens is None else {"output_length": output_tokens}
-    if exchange["api"] == "openai.chat" and _are_messages(body.get("messages")):
+    messages: Any = body.get("messages")
+    is_chat = exchange["api"] == "openai.chat" and bool(messages) and _are_objects(messages)
+    if is_chat and all("role" in message for message in messages):
         tools = {"tools": body["tools"]} if body.get("tools") and _are_objects(body["tools"]) else {}
-        return {"messages": body["messages"], **tools, **length}
+        return {"messages": messages, **tools, **length}
     if exchange["api"] == "openai.completions" and isinstance(body.get("prompt"), str):
         return {"text_input": body["prompt"], **length}
     return {"payload": body, **length}
 
 
-def _are_messages(value: Any) -> bool:
-    return bool(value) and _are_objects(value) and all("role" in message for message in value)
-
-
 def _are_objects(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
-
-
-def _bytes(prompt: Prompt) -> bytes:
-    """Return the content of a prompt in the order in which servers cache it: tools, system prompt, messages."""
-    tools = (tool.definition.encode("utf-8", "surrogatepass") for tool in prompt.tools)
-    texts = map(canonical, (Message("system", prompt.system), *prompt.messages))
-    return b"\n".join(filter(None, (*tools, *texts)))

@@ -51,7 +51,9 @@ def litellm(request: MeasuredRequest) -> Numbers:
     request.check_status(_SUCCESSES)
     texts: list[str] = []
     if request.decoded is not None and not request.decoded.stream:
-        first_ns, end_ns = _unstreamed(request)
+        _check_faults(request)
+        request.check_end()
+        first_ns, end_ns = None, request.judged.duration_ns
     elif request.api == chat.API:
         first_ns, end_ns = _chat(request, texts)
     else:
@@ -118,13 +120,6 @@ def _responses(request: MeasuredRequest) -> _Times:
     if request.decoded is None or request.decoded.end_item is None:
         raise ToolError("APIConnectionError: the stream was closed before any terminal event")
     return _first_event(request), request.judged.duration_ns
-
-
-def _unstreamed(request: MeasuredRequest) -> _Times:
-    """Return the end of an answer that is not streamed, which has no first token."""
-    _check_faults(request)
-    request.check_end()
-    return None, request.judged.duration_ns
 
 
 _LITELLM: Final = {messages.API: _messages, gemini.API: _gemini, responses.API: _responses}
