@@ -56,7 +56,7 @@ def report(
     place = options.place(db)
     place.require("bodies")
     with output.opened(place) as source:
-        writer = _Writer(source, thresholds, with_text, mask)
+        writer = _ReportWriter(source, thresholds, with_text, mask)
         issue_report = writer.of_reference(id or "@") if filter is None else writer.several("filter", filter=filter)
     if masked := masking.counts(mask):
         click.echo(f"wiretape: {masked.removeprefix(', ')}", err=True)
@@ -72,7 +72,7 @@ def report(
     output.show(map(Text, issue.lines(issue_report)))
 
 
-class _Writer:
+class _ReportWriter:
     """Reads exchanges for a report."""
 
     def __init__(self, source: "Source", limits: Thresholds, with_text: bool, mask: "Masker | None") -> None:

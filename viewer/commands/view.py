@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PREFIX = "wiretape-view-"
 
 
-class LivePages(Protocol):
+class PageServer(Protocol):
     """Pages that a wing serves in place of the screens, at its option `--web`."""
 
     def serve(self, id: str | None, path: Path, filter_text: str, thresholds: Thresholds) -> None:
@@ -67,7 +67,7 @@ def view(
     no_mouse: bool,
     theme: str | None,
     ascii: bool,
-    pages: "LivePages | None" = None,
+    pages: "PageServer | None" = None,
 ) -> None:
     """Browse a tape in the terminal, or with --web in a browser.
 

@@ -19,7 +19,7 @@ from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.text import clock_axis, formatting, sparkline, waterfall
 from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.text.clock_axis import ClockAxis, ClockLine, ClockView
-from wiretape.viewer.text.waterfall import SIGNS, TONES, Bar, Phase
+from wiretape.viewer.text.waterfall import SIGNS, TONES, Phase, PhaseBar
 
 _SELECTED: Final[Mapping[Phase, Tone]] = TONES | {"content": "strong", "wait": "plain"}
 _LEAST_NS: Final = 1_000_000
@@ -40,7 +40,7 @@ class ClockBar:
 
     row: ListRow
     start_ns: int
-    phases: Bar
+    phases: PhaseBar
     ending: Part
 
     @property

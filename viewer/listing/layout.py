@@ -15,7 +15,7 @@ from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.text import formatting, waterfall
 from wiretape.viewer.text.cells import Part, Tone, laid_out
 from wiretape.viewer.text.formatting import whole_ms
-from wiretape.viewer.text.waterfall import Axis, Bar
+from wiretape.viewer.text.waterfall import Axis, PhaseBar
 
 LEAD: Final = 4
 """The cells of the cursor, the mark and the sign, before the columns."""
@@ -176,10 +176,10 @@ def axis(exchanges: Iterable[ListRow], look: Look) -> Axis:
     return waterfall.axis([longest_ns, *output_ends_ns])
 
 
-def bar(row: ListRow, look: Look) -> Bar:
+def bar(row: ListRow, look: Look) -> PhaseBar:
     """Return the phases of an exchange, until now if it runs."""
     last_ms = row.latency_ms if row.latency_ms is not None else row.last_read_ms
-    return Bar(
+    return PhaseBar(
         units.ns(elapsed_ms(row, look)) or units.ns(last_ms) or 0,
         units.ns(row.first_output_ms),
         units.ns(row.first_answer_ms),

@@ -14,7 +14,7 @@ _BEGUN: Final = re.compile(r"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]{0,64}\x1b?)?)?)?)?
 _COLOUR: Final = re.compile(r"rgba?:([\da-f]{1,4})/([\da-f]{1,4})/([\da-f]{1,4})(?:/[\da-f]{1,4})?", re.ASCII | re.I)
 
 
-class Answers:
+class AnswerSplitter:
     """Takes a terminal's answers out of its input; the beginning of one is held until its end has come."""
 
     def __init__(self) -> None:

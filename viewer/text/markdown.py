@@ -56,7 +56,7 @@ class StyledPiece:
 Line = list[StyledPiece]
 
 
-class _Heading(markdown.Heading):
+class _MarkdownHeading(markdown.Heading):
     """A heading of any level, aligned to the left."""
 
     LEVEL_ALIGN: ClassVar[dict[str, Any]] = {}
@@ -77,7 +77,7 @@ class _Code(markdown.CodeBlock):
 
 class _Markdown(markdown.Markdown):
     elements: ClassVar[dict[str, Any]] = {
-        **markdown.Markdown.elements, "heading_open": _Heading, "fence": _Code, "code_block": _Code,
+        **markdown.Markdown.elements, "heading_open": _MarkdownHeading, "fence": _Code, "code_block": _Code,
     }  # fmt: skip
 
     def __init__(self, text: str) -> None:

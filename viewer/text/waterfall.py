@@ -31,7 +31,7 @@ _BETWEEN_TICKS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class PhaseBar:
     """The phases of an exchange, in ns since its request; `end_ns` of a running one is now.
 
     `first_ns` is the first output, `answer_ns` the first content or tool call, `thought_ns` the reasoning before that,
@@ -96,7 +96,7 @@ def rounded(ns: int) -> int:
     return next(size for step in steps if (size := round(step * decade)) >= ns)
 
 
-def draw(bar: Bar, axis: Axis | None, cells: int, ending: str) -> list[tuple[str, Phase]]:
+def draw(bar: PhaseBar, axis: Axis | None, cells: int, ending: str) -> list[tuple[str, Phase]]:
     """Draw a bar in at most `cells` cells, then the sign of its ending; on its own axis if there is none."""
     room = cells - len(ending)
     axis = Axis(max(bar.end_ns, 1)) if axis is None else axis
@@ -110,7 +110,7 @@ def joined(signs: Iterable[Sign]) -> list[tuple[str, Phase]]:
     return [("".join(sign for sign, _ in run), phase) for phase, run in groupby(signs, lambda sign: sign[1])]
 
 
-def signs(bar: Bar, cell: Callable[[int], int], seen: range) -> list[Sign]:
+def signs(bar: PhaseBar, cell: Callable[[int], int], seen: range) -> list[Sign]:
     """Return the signs of those cells of a bar that are `seen`; `cell` returns the cell of a time since the request.
 
     A stall has its length where there is room.

@@ -3,7 +3,7 @@
 import pytest
 
 from wiretape.viewer.text import background
-from wiretape.viewer.text.background import Answers
+from wiretape.viewer.text.background import AnswerSplitter
 
 WHITE = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\"
 BLACK = "\x1b]11;rgb:0000/0000/0000\x07"
@@ -30,14 +30,14 @@ def test_colorfgbg_ends_in_the_number_of_the_background(value: str | None, found
 
 @pytest.mark.parametrize("pieces", [1, 2, 3, 5, 100])
 def test_answers_are_taken_out_wherever_the_input_is_cut(pieces: int) -> None:
-    text, answers = f"j{WHITE}k\x1b[A{BLACK}q", Answers()
+    text, answers = f"j{WHITE}k\x1b[A{BLACK}q", AnswerSplitter()
     found = [answers.split(text[at : at + pieces]) for at in range(0, len(text), pieces)]
     assert "".join(keys for keys, _ in found) == "jk\x1b[Aq"
     assert [told for _, backgrounds in found for told in backgrounds] == ["light", "dark"]
 
 
 def test_a_pause_makes_a_key_of_an_escape() -> None:
-    answers = Answers()
+    answers = AnswerSplitter()
     assert [answers.split(text) for text in ("\x1b", "", "\x1b]", "")] == [
         ("", []), ("\x1b", []), ("", []), ("\x1b]", []),
     ]  # fmt: skip
@@ -47,10 +47,10 @@ def test_a_pause_makes_a_key_of_an_escape() -> None:
 
 
 def test_an_endless_answer_is_not_held_for_ever() -> None:
-    answers = Answers()
+    answers = AnswerSplitter()
     assert answers.split("\x1b]11;" + "x" * 65) == ("\x1b]11;" + "x" * 65, [])
     assert answers.split("j") == ("j", [])
 
 
 def test_an_answer_without_colour_is_not_keys_either() -> None:
-    assert Answers().split("\x1b]11;nothing\x07j") == ("j", [])
+    assert AnswerSplitter().split("\x1b]11;nothing\x07j") == ("j", [])

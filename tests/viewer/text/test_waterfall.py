@@ -2,58 +2,58 @@
 
 from tests.support.cases import each_case
 from wiretape.viewer.text import waterfall
-from wiretape.viewer.text.waterfall import Axis, Bar
+from wiretape.viewer.text.waterfall import Axis, PhaseBar
 
 S = 1_000_000_000
 MS = 1_000_000
 
 
-def text(bar: Bar, axis: Axis | None, cells: int, ending: str = "✓") -> str:
+def text(bar: PhaseBar, axis: Axis | None, cells: int, ending: str = "✓") -> str:
     return "".join(part for part, _ in waterfall.draw(bar, axis, cells, ending))
 
 
 def test_a_bar_has_wait_reasoning_content_and_end() -> None:
-    bar = Bar(10 * S, first_ns=2 * S, answer_ns=5 * S, thought_ns=3 * S, last_ns=9 * S)
+    bar = PhaseBar(10 * S, first_ns=2 * S, answer_ns=5 * S, thought_ns=3 * S, last_ns=9 * S)
     assert waterfall.draw(bar, Axis(20 * S), 21, "✓") == [
         ("░░", "wait"), ("▓▓▓", "reasoning"), ("████", "content"), ("░", "wait"), ("✓", "end"),
     ]  # fmt: skip
 
 
 def test_a_stall_has_its_length_where_there_is_room() -> None:
-    bar = Bar(10 * S, first_ns=S, answer_ns=S, last_ns=10 * S, stalls=[(2 * S, 8 * S)])
+    bar = PhaseBar(10 * S, first_ns=S, answer_ns=S, last_ns=10 * S, stalls=[(2 * S, 8 * S)])
     assert text(bar, Axis(10 * S), 31) == "░░░███╱╱╱╱╱ 6.0 s ╱╱╱╱╱╱██████✓"
     assert text(bar, Axis(10 * S), 11) == "░█╱╱╱╱╱╱██✓"
 
 
 def test_stalls_that_follow_each_other_have_each_their_length() -> None:
-    bar = Bar(20 * S, first_ns=0, answer_ns=0, last_ns=20 * S, stalls=[(0, 10 * S), (10 * S, 20 * S)])
+    bar = PhaseBar(20 * S, first_ns=0, answer_ns=0, last_ns=20 * S, stalls=[(0, 10 * S), (10 * S, 20 * S)])
     shown = text(bar, Axis(20 * S), 41)
     assert shown.count(" 10.0 s ") == 2
 
 
 def test_output_without_an_answer_is_reasoning() -> None:
-    assert text(Bar(4 * S, first_ns=S, last_ns=3 * S), Axis(4 * S), 5) == "░▓▓░✓"
+    assert text(PhaseBar(4 * S, first_ns=S, last_ns=3 * S), Axis(4 * S), 5) == "░▓▓░✓"
 
 
 def test_an_exchange_without_output_is_a_wait() -> None:
-    assert text(Bar(4 * S), Axis(8 * S), 9, "✗") == "░░░░✗"
+    assert text(PhaseBar(4 * S), Axis(8 * S), 9, "✗") == "░░░░✗"
 
 
 @each_case("cells", [2, 3, 8, 48])
 def test_what_is_shorter_than_a_cell_still_has_one(cells: int) -> None:
-    shown = text(Bar(MS, first_ns=MS // 2, answer_ns=MS // 2, last_ns=MS), Axis(60 * S), cells)
+    shown = text(PhaseBar(MS, first_ns=MS // 2, answer_ns=MS // 2, last_ns=MS), Axis(60 * S), cells)
     assert shown == "█✓"
 
 
 @each_case("cells", range(1, 60))
 def test_a_bar_is_never_wider_than_its_cells(cells: int) -> None:
-    bar = Bar(10 * S, first_ns=S, answer_ns=4 * S, thought_ns=3 * S, last_ns=9 * S, stalls=[(5 * S, 8 * S)])
+    bar = PhaseBar(10 * S, first_ns=S, answer_ns=4 * S, thought_ns=3 * S, last_ns=9 * S, stalls=[(5 * S, 8 * S)])
     assert len(text(bar, Axis(9 * S), cells)) <= cells
     assert len(text(bar, None, cells)) in (0, cells)
 
 
 def test_on_its_own_axis_a_bar_takes_all_cells() -> None:
-    assert text(Bar(MS, first_ns=0, answer_ns=0, last_ns=MS), None, 8) == "███████✓"
+    assert text(PhaseBar(MS, first_ns=0, answer_ns=0, last_ns=MS), None, 8) == "███████✓"
 
 
 @each_case(
@@ -81,7 +81,7 @@ def test_a_logarithmic_axis_tells_short_streams_apart() -> None:
 
 def test_no_length_has_no_axis() -> None:
     assert waterfall.axis([]) == waterfall.axis([0]) == Axis()
-    assert text(Bar(S), Axis(), 20) == ""
+    assert text(PhaseBar(S), Axis(), 20) == ""
 
 
 @each_case("cells", range(6, 130))
@@ -99,7 +99,7 @@ def test_a_head_fills_its_cells_and_says_the_scale(axis: Axis | None, cells: int
 def test_ticks_stand_where_bars_of_their_time_end() -> None:
     axis = Axis(60 * S, 500 * MS)
     head = waterfall.head("TIMELINE", axis, 80)
-    bar = text(Bar(10 * S), axis, 80)
+    bar = text(PhaseBar(10 * S), axis, 80)
     assert head.index("╷10 s") == bar.index("✓")
     assert waterfall.head("TIMELINE", Axis(3_500 * MS), 48) == "TIMELINE     ╷1 s          ╷2 s           3.5 s╷"
 

@@ -105,7 +105,7 @@ class _Question:
     answer: "asyncio.Future[Any]"
 
 
-class Reader(Generic[S]):
+class SourceThread(Generic[S]):
     """A source in a thread of its own; the first question opens it.
 
     One that was missing, failed or has been replaced is opened again by the next question.
@@ -179,7 +179,7 @@ class Reader(Generic[S]):
             self._cleanup.close()
 
 
-class TapeReader(Reader["TapeSource"]):
+class TapeReader(SourceThread["TapeSource"]):
     """The reader of the tape at `path`; a question that is superseded is broken off."""
 
     def __init__(self, path: Path) -> None:
@@ -211,7 +211,7 @@ class TapeReader(Reader["TapeSource"]):
         return self._source
 
 
-class SourceReader(Reader["Browsed"]):
+class SourceReader(SourceThread["Browsed"]):
     """The reader of a source whose exchanges are opened elsewhere; a question that was begun is answered."""
 
     def _evaluate(self, function: "Callable[[Browsed], Any]") -> Any:

@@ -136,7 +136,7 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read keys and answers; where there is nothing to read from any more, the terminal is gone."""
-        parser, reader = XTermParser(self._debug), background.Answers()
+        parser, reader = XTermParser(self._debug), background.AnswerSplitter()
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         with contextlib.suppress(OSError):
             while not self.exit_event.is_set():

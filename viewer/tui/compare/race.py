@@ -45,7 +45,7 @@ _STRIPS: Final = 4
 _LEAST_TEXT: Final = 3
 
 
-class Side:
+class RaceSide:
     """The exchange `no`; `lane` is None before all of it was read.
 
     `trouble` is the error in reading it, None without one; whenever that changes, `fails` is called.
@@ -103,7 +103,7 @@ class CompareScreen(PlaybackScreen):
     def __init__(self, first_no: int, second_no: int) -> None:
         super().__init__()
         self._numbers = first_no, second_no
-        self._sides: list[Side] = []
+        self._sides: list[RaceSide] = []
         self._race: Race | None = None
         self._driver: Driver | None = None
         self._divergence: Divergence | None = None
@@ -125,7 +125,7 @@ class CompareScreen(PlaybackScreen):
 
     def on_mount(self) -> None:
         self._head.show([("compare", "strong"), (" · reading …", "muted")])
-        self._sides = [Side(host(self), no, self._show_title) for no in self._numbers]
+        self._sides = [RaceSide(host(self), no, self._show_title) for no in self._numbers]
         _: Worker[None] = self.run_worker(self._load, exclusive=True, group="load")
         self.set_interval(POLL_SECONDS["screen"], self._poll)
 
@@ -136,7 +136,7 @@ class CompareScreen(PlaybackScreen):
     def on_resize(self) -> None:
         self.call_after_refresh(self._lay_out)
 
-    def on_race_strips_resized(self) -> None:
+    def on_race_strips_strips_resized(self) -> None:
         self._show_race()
 
     def copies(self) -> list[tuple[str, str]]:

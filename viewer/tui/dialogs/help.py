@@ -16,7 +16,7 @@ from wiretape.viewer.tui.dialogs.menus import Menu
 
 
 @dataclass(slots=True)
-class Entry:
+class KeyEntry:
     """An action: its heading, its meaning, its binding, and its keys, as they are shown and by name."""
 
     group: str
@@ -45,8 +45,8 @@ class HelpScreen(Menu[None]):
         """List `bindings`: `active_bindings` of the screen below."""
         super().__init__()
         self._below = dict(bindings)
-        self._entries: list[Entry] = []
-        self._options: list[Entry | None] = []
+        self._entries: list[KeyEntry] = []
+        self._options: list[KeyEntry | None] = []
 
     def compose(self) -> ComposeResult:
         self._entries = entries(self.app, self._below)
@@ -85,14 +85,14 @@ class HelpScreen(Menu[None]):
             self.app.call_later(self.app.run_action, entry.bound.binding.action, entry.bound.node)
 
 
-def entries(app: App[object], bindings: Mapping[str, ActiveBinding]) -> list[Entry]:
+def entries(app: App[object], bindings: Mapping[str, ActiveBinding]) -> list[KeyEntry]:
     """Return the actions of some bindings, each with all of its keys, in their groups."""
-    entries_by_id: dict[str, Entry] = {}
+    entries_by_id: dict[str, KeyEntry] = {}
     for bound in bindings.values():
         binding = bound.binding
         if binding.id is None or binding.group is None or binding.system or not bound.enabled:
             continue
-        entry = entries_by_id.setdefault(binding.id, Entry(binding.group.description, binding.tooltip, bound))
+        entry = entries_by_id.setdefault(binding.id, KeyEntry(binding.group.description, binding.tooltip, bound))
         # The current keys, one by one: a binding's own display text covers all of its keys.
         key_text = app.get_key_display(binding.with_key(binding.key))
         entry.keys.append("enter" if binding.key == "enter" else key_text)

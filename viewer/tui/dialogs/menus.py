@@ -145,7 +145,7 @@ class Menu(Dialog[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MenuEntry:
     """A line of a menu: its label, a description, and its action."""
 
     label: str
@@ -156,7 +156,7 @@ class Entry:
 class ActionMenu(Menu[None]):
     """A list of entries; the chosen one is run once the menu is closed."""
 
-    def __init__(self, head: str, entries: Sequence[Entry]) -> None:
+    def __init__(self, head: str, entries: Sequence[MenuEntry]) -> None:
         super().__init__()
         self._head, self._entries = head if entries else f"{head}: there is nothing here", entries
         width = max((cell_len(entry.label) for entry in entries), default=0)
@@ -173,7 +173,7 @@ class ActionMenu(Menu[None]):
             self.app.call_later(self._entries[at].run)
 
 
-def _row(entry: Entry, width: int) -> Table:
+def _row(entry: MenuEntry, width: int) -> Table:
     row = Table.grid(padding=(0, 2, 0, 0))
     row.add_column(width=width, no_wrap=True)
     row.add_column(overflow="fold")
@@ -185,22 +185,22 @@ def _row(entry: Entry, width: int) -> Table:
 
 def copy_menu(app: App[Any], copies: Sequence[Copy], screen: Screen[Any] | None = None) -> ActionMenu:
     """Return the menu of texts to copy; the text of a `screen` is offered to the user's pager and editor, too."""
-    entries = [Entry(label, *_copying(app, label, text)) for label, text in copies]
+    entries = [MenuEntry(label, *_copying(app, label, text)) for label, text in copies]
     if screen is not None and outside.has_page(screen):
         open_outside = host(screen).open_outside
         for name, program in (("pager", outside.show), ("editor", outside.edit)):
             description = f"the text of this screen, in your {name}"
-            entries.append(Entry(name, description, partial(open_outside, program, screen)))
+            entries.append(MenuEntry(name, description, partial(open_outside, program, screen)))
     return ActionMenu("copy", entries)
 
 
 def export_menu(app: App[Any], exports: Sequence[tuple[str, list[str]]]) -> ActionMenu:
     """Return the menu of exports, as (label, arguments of `wiretape`), and of a picture of the screen."""
     entries = [
-        Entry(label, shlex.join(["wiretape", *arguments]), partial(_ask_and_export, app, label, arguments))
+        MenuEntry(label, shlex.join(["wiretape", *arguments]), partial(_ask_and_export, app, label, arguments))
         for label, arguments in exports
     ]
-    picture = Entry("screenshot", "this screen, as SVG", lambda: app.run_worker(_write_picture(app)))
+    picture = MenuEntry("screenshot", "this screen, as SVG", lambda: app.run_worker(_write_picture(app)))
     return ActionMenu("export", [*entries, picture])
 
 

@@ -39,7 +39,7 @@ class EventsPane(Pane):
         event: int
         twice: bool
 
-    class Resized(Message):
+    class WidthChanged(Message):
         """There is room for other columns."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class EventsPane(Pane):
     def on_resize(self, event: Resize) -> None:
         self._strips.clear()
         self._lay_out()
-        self.post_message(self.Resized())
+        self.post_message(self.WidthChanged())
 
     def _lay_out(self) -> None:
         self.set_lines(max(len(self._visible_events), 1))

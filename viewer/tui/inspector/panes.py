@@ -33,7 +33,7 @@ from wiretape.viewer.tui.inspector.pages import PagePane, RequestPane
 from wiretape.viewer.tui.inspector.raw import BytesPane, TreePane
 from wiretape.viewer.tui.inspector.replay import VIEWS, ReplayPane
 from wiretape.viewer.tui.playing.loader import KeyQueue
-from wiretape.viewer.tui.playing.timeline import Timeline, TransportLine
+from wiretape.viewer.tui.playing.timeline import StreamTimeline, TransportLine
 from wiretape.viewer.tui.widgets.bar import Bar
 from wiretape.viewer.tui.widgets.pane import Heading, Pane
 
@@ -117,7 +117,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._position = 0
         self._died = False
         self.replay, self.events, self.parts, self.bytes = ReplayPane(), EventsPane(), TreePane(), BytesPane()
-        self.timeline, self.transport = Timeline(), TransportLine()
+        self.timeline, self.transport = StreamTimeline(), TransportLine()
         self.request, self._timing = RequestPane(), PagePane("timing")
         self._bars = {name: Bar(id=name) for name in ("head", "tabs", "trouble", "titles")}
         self._bars["trouble"].display = False
@@ -384,13 +384,13 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         if message.twice:
             self.action_open()
 
-    def on_events_pane_resized(self, message: EventsPane.Resized) -> None:
+    def on_events_pane_width_changed(self, message: EventsPane.WidthChanged) -> None:
         self.titles()
 
-    def on_tree_pane_chosen(self, message: TreePane.Chosen) -> None:
+    def on_tree_pane_part_chosen(self, message: TreePane.PartChosen) -> None:
         self.bytes.highlight(message.node.start, message.node.end)
 
-    def on_bar_clicked(self, message: Bar.Clicked) -> None:
+    def on_bar_piece_clicked(self, message: Bar.PieceClicked) -> None:
         if message.bar is self._bars["tabs"] and message.piece < len(TABS):
             self.action_pane(message.piece)
 

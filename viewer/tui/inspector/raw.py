@@ -39,7 +39,7 @@ class TreePane(Pane):
     """The parts of an event as an indented list."""
 
     @dataclass
-    class Chosen(Message):
+    class PartChosen(Message):
         """A part was chosen."""
 
         node: JsonNode
@@ -62,7 +62,7 @@ class TreePane(Pane):
         previous, self._selected = self._selected, max(0, min(self._selected + rows, len(self._parts) - 1))
         self.redraw((previous, previous), (self._selected, self._selected))
         self.reveal(self._selected)
-        self.post_message(self.Chosen(self._parts[self._selected]))
+        self.post_message(self.PartChosen(self._parts[self._selected]))
 
     def on_click(self, event: Click) -> None:
         self.go(self.scroll_offset.y + event.y - self._selected)
@@ -89,7 +89,7 @@ class BytesPane(Pane):
     """The bytes of an event in one of four views."""
 
     @dataclass
-    class Wanted(Message):
+    class ReadsWanted(Message):
         """More is to be passed to `take` about the reads from one seq to another."""
 
         first: int
@@ -126,7 +126,7 @@ class BytesPane(Pane):
         self.redraw()
 
     def take(self, reads: Mapping[int, Read]) -> None:
-        """Use the details of the reads that were `Wanted`, by their seq."""
+        """Use the details of the reads that `ReadsWanted` asked for, by their seq."""
         self._reads = reads
         self.redraw()
 
@@ -227,7 +227,7 @@ class BytesPane(Pane):
 
     def _want(self, reads: Sequence[int]) -> None:
         if reads:
-            self.post_message(self.Wanted(reads[0], reads[-1]))
+            self.post_message(self.ReadsWanted(reads[0], reads[-1]))
 
     def _text(self, row: HexRow) -> Iterator[Part]:
         if self.view == "lines":

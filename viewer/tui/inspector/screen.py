@@ -32,7 +32,7 @@ from wiretape.viewer.tui.inspector.panes import REQUEST, InspectorPanes, applies
 from wiretape.viewer.tui.inspector.raw import BytesPane
 from wiretape.viewer.tui.playing.driver import Driver, PlaybackScreen
 from wiretape.viewer.tui.playing.loader import ErrorReporter, KeyQueue, Loader, queued
-from wiretape.viewer.tui.playing.timeline import Timeline
+from wiretape.viewer.tui.playing.timeline import StreamTimeline
 from wiretape.viewer.tui.widgets.footer import KeyLine
 
 
@@ -331,7 +331,7 @@ class InspectorScreen(PlaybackScreen):
         self.command(lambda playback: playback.step(position - playback.position), seeks=True)
 
     @work(group="reads", exclusive=True)
-    async def on_bytes_pane_wanted(self, message: BytesPane.Wanted) -> None:
+    async def on_bytes_pane_reads_wanted(self, message: BytesPane.ReadsWanted) -> None:
         no, first, last = self._no, message.first, message.last  # not `self`: see `Loader`
         with ErrorReporter(self.panes.show_failure):
             reading = host(self).tape.read(lambda tape: tape.exchange(no).reads_between(first, last), "reads")
@@ -346,5 +346,5 @@ class InspectorScreen(PlaybackScreen):
     def _warn(self, text: str) -> None:
         self.notify(text, severity="warning", markup=False)
 
-    def on_timeline_resized(self, message: Timeline.Resized) -> None:
+    def on_stream_timeline_cells_changed(self, message: StreamTimeline.CellsChanged) -> None:
         self._draw()

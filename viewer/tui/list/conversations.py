@@ -30,7 +30,7 @@ from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base.host import Superseded, host, is_seen
 from wiretape.viewer.tui.dialogs import offers
-from wiretape.viewer.tui.list.tree_data import ConversationsData, Wanted, read
+from wiretape.viewer.tui.list.tree_data import ConversationsData, TreeQuery, read
 from wiretape.viewer.tui.widgets.bar import HeaderLine
 from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable, Toned
 from wiretape.viewer.tui.widgets.footer import KeyLine
@@ -211,11 +211,11 @@ class ConversationsScreen(Screen[None]):
         self.run_worker(self._read(), group="read", exclusive=True)
 
     @property
-    def _query(self) -> Wanted:
+    def _query(self) -> TreeQuery:
         cursor, height = self._tree.cursor, self.app.size.height
         lines = self._tree.lines[max(cursor - height, 0) : cursor + height]
         near = frozenset(line.conversation for line in lines if isinstance(line, ConversationRow))
-        return Wanted(frozenset(self._open_names), near, self._of_context)
+        return TreeQuery(frozenset(self._open_names), near, self._of_context)
 
     async def _watch(self) -> None:
         clock = host(self).clock

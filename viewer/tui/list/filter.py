@@ -87,7 +87,7 @@ class FilterLine(Vertical):
         text: str
         is_on: bool = True
 
-    class Left(Message):
+    class FilterLeft(Message):
         """The keys belong to the list again."""
 
     def __init__(self, text: str, vocabulary: Callable[[], Vocabulary]) -> None:
@@ -199,7 +199,7 @@ class FilterLine(Vertical):
     def _return(self) -> None:
         self.remove_class("-typing")
         self.box.can_focus = False
-        self.post_message(self.Left())
+        self.post_message(self.FilterLeft())
 
     def complete(self) -> None:
         """List the completions of the filter."""
@@ -232,7 +232,7 @@ class FilterLine(Vertical):
         event.stop()
         self.leave()
 
-    def on_completions_chosen(self, event: "Completions.Chosen") -> None:
+    def on_completions_completion_chosen(self, event: "Completions.CompletionChosen") -> None:
         event.stop()
         self.box.take(event.at)
         self.box.focus()
@@ -393,7 +393,7 @@ class Completions(Toned):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"completions--chosen"}
 
     @dataclass
-    class Chosen(Message):
+    class CompletionChosen(Message):
         """A text was clicked."""
 
         at: int
@@ -420,7 +420,7 @@ class Completions(Toned):
     def on_click(self, event: Click) -> None:
         at = self._top + event.y - 1
         if event.y and at < len(self._texts):
-            self.post_message(self.Chosen(at))
+            self.post_message(self.CompletionChosen(at))
 
     def render_line(self, y: int) -> Strip:
         """Draw the head with the range of texts in sight, if not all are; or a text with its note."""

@@ -1,6 +1,6 @@
 """The list of exchanges: only the lines that can be seen are drawn, however many there are.
 
-It is given a `Catalog` and draws what rows that has; it asks for the others with `Wanted`, and draws them after
+It is given a `Catalog` and draws what rows that has; it asks for the others with `RowsWanted`, and draws them after
 `redraw`. The cursor stays on its exchange while others arrive. The text of a line is made in
 `wiretape.viewer.exchange.states`.
 """
@@ -36,7 +36,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = CursorList.BINDINGS
 
     @dataclass
-    class Wanted(Message):
+    class RowsWanted(Message):
         """Rows are missing: those of these exchanges, page by page."""
 
         pages: list[list[int]]
@@ -253,7 +253,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         pages = self.catalog.missing(places.start, places.stop)
         if any(page not in self._requested for page in pages):
             self._requested = pages
-            self.post_message(self.Wanted(pages))
+            self.post_message(self.RowsWanted(pages))
         return bool(pages)
 
     def _look_ahead(self) -> None:
@@ -271,7 +271,7 @@ class Titles(Toned):
     DEFAULT_CSS = "Titles { height: 1; background: $surface; }"
 
     @dataclass
-    class Clicked(Message):
+    class TitleClicked(Message):
         """A column's title was clicked."""
 
         field: str
@@ -293,4 +293,4 @@ class Titles(Toned):
     def on_click(self, event: Click) -> None:
         column = layout.column_at(self._rows.slots, self._rows.between, event.x)
         if column is not None and column.field is not None:
-            self.post_message(self.Clicked(column.field))
+            self.post_message(self.TitleClicked(column.field))

@@ -189,7 +189,7 @@ class StreamsScreen(Screen[None]):
             self.streams.load()
         self.show_state()
 
-    def on_filter_line_left(self) -> None:
+    def on_filter_line_filter_left(self) -> None:
         self.remove_class("-filtering")
         self._apply_filter()
         self.streams.rows.focus()

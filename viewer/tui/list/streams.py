@@ -180,7 +180,7 @@ class StreamList(Container):
         self.rows.show(self.listing.catalog)
         self.post_message(self.Changed())
 
-    def on_stream_rows_wanted(self, event: StreamRows.Wanted) -> None:
+    def on_stream_rows_rows_wanted(self, event: StreamRows.RowsWanted) -> None:
         reading = partial(self._read, [number for page in event.pages for number in page])
         _: Worker[None] = self.run_worker(reading, group="pages", exclusive=True)  # not begun yet: it may never be
 
@@ -202,7 +202,7 @@ class StreamList(Container):
     def on_stream_rows_laid_out(self) -> None:
         self._titles.refresh()
 
-    def on_titles_clicked(self, event: Titles.Clicked) -> None:
+    def on_titles_title_clicked(self, event: Titles.TitleClicked) -> None:
         self.order_by(event.field)
 
     def order_by(self, field: str | None) -> None:

@@ -51,7 +51,7 @@ class ConversationsData:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TreeQuery:
     """The names of the conversations to read: the `open` ones, and those on lines that may be drawn next.
 
     `of_context` asks for the content of the requests.
@@ -68,7 +68,7 @@ class Wanted:
 
 
 def read(
-    source: "TapeSource", text: str, clock: Clock, limits: Thresholds, data: ConversationsData, wanted: Wanted
+    source: "TapeSource", text: str, clock: Clock, limits: Thresholds, data: ConversationsData, wanted: TreeQuery
 ) -> ConversationsData:
     """Read the changes since the last reading, and what else is wanted."""
     from wiretape.viewer.query.parser import parse

@@ -93,12 +93,12 @@ class Scrubbing(Widget):
             self.post_message(self.Scrubbed(strips.instant(cell, length_ns, cells) if cell >= 0 else 0))
 
 
-class Timeline(CachedLines, Scrubbing):
+class StreamTimeline(CachedLines, Scrubbing):
     """Rows of cells over time: characters, bytes a second, kinds, gaps, markers, and the axis; or just the gaps."""
 
-    DEFAULT_CSS = "Timeline { height: 5; }"
+    DEFAULT_CSS = "StreamTimeline { height: 5; }"
 
-    class Resized(Message):
+    class CellsChanged(Message):
         """There is room for another number of cells."""
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class Timeline(CachedLines, Scrubbing):
 
     def on_resize(self, event: Resize) -> None:
         self._lines.clear()
-        self.post_message(self.Resized())
+        self.post_message(self.CellsChanged())
 
     def span(self) -> tuple[int, int, int]:
         return _LABEL, self.cells, self.axis_ns
@@ -306,7 +306,7 @@ class RaceStrips(Toned, Scrubbing):
         for name in ("head", "a", "b", "both", "first", "slow", "stalled", "to-come", "playhead", "axis")
     }
 
-    class Resized(Message):
+    class StripsResized(Message):
         """The strips have another size."""
 
     def __init__(self) -> None:
@@ -332,7 +332,7 @@ class RaceStrips(Toned, Scrubbing):
             self.refresh(*rows, Region(_RACE_MARGIN + left, 0, right - left + 1, last_row))
 
     def on_resize(self) -> None:
-        self.post_message(self.Resized())
+        self.post_message(self.StripsResized())
 
     def render_line(self, y: int) -> Strip:
         """Draw the heading, a row of the curves, a lane, or the axis."""

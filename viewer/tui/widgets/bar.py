@@ -70,7 +70,7 @@ class Bar(Widget):
     pieces = reactive[Sequence[Part]](())
 
     @dataclass
-    class Clicked(Message):
+    class PieceClicked(Message):
         """A piece was clicked: its number."""
 
         bar: "Bar"
@@ -86,7 +86,7 @@ class Bar(Widget):
         ends = accumulate(cell_len(safe(text)) for text, _ in self.pieces)
         piece = next((number for number, end in enumerate(ends) if event.x < end), None)
         if piece is not None:
-            self.post_message(self.Clicked(self, piece))
+            self.post_message(self.PieceClicked(self, piece))
 
 
 class Notice(Static):

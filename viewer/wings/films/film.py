@@ -41,7 +41,7 @@ USUAL_SIZE: Final = ScreenSize(80, 24)
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class FilmFrame:
     """A screen, as the parts of each line, and its time in ns since the film began."""
 
     at_ns: int
@@ -71,13 +71,13 @@ class Film:
     def length_ns(self) -> int:
         return self._playback.playing_ns(self._playback.end_ns)
 
-    def frames(self, tick_ns: int = TICK_NS, *, each_event: bool = False) -> Iterator[Frame]:
+    def frames(self, tick_ns: int = TICK_NS, *, each_event: bool = False) -> Iterator[FilmFrame]:
         """Yield the frames, `tick_ns` apart; with one at the exact time of each event in between if `each_event`."""
         self._now_ns = 0
         self._playback.seek_to(0)
         self._playback.play()
         while True:
-            yield Frame(self._now_ns, self._screen())
+            yield FilmFrame(self._now_ns, self._screen())
             if not self._playback.playing:
                 return
             due, tick = self._playback.deadline(), self._now_ns - self._now_ns % tick_ns + tick_ns
@@ -166,7 +166,7 @@ class _Take:
         first_ns, last_ns = (lane.output_at[0], lane.output_at[output_count - 1]) if output_count else (None, None)
         thought_ns = answer_ns - first_ns if answer_ns is not None and first_ns is not None else None
         stalls = self._stalls[: bisect_right(self._stalls, now_ns, key=itemgetter(1))]
-        bar = waterfall.Bar(now_ns, first_ns, answer_ns, thought_ns or None, last_ns, stalls)
+        bar = waterfall.PhaseBar(now_ns, first_ns, answer_ns, thought_ns or None, last_ns, stalls)
         exchange_state = state(self.row)
         ending = exchange_state.sign if at_ns >= lane.end_ns else ""
         cells_of_phases = waterfall.draw(bar, axis, cells, ending or " ")

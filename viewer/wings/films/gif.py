@@ -15,7 +15,7 @@ from wiretape.recorder.commands.options import install_hint
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.text import wrap
 from wiretape.viewer.text.cells import Part, Tone
-from wiretape.viewer.wings.films.film import TICK_NS, Film, Frame
+from wiretape.viewer.wings.films.film import TICK_NS, Film, FilmFrame
 
 MOST_FRAMES: Final = 600
 """Limit of a GIF's frames: a longer film has fewer a second."""
@@ -86,7 +86,7 @@ class _Painter:
     def pixels(self) -> int:
         return self._size[0] * self._size[1]
 
-    def pictures(self, frames: Iterable[Frame]) -> Iterator[Any]:
+    def pictures(self, frames: Iterable[FilmFrame]) -> Iterator[Any]:
         """Yield the picture of each frame."""
         picture = self._pillow.image.new("P", self._size, 0)
         picture.putpalette([value for color in _COLORS.values() for value in _shades(color)])

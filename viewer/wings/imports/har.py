@@ -49,7 +49,7 @@ class _Pair(msgspec.Struct):
     value: str | None = None
 
 
-class _Message(msgspec.Struct):
+class _HarMessage(msgspec.Struct):
     """An event of a stream, as it was dispatched; `time` is in seconds since the epoch."""
 
     time: _Number = None
@@ -101,7 +101,7 @@ class _Timings(msgspec.Struct):
     receive: _Number = None
 
 
-class _Read(msgspec.Struct):
+class _HarRead(msgspec.Struct):
     at_ms: int | float
     size: int
 
@@ -122,17 +122,17 @@ class _Own(msgspec.Struct):
     gap_bytes: int = 0
     flags: list[str] = []
     labels: dict[str, str] = {}
-    reads: list[_Read] = []
+    reads: list[_HarRead] = []
 
 
-class _Entry(msgspec.Struct):
+class _HarEntry(msgspec.Struct):
     started: str = msgspec.field(name="startedDateTime")
     request: _HarRequest
     response: _HarResponse
     time: _Number = None
     error: str | None = msgspec.field(default=None, name="_error")
     timings: _Timings | None = None
-    messages: list[_Message] | None = msgspec.field(default=None, name="_eventSourceMessages")
+    messages: list[_HarMessage] | None = msgspec.field(default=None, name="_eventSourceMessages")
     sockets: list[Any] | None = msgspec.field(default=None, name="_webSocketMessages")
     own: _Own | None = msgspec.field(default=None, name="_wiretape")
 
@@ -146,10 +146,10 @@ class _Archive(msgspec.Struct):
 
 
 _archive = msgspec.json.Decoder(_Archive)
-_entry = msgspec.json.Decoder(_Entry, strict=True)
+_entry = msgspec.json.Decoder(_HarEntry, strict=True)
 
 
-class _Body(NamedTuple):
+class _TimedBody(NamedTuple):
     """A body and its pieces; `missing` bytes of it are not in the archive; `is_lost`: their number is unknown."""
 
     data: bytes
@@ -256,7 +256,7 @@ def _imported(place: str, raw: bytes | msgspec.Raw) -> Sequence[ImportedExchange
     return [exchange] if body.note is None else [Unimportable(place, body.note, is_note=True), exchange]
 
 
-def _request_body(entry: _Entry) -> tuple[bytes | None, int | None]:
+def _request_body(entry: _HarEntry) -> tuple[bytes | None, int | None]:
     """Return the body of a request and its size, None if unknown. An empty text may stand for a missing body."""
     post, stated = entry.request.post or _PostData(), entry.request.body_size
     size = int(stated) if stated is not None and stated >= 0 else None
@@ -268,7 +268,7 @@ def _request_body(entry: _Entry) -> tuple[bytes | None, int | None]:
     return body, size
 
 
-def _require_body(entry: _Entry, body: _Body) -> None:
+def _require_body(entry: _HarEntry, body: _TimedBody) -> None:
     """Raise `ValueError` unless the archive has the whole body of an answer: without it, nobody knows how it ended."""
     headers, size = _headers(entry.response.headers), len(body.data)
     if imported.framing(entry.request.method, entry.response.status, headers) == "none":
@@ -281,7 +281,7 @@ def _require_body(entry: _Entry, body: _Body) -> None:
         raise ValueError("its body was streamed past the program that wrote the archive, which kept nothing of it")
 
 
-def _ending(entry: _Entry) -> tuple[EndedBy, str | None]:
+def _ending(entry: _HarEntry) -> tuple[EndedBy, str | None]:
     """Return the `ended_by` of an exchange, and its message. Raises `ValueError` if it still ran, or never began."""
     if entry.own is not None:
         ended_by = next((name for name in ENDED_BY if name == entry.own.ended_by), None)
@@ -295,7 +295,7 @@ def _ending(entry: _Entry) -> tuple[EndedBy, str | None]:
     return ended_by or "end", error
 
 
-class _Marks(NamedTuple):
+class _HarMarks(NamedTuple):
     """When the phases of an exchange ended."""
 
     connected_ns: int | None
@@ -304,11 +304,11 @@ class _Marks(NamedTuple):
     end_ns: int | None
 
 
-def _marks(entry: _Entry) -> _Marks:
+def _marks(entry: _HarEntry) -> _HarMarks:
     phases, own_fields = entry.timings or _Timings(), entry.own
     if own_fields is not None and own_fields.end_ms is not msgspec.UNSET:  # its phases are 0 if unknown
         own_marks = (own_fields.connected_ms, own_fields.sent_ms, own_fields.headers_ms, own_fields.end_ms)
-        return _Marks(*(None if at is None else round(at * 1e6) for at in own_marks))
+        return _HarMarks(*(None if at is None else round(at * 1e6) for at in own_marks))
     if not phases.wait and not phases.receive:  # 0 may stand for an unknown time: every answer takes some
         phases = _Timings()
     queued = sum(value for value in (phases.blocked, phases.dns) if value is not None and value > 0)
@@ -317,7 +317,7 @@ def _marks(entry: _Entry) -> _Marks:
     headers = _end_of(sent, phases.wait)
     end = _end_of(headers, phases.receive)
     marks = (connected, sent, headers if phases.wait else None, end)
-    return _Marks(*(None if at is None else round(at * 1e6) for at in marks))
+    return _HarMarks(*(None if at is None else round(at * 1e6) for at in marks))
 
 
 def _end_of(start: float | None, phase: _Number) -> float | None:
@@ -337,7 +337,7 @@ def _bytes(text: str | None, encoding: str | None) -> bytes | None:
         raise ValueError(f"its base64 is broken ({error})") from error
 
 
-def _body(entry: _Entry, started: datetime, end_ns: int | None, *, was_coded: bool) -> _Body:
+def _body(entry: _HarEntry, started: datetime, end_ns: int | None, *, was_coded: bool) -> _TimedBody:
     content, messages, own_fields = entry.response.content, entry.messages or [], entry.own or _Own()
     data = _bytes(content.text, content.encoding)
     # To the microsecond: a float of seconds since the epoch does not hold more.
@@ -350,14 +350,14 @@ def _body(entry: _Entry, started: datetime, end_ns: int | None, *, was_coded: bo
     if data is None:
         is_known = content.size is not None and content.size >= 0
         missing = own_fields.gap_bytes or (int(content.size or 0) if is_known else 0)
-        return _Body(b"", [], [], missing, is_lost=not is_known)
+        return _TimedBody(b"", [], [], missing, is_lost=not is_known)
     missing = own_fields.gap_bytes
     # Where a content coding was undone, some programs give the size before; a text may lack the mark of its encoding.
     if entry.own is None and not was_coded and content.size is not None and content.size > len(data) + len(_BOM):
         missing = int(content.size) - len(data)
     sizes = [item.size for item in own_fields.reads]
     if sizes and sum(sizes) == len(data) and not was_coded:
-        return _Body(data, [round(item.at_ms * 1e6) for item in own_fields.reads], sizes, missing)
+        return _TimedBody(data, [round(item.at_ms * 1e6) for item in own_fields.reads], sizes, missing)
     ends, note = _ends(data, messages), None
     kind = imported.header(_headers(entry.response.headers), "content-type") or ""
     is_foreign_stream = entry.own is None and kind.startswith("text/event-stream")
@@ -379,7 +379,7 @@ def _misread(content: _Content) -> bytes | None:
     return data if is_other else None
 
 
-def _block(message: _Message) -> bytes:
+def _block(message: _HarMessage) -> bytes:
     event, id = message.event or message.type or "message", message.id or ""
     if set(event + id) & {"\r", "\n"}:
         raise ValueError("the name or the id of an event is of several lines")
@@ -387,7 +387,7 @@ def _block(message: _Message) -> bytes:
     return "\n".join([*lines, *(f"data: {line}" for line in (message.data or "").split("\n")), "", ""]).encode()
 
 
-def _ends(data: bytes, messages: Sequence[_Message]) -> list[int]:
+def _ends(data: bytes, messages: Sequence[_HarMessage]) -> list[int]:
     """Return the ends of the events in a body; nothing unless they are those that the archive has."""
     if not messages:
         return []
@@ -401,14 +401,14 @@ def _ends(data: bytes, messages: Sequence[_Message]) -> list[int]:
     return ends if len(ends) == len(messages) else []
 
 
-def _timed(data: bytes, ends: list[int], times: list[int | None], end_ns: int | None) -> _Body:
+def _timed(data: bytes, ends: list[int], times: list[int | None], end_ns: int | None) -> _TimedBody:
     """Return a body whose pieces end where its events do, at their times; data after them came by the end."""
     known_ns = [at_ns for at_ns in times if at_ns is not None]
     is_ordered = all(earlier <= later for earlier, later in itertools.pairwise([0, *known_ns]))
     if not ends or len(known_ns) < len(ends) or not is_ordered:
-        return _Body(data, [], [])
+        return _TimedBody(data, [], [])
     if data[ends[-1] :].strip() and end_ns is not None:
         ends, known_ns = [*ends, len(data)], [*known_ns, max(end_ns, known_ns[-1])]
     ends[-1] = len(data)
     sizes = [later - earlier for earlier, later in itertools.pairwise([0, *ends])]
-    return _Body(data, known_ns, sizes, is_coarse=True)
+    return _TimedBody(data, known_ns, sizes, is_coarse=True)

@@ -38,14 +38,14 @@ _ERRORS: Final[tuple[tuple[str, EndedBy], ...]] = (
 _Time = float | int | None
 
 
-class _Side(msgspec.Struct):
+class _FlowSide(msgspec.Struct):
     headers: list[tuple[bytes, bytes]]
     content: bytes | None
     timestamp_start: float | int
     timestamp_end: _Time = None
 
 
-class _FlowRequest(_Side, kw_only=True):
+class _FlowRequest(_FlowSide, kw_only=True):
     method: bytes
     scheme: bytes
     host: str
@@ -53,27 +53,27 @@ class _FlowRequest(_Side, kw_only=True):
     path: bytes
 
 
-class _FlowResponse(_Side, kw_only=True):
+class _FlowResponse(_FlowSide, kw_only=True):
     status_code: int
     http_version: bytes = b""
     trailers: list[tuple[bytes, bytes]] | None = None
 
 
-class _Error(msgspec.Struct):
+class _FlowError(msgspec.Struct):
     msg: str
     timestamp: _Time = None
 
 
-class _Server(msgspec.Struct):
+class _FlowServer(msgspec.Struct):
     timestamp_tcp_setup: _Time = None
     timestamp_tls_setup: _Time = None
 
 
-class _Flow(msgspec.Struct):
+class _MitmFlow(msgspec.Struct):
     request: _FlowRequest
     response: _FlowResponse | None = None
-    error: _Error | None = None
-    server_conn: _Server | None = None
+    error: _FlowError | None = None
+    server_conn: _FlowServer | None = None
     websocket: Any = None
 
 
@@ -127,7 +127,7 @@ def _imported(place: str, data: bytes) -> ImportedExchange:
         raise ValueError("it is no flow")
     if value.get("type") != "http":
         raise ValueError(f"it is a flow of {value.get('type')}, not of HTTP")
-    flow = msgspec.convert(value, _Flow)
+    flow = msgspec.convert(value, _MitmFlow)
     if flow.websocket is not None:
         raise ValueError("it is a WebSocket, and mitmproxy does not have its bytes")
     request, response = flow.request, flow.response
@@ -138,7 +138,7 @@ def _imported(place: str, data: bytes) -> ImportedExchange:
     if sent is not None and (response is None or sent <= response.timestamp_start):
         began = sent
     end_time = flow.error.timestamp if flow.error else response.timestamp_end if response else None
-    server = flow.server_conn or _Server()
+    server = flow.server_conn or _FlowServer()
 
     def since(at: _Time) -> int | None:
         return None if at is None else round((at - began) * 1e6) * 1000
@@ -172,7 +172,7 @@ def _imported(place: str, data: bytes) -> ImportedExchange:
     )
 
 
-def _ending(flow: _Flow) -> tuple[EndedBy, str | None]:
+def _ending(flow: _MitmFlow) -> tuple[EndedBy, str | None]:
     """Return the `ended_by` of a flow, and its message. Raises `ValueError` if it still ran, or its body is lost."""
     if flow.error is None:
         if flow.response is None:
@@ -195,5 +195,5 @@ def _lacks_body(request: _FlowRequest, response: _FlowResponse) -> bool:
     return not response.content and not is_bare and imported.promises_body(headers)
 
 
-def _headers(side: _Side) -> imported.Headers:
+def _headers(side: _FlowSide) -> imported.Headers:
     return imported.regular(side.headers)

@@ -29,7 +29,7 @@ from wiretape.viewer.imported import Data, Headers, ImportedExchange, ImportedFi
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
 
 
-class _Request(msgspec.Struct):
+class _CassetteRequest(msgspec.Struct):
     method: str
     uri: str
     headers: dict[str, Any] | None = None
@@ -41,7 +41,7 @@ class _Status(msgspec.Struct):
     code: int
 
 
-class _Response(msgspec.Struct):
+class _CassetteResponse(msgspec.Struct):
     """An answer; `status_code` and `content` are those of httpx in cassettes before vcrpy 7.
 
     Where the status is a number, bodies have a type and a content.
@@ -56,8 +56,8 @@ class _Response(msgspec.Struct):
 
 
 class _Interaction(msgspec.Struct):
-    request: _Request
-    response: _Response
+    request: _CassetteRequest
+    response: _CassetteResponse
 
 
 def read(data: Data, source: ImportedFile) -> Iterator[ImportedExchange | Unimportable]:
@@ -143,7 +143,7 @@ def _imported(place: str, item: object, source: ImportedFile) -> ImportedExchang
     )
 
 
-def _unwrap(side: _Request | _Response) -> None:
+def _unwrap(side: _CassetteRequest | _CassetteResponse) -> None:
     """Return the content of a body from its table, by its type."""
     if not isinstance(side.body, dict):
         return
@@ -152,7 +152,7 @@ def _unwrap(side: _Request | _Response) -> None:
     side.body = content if kind == "text" else msgspec.UNSET
 
 
-def _response_body(response: _Response) -> tuple[object, bool]:
+def _response_body(response: _CassetteResponse) -> tuple[object, bool]:
     """Return the text or the bytes of an answer, None if the cassette has none, and whether a value was stored."""
     if response.parsed is not None:
         return _json(response.parsed), True
@@ -163,7 +163,7 @@ def _response_body(response: _Response) -> tuple[object, bool]:
     return (body.get("string") if coded is None else base64.b64decode(_text(coded))), False
 
 
-def _request_body(request: _Request, headers: Headers) -> tuple[bytes | None, bool]:
+def _request_body(request: _CassetteRequest, headers: Headers) -> tuple[bytes | None, bool]:
     """Return the body of a request, None if it is unknown, and whether a value was stored."""
     if request.parsed is not None:
         return _json(request.parsed), True

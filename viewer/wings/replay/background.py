@@ -59,8 +59,8 @@ class _Serving:
         return timeline.of(self.requests, self.began_ns, has_waits=self.has_waits)
 
 
-class Background:
-    """The thread, from the first test that is served to the end of all."""
+class PluginServer:
+    """The server of all tests, in a thread of its own, from the first test that is served to the end of all."""
 
     def __init__(self) -> None:
         self._planning = ThreadPoolExecutor(1, f"{THREADS}-planner")
@@ -225,7 +225,7 @@ class WiretapeServer:
     def __init__(
         self,
         url: str,
-        background: Background,
+        background: PluginServer,
         serving: _Serving,
         variables: Mapping[str, str],
         allowed_hosts: Sequence[str],

@@ -64,7 +64,7 @@ class ReplayRequest:
     headers: Sequence[tuple[bytes, bytes]] = ()
 
 
-class Body(NamedTuple):
+class ComparedBody(NamedTuple):
     """A body as it is compared: its JSON value, or its bytes where it is not JSON, and the digest of either."""
 
     value: Any
@@ -109,10 +109,10 @@ def uncoded(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
     return encoding.uncoded([(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers], body)
 
 
-def read_body(data: bytes, ignored: Sequence[str] = ()) -> Body:
+def read_body(data: bytes, ignored: Sequence[str] = ()) -> ComparedBody:
     """Return a body as it is compared, without the fields that are `ignored`: `user`, `metadata.session`."""
     if not data:
-        return Body(None, b"")
+        return ComparedBody(None, b"")
     try:
         value, encoded = _value_of(data.removeprefix(b"\xef\xbb\xbf"))
         # This one routes a request and changes no answer; OpenAI's Agents SDK, for one, writes another one each run.
@@ -123,8 +123,8 @@ def read_body(data: bytes, ignored: Sequence[str] = ()) -> Body:
         # Programs draw the boundary of a multipart body by lot for each request.
         boundary = data.partition(b"\r\n")[0] if data.startswith(b"--") else b""
         is_multipart = len(boundary) > len(b"--") and data.rstrip(b"\r\n").endswith(boundary + b"--")
-        return Body(data, hashlib.sha256(data.replace(boundary, b"--") if is_multipart else data).digest())
-    return Body(value, hashlib.sha256(canonical).digest())
+        return ComparedBody(data, hashlib.sha256(data.replace(boundary, b"--") if is_multipart else data).digest())
+    return ComparedBody(value, hashlib.sha256(canonical).digest())
 
 
 def _value_of(data: bytes) -> tuple[Any, Callable[[Any], bytes]]:
@@ -247,7 +247,7 @@ class Library:
         return [head for head in heads if head.is_answered] if self._needs_answer else heads
 
     def _matches(
-        self, request: ReplayRequest, body: Body, candidates: Sequence[ExchangeHead]
+        self, request: ReplayRequest, body: ComparedBody, candidates: Sequence[ExchangeHead]
     ) -> Sequence[ExchangeHead]:
         match self._mode:
             case "random":
@@ -332,18 +332,18 @@ class Library:
                 if (route := providers.route(chosen, target)) is not None:
                     yield request.method, url, _comparable(_REDACTOR.path(route[1].decode("latin-1")))
 
-    def _with_same_body(self, heads: Sequence[ExchangeHead], body: Body) -> Sequence[ExchangeHead]:
+    def _with_same_body(self, heads: Sequence[ExchangeHead], body: ComparedBody) -> Sequence[ExchangeHead]:
         """Return those whose body is the same; each is read once."""
         unknown = [head for head in heads if head.no not in self._digests]
         for head, recorded in self._with_bodies(unknown):
             self._digests[head.no] = None if recorded is None else recorded.digest
         return [head for head in heads if self._digests[head.no] == body.digest]
 
-    def _with_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[tuple[ExchangeHead, Body | None]]:
+    def _with_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[tuple[ExchangeHead, ComparedBody | None]]:
         for head, data in zip(heads, self._bodies_of(heads), strict=True):
             yield head, None if data is None else self._comparable_body(data)
 
-    def _comparable_body(self, data: bytes) -> Body:
+    def _comparable_body(self, data: bytes) -> ComparedBody:
         """Return a body as it is compared: with one mask for all secrets, as a test's key may have another length."""
         plain = masked(data, self._mask.spans(data))
         return read_body(_STARS.sub(b"****", plain) if b"****" in plain else plain, self._ignored)
@@ -380,7 +380,7 @@ class Library:
         return Miss(message, head.id, tuple(difference.name for difference in differences))
 
 
-def _differences(head: ExchangeHead, recorded: Body | None, body: Body) -> list[_Difference]:
+def _differences(head: ExchangeHead, recorded: ComparedBody | None, body: ComparedBody) -> list[_Difference]:
     if recorded is None:
         return [_Difference("body", "body: that of the recorded request is not on the tape as a whole")]
     if recorded.digest == body.digest:  # the model decides, and is in the path
@@ -417,7 +417,7 @@ def _recoded(text: str, plain: str) -> str:
     return text if text.isalnum() and text.isascii() else quote(unquote_to_bytes(text), safe=plain)
 
 
-def _model(request: ReplayRequest, body: Body) -> str | None:
+def _model(request: ReplayRequest, body: ComparedBody) -> str | None:
     return body.model or model_in_path(request.target.decode("latin-1"))
 
 

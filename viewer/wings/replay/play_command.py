@@ -35,11 +35,11 @@ class _PlayJob:
     pace: Pace
     begin: str | None
     end: str | None
-    clock: "_Clock"
+    clock: "_StoppableClock"
     turn: int | None
 
 
-class _Clock:
+class _StoppableClock:
     """The monotonic clock, which stands still while ctrl-z has stopped the program."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ def play(
     is written at its recorded time, by a clock that does not drift: a reader that was late gets the rest on time. A
     broken stream plays up to its end, whose cause is printed on stderr. After ctrl-z, it continues where it stopped.
     """
-    clock = _Clock()
+    clock = _StoppableClock()
     job = _PlayJob(form or ("text" if output.on_terminal() else "sse"), pace, begin, end, clock, turn)
     if job.form != "audio" and (file is not None or job.turn is not None):
         raise click.UsageError("--output and --turn are for audio: add --as audio")

@@ -17,7 +17,7 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.wings.replay import marks
 
 if TYPE_CHECKING:
-    from wiretape.viewer.wings.replay.background import Background, WiretapeServer
+    from wiretape.viewer.wings.replay.background import PluginServer, WiretapeServer
 
 _FIXTURE: Final = "wiretape_server"
 _ADVICE: Final = (
@@ -29,7 +29,7 @@ _MARK: Final = (
     "from a tape, beside the test's file unless its path is absolute; see 'wiretape help testing'"
 )
 _RECORD_MODE: Final = "--record-mode"
-_BACKGROUND: Final["pytest.StashKey[Background]"] = pytest.StashKey()
+_BACKGROUND: Final["pytest.StashKey[PluginServer]"] = pytest.StashKey()
 _SERVER: Final = pytest.StashKey["WiretapeServer"]()
 _PROBLEMS: Final = pytest.StashKey[Sequence[str]]()
 """Errors after the last test."""
@@ -136,7 +136,7 @@ def _begin(config: pytest.Config, item: pytest.Item) -> "WiretapeServer":
         if _BACKGROUND not in config.stash:  # the thread that serves is started with the first test
             from wiretape.viewer.wings.replay import background
 
-            config.stash[_BACKGROUND] = background.Background()
+            config.stash[_BACKGROUND] = background.PluginServer()
         return config.stash[_BACKGROUND].begin(settings, item.nodeid, os.environ)
     except (WiretapeError, ValueError) as error:
         raise _failure(str(error)) from None

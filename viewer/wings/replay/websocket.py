@@ -53,7 +53,7 @@ class _Received(NamedTuple):
     message: WebSocketMessage
 
 
-class _Turn(NamedTuple):
+class _ReplayTurn(NamedTuple):
     """A turn that has begun, and when."""
 
     schedule: Schedule
@@ -65,7 +65,7 @@ class _Turn(NamedTuple):
 class _Playing:
     """Upstream's data as it is written: the turns that have begun, the parts of the first one, and all bytes."""
 
-    turns: deque[_Turn] = field(default_factory=deque)
+    turns: deque[_ReplayTurn] = field(default_factory=deque)
     parts_written: int = 0
     bytes_written: int = 0
     is_scheduled: bool = False
@@ -299,7 +299,7 @@ class Upgrade(Answering, Takeover):
         schedules = self._talk.turns.schedules
         self._turn_count = max(number, self._turn_count)
         if number < len(schedules):  # else a fault has cut before
-            self._playing.turns.append(_Turn(schedules[number], origin, number == len(schedules) - 1))
+            self._playing.turns.append(_ReplayTurn(schedules[number], origin, number == len(schedules) - 1))
             if not self._playing.is_scheduled:
                 self._playing.is_scheduled = True
                 self._app.pacer.add(self._due(), self._client.guarded(self._advance))

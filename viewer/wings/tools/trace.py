@@ -29,7 +29,7 @@ NO_PROMPT: Final = "without a prompt on the tape"
 _WEBSOCKET = "over a WebSocket"
 
 
-class Blocks:
+class BlockIds:
     """The ids of blocks of prompts, in the order of first appearance; prompts of different models share none."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ def entries(
 
     An exchange has the fields `EXCHANGE_FIELDS`. Those without a row are counted in `left_out` by their reason.
     """
-    blocks, first_started = Blocks(), None
+    blocks, first_started = BlockIds(), None
     for exchange, request in rows:
         content = _messages(exchange, request) if with_messages else _lengths(exchange, request, blocks)
         content = content if exchange["started_at"] else "without a time on the tape"
@@ -75,7 +75,7 @@ def entries(
         yield {"timestamp": round((started - first_started).total_seconds() * 1000, 3), **content}
 
 
-def _lengths(exchange: TableRow, request: RequestRow, blocks: Blocks) -> JsonObject | str:
+def _lengths(exchange: TableRow, request: RequestRow, blocks: BlockIds) -> JsonObject | str:
     """Return the counts of tokens and the ids of blocks, or the reason that there are none."""
     if exchange["framing"] == "websocket":
         return _WEBSOCKET

@@ -30,7 +30,7 @@ class Listed(App[None]):
     def compose(self) -> ComposeResult:
         yield self.rows
 
-    def on_stream_rows_wanted(self, event: StreamRows.Wanted) -> None:
+    def on_stream_rows_rows_wanted(self, event: StreamRows.RowsWanted) -> None:
         self.asked.append(sorted((min(page) - 1) // PAGE for page in event.pages))
 
     def fill(self) -> None:

@@ -11,13 +11,13 @@ from tests.support.turns import ASKED, turn
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.source.place import TapePlace
-from wiretape.viewer.tui.list.tree_data import ConversationsData, Wanted, read
+from wiretape.viewer.tui.list.tree_data import ConversationsData, TreeQuery, read
 
 MS = 1_000_000
-NOTHING = Wanted()
-ALL = Wanted(near=frozenset({KEY, OTHER, "live"}))
+NOTHING = TreeQuery()
+ALL = TreeQuery(near=frozenset({KEY, OTHER, "live"}))
 
-Reading = Callable[[ConversationsData, Wanted], ConversationsData]
+Reading = Callable[[ConversationsData, TreeQuery], ConversationsData]
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ def test_only_near_and_opened_conversations_have_bars(reading: Reading) -> None:
     assert [*known.rows] == [OTHER, KEY]
     assert not known.times
     assert NOTHING.is_in(known)
-    newest = Wanted(near=frozenset({OTHER}))
+    newest = TreeQuery(near=frozenset({OTHER}))
     assert not newest.is_in(known)
     known = reading(known, newest)
     assert known.times.keys() == {OTHER}
-    known = reading(known, Wanted(frozenset({KEY}), frozenset({OTHER})))
+    known = reading(known, TreeQuery(frozenset({KEY}), frozenset({OTHER})))
     assert known.times.keys() == {OTHER, KEY}
     assert known.bars(of_context=False).wall_ns[KEY] == 8400 * MS
 
@@ -74,7 +74,7 @@ def test_a_running_conversation_grows(tape: Path, reading: Reading) -> None:
 
 
 def test_verdicts_follow_the_turns_that_they_are_about(reading: Reading) -> None:
-    wanted = Wanted(frozenset({KEY}), ALL.near)
+    wanted = TreeQuery(frozenset({KEY}), ALL.near)
     known = reading(ConversationsData(), wanted)
     assert {one.cache_verdict for one in known.turns[KEY]} == {None}
     judged = reading(known, wanted)
@@ -85,7 +85,7 @@ def test_verdicts_follow_the_turns_that_they_are_about(reading: Reading) -> None
 def test_contexts_are_read_near_the_cursor_on_request(reading: Reading) -> None:
     known = reading(ConversationsData(), ALL)
     assert not known.contexts
-    wanted = Wanted(near=ALL.near, of_context=True)
+    wanted = TreeQuery(near=ALL.near, of_context=True)
     assert not wanted.is_in(known)
     known = reading(known, wanted)
     assert wanted.is_in(known)
@@ -97,7 +97,7 @@ def test_contexts_are_read_near_the_cursor_on_request(reading: Reading) -> None:
 
 
 def test_an_opened_conversation_that_vanished_is_not_sought(reading: Reading) -> None:
-    wanted = Wanted(frozenset({KEY, "gone"}), ALL.near)
+    wanted = TreeQuery(frozenset({KEY, "gone"}), ALL.near)
     known = reading(reading(ConversationsData(), wanted), wanted)
     assert wanted.is_in(known)
     assert reading(known, wanted) is known

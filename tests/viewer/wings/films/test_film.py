@@ -11,18 +11,18 @@ from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange.opened import FullExchange
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.timing.playback import Pace
-from wiretape.viewer.wings.films.film import TICK_NS, Film, Frame, ScreenSize
+from wiretape.viewer.wings.films.film import TICK_NS, Film, FilmFrame, ScreenSize
 
 
 def read(connection: Connection, *ids: str) -> list[FullExchange]:
     return [exchange.full(connection, queries.find(connection, id)) for id in ids]
 
 
-def lines(frame: Frame) -> list[str]:
+def lines(frame: FilmFrame) -> list[str]:
     return ["".join(text for text, _ in line) for line in frame.lines]
 
 
-def seen(frame: Frame) -> str:
+def seen(frame: FilmFrame) -> str:
     return "\n".join(lines(frame))
 
 

@@ -15,7 +15,7 @@ from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.record.rows import RequestRow
 from wiretape.viewer.wings.tools import trace
-from wiretape.viewer.wings.tools.trace import BLOCK, Blocks
+from wiretape.viewer.wings.tools.trace import BLOCK, BlockIds
 
 SYSTEM = " ".join(f"Rule {number} is not rule {number + 1}." for number in range(400))
 TOOLS = [{"type": "function", "function": {"name": "look", "description": SYSTEM[:1000]}}]
@@ -102,7 +102,7 @@ def test_what_clients_change_between_turns_changes_no_block() -> None:
 
 @given(st.lists(st.tuples(st.binary(max_size=300), st.integers(1, 5000)), min_size=1, max_size=6))
 def test_ids_are_dense_and_as_many_as_the_tokens_have_blocks(prompts: list[tuple[bytes, int]]) -> None:
-    blocks = Blocks()
+    blocks = BlockIds()
     found = [blocks.of("m", prompt, tokens) for prompt, tokens in prompts]
     assert [len(one) for one in found] == [ceil(tokens / BLOCK) for _, tokens in prompts]
     first_seen = list(dict.fromkeys(id for one in found for id in one))
@@ -111,7 +111,7 @@ def test_ids_are_dense_and_as_many_as_the_tokens_have_blocks(prompts: list[tuple
 
 @given(st.binary(max_size=3000), st.binary(max_size=3000), st.binary(min_size=1, max_size=3000), st.integers(1, 5000))
 def test_an_id_stands_for_one_prefix_and_one_count(common: bytes, one: bytes, other: bytes, tokens: int) -> None:
-    blocks = Blocks()
+    blocks = BlockIds()
     prompts = [common + one, common + other]
     first, second = (blocks.of("m", prompt, tokens) for prompt in prompts)
     same = shared(first, second)
