@@ -19,7 +19,7 @@ from wiretape.recorder.decode.exchange import DETAILS, OUTCOMES, Exchange, Read,
 from wiretape.recorder.decode.metrics import METRICS, Measures
 from wiretape.recorder.relay import providers
 from wiretape.recorder.relay.apis import APIS, PROGRAMS
-from wiretape.viewer.commands.catalogue import EXAMPLES, SECTIONS, SUMMARIES, whole
+from wiretape.viewer.commands.catalogue import EXAMPLES, SECTIONS, SUMMARIES, command_line
 from wiretape.viewer.export import fields as export
 from wiretape.viewer.query import fields as query
 from wiretape.viewer.query import parser
@@ -283,7 +283,7 @@ def catalogue() -> str:
                 path for path in EXAMPLES if path == name or (path.startswith(f"{name} ") and path not in commands)
             ]
             for path in paths:
-                examples = "".join(f"{whole(one)}\n" for one in EXAMPLES[path])
+                examples = "".join(f"{command_line(one)}\n" for one in EXAMPLES[path])
                 text += f"`wiretape {path}`: {escaped(SUMMARIES[path])}\n\n```sh\n{examples}```\n\n"
     return text
 

@@ -141,12 +141,12 @@ def described(path: str, command: click.Command) -> click.Command:
     """Return a command with its summary and its examples, and its own commands, too."""
     command.short_help = SUMMARIES.get(path, command.short_help)
     if path in EXAMPLES:
-        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {whole(command_)}" for command_ in EXAMPLES[path])
+        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {command_line(command_)}" for command_ in EXAMPLES[path])
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
             described(f"{path} {name}", child)
     return command
 
 
-def whole(example: str) -> str:
+def command_line(example: str) -> str:
     return example if example.startswith(("eval ", "WIRETAPE_DB=")) else f"wiretape {example}"

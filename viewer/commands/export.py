@@ -35,8 +35,8 @@ _SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "turns", "conversations", "summary")
 _OF_ALL = ("exchanges", "summary")
 _FORMATS: Final = {
-    one.name: one
-    for one in (
+    export.name: export
+    for export in (
         Export(
             "sse", "wiretape.viewer.export.task:write_body", "byte", "the body of one exchange", suffix=".sse",
             unprintable="raw bytes may upset a terminal: send them to a file or a pipe",
@@ -45,9 +45,11 @@ _FORMATS: Final = {
     )
 }  # fmt: skip
 """The formats of whole exchanges."""
-_OPTIONS: Final = [one for wing in contracts.built_in().values() for one in wing.options if one.command == "export"]
+_OPTIONS: Final = [
+    option for wing in contracts.built_in().values() for option in wing.options if option.command == "export"
+]
 _SUFFIXES: Final = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json", "parquet")} | {
-    one.suffix: name for name, one in _FORMATS.items() if one.suffix
+    export.suffix: name for name, export in _FORMATS.items() if export.suffix
 }
 
 
@@ -181,14 +183,14 @@ def export(
             chosen = selected = options.selection(source, ids, filter)
             if job.table == "summary":
                 chosen = options.covered(source, selected, all_operations)
-            if (whole := job.export_format) and whole.needs_exchange and not source.count(chosen):
+            if (export_format := job.export_format) and export_format.needs_exchange and not source.count(chosen):
                 raise NotFound(options.nothing(source, filter, ids))
-            put = _put_whole(source, job, chosen, whole) if whole else _put_table(source, job, chosen)
+            put = _put_whole(source, job, chosen, export_format) if export_format else _put_table(source, job, chosen)
             count = _save(job, put, job.unit)
             # A summary of nothing is a row as well.
             if count <= 1 and limit != 0 and not source.count(selected):
                 options.report_nothing(source, filter, ids)
-            if whole or job.table not in _OF_ALL:
+            if export_format or job.table not in _OF_ALL:
                 output.report_unshipped(source, chosen, "without texts and reads")
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)
@@ -216,27 +218,27 @@ def _format_of(file: Path) -> str | None:
 
 def _refuse(job: _ExportJob, table: str | None, schema: bool) -> None:
     """Raise a usage error if options do not go together, and `Unsupported` if the source lacks the data."""
-    whole = job.export_format
+    export_format = job.export_format
     if job.out.mark and job.format not in ("csv", "tsv"):
         raise click.UsageError("--bom is for CSV and TSV: other formats need no mark")
     if job.table == "conversations":
         job.place.require("conversations", "--table conversations")
-    elif whole or job.table not in _OF_ALL:
-        job.place.require("bodies", f"--format {job.format}" if whole else f"--table {job.table}")
-    if whole and (schema or table is not None):
+    elif export_format or job.table not in _OF_ALL:
+        job.place.require("bodies", f"--format {job.format}" if export_format else f"--table {job.table}")
+    if export_format and (schema or table is not None):
         raise click.UsageError(f"{job.format} is of whole exchanges: it has no --table and no --schema")
     if job.by and table != "summary":
         raise click.UsageError("--by groups the summary: add --table summary")
     if job.format == "parquet" and (schema or job.file is None):
         raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
     for option in _OPTIONS:
-        if job.options.get(option.name) is not None and (not whole or whole.options != option.name):
+        if job.options.get(option.name) is not None and (not export_format or export_format.options != option.name):
             raise click.UsageError(option.refusal)
-    if whole and whole.unprintable and job.file is None and output.on_terminal():
-        raise click.UsageError(whole.unprintable)
-    if job.every_operation and job.table != "summary" and not (whole and whole.has_operations):
+    if export_format and export_format.unprintable and job.file is None and output.on_terminal():
+        raise click.UsageError(export_format.unprintable)
+    if job.every_operation and job.table != "summary" and not (export_format and export_format.has_operations):
         raise click.UsageError("--all-operations is for summaries, pages and traces: others have every operation")
-    if job.out.columns is not None and (whole or schema):
+    if job.out.columns is not None and (export_format or schema):
         raise click.UsageError("--columns selects those of a table: leave it out")
 
 

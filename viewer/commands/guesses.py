@@ -101,7 +101,7 @@ def message(error: click.UsageError) -> str | None:
     return _argument(extra[1], context) if extra else None
 
 
-def meant(guess: str, choices: Iterable[str]) -> str:
+def did_you_mean(guess: str, choices: Iterable[str]) -> str:
     """Return "; did you mean …?" with the closest of the known words, by meaning and by spelling, or ""."""
     choices = dict.fromkeys(choices)
     by_meaning = [choice for choice in COMMANDS.get(guess.lower(), "").split("|") if choice in choices]

@@ -42,7 +42,7 @@ def help_(context: click.Context, words: tuple[str, ...], dashboard: bool) -> No
             subjects = [*group.commands]
         else:
             subjects = [*topics.names(), *root.command.commands, *topics.defined()]
-        guess = guesses.meant(words[-1], subjects)
+        guess = guesses.did_you_mean(words[-1], subjects)
         raise click.UsageError(f"there is no help on {' '.join(words)!r}{guess}; wiretape help lists all topics")
 
 

@@ -306,7 +306,7 @@ class MeasuringOptions:
     exact: bool = False
 
     @property
-    def given(self) -> dict[str, object]:
+    def non_defaults(self) -> dict[str, object]:
         """The options that differ from their defaults, by name, without that of the operations."""
         values = {"--percentile-method": self.method != "linear", "--slo": self.slo}
         return {**values, "--include-failed": self.include_failed, "--exact": self.exact}

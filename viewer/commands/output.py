@@ -103,13 +103,13 @@ class Output:
             from wiretape.viewer.report import tables
 
             room = width() if file is None else None
-            listed = list(rows)
-            table = tables.grid(fields, listed, room, important, narrowest or tables.NARROWEST)
+            row_list = list(rows)
+            table = tables.grid(fields, row_list, room, important, narrowest or tables.NARROWEST)
             if file is None:
                 show_table(table)
             else:
                 _write_plain(table.lines, file)
-            return len(listed)
+            return len(row_list)
         rows = with_first_read(rows)  # an early failure, such as an unreachable server, prints nothing
         is_ids = self.chosen == "ids"
         format, fields = ("tsv", ("id",)) if is_ids else (cast("Format", self.chosen), fields)

@@ -88,9 +88,9 @@ def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: 
 
         with (
             ending.until_end(tape, with_recorder=beside) as end,
-            acknowledged.locked(tape, target.name, end.wait_for_others(warn)) as known,
+            acknowledged.locked(tape, target.name, end.wait_for_others(warn)) as progress,
         ):
-            shipper = Shipper(sink, known, end.wait, end.is_over, warn=warn)
+            shipper = Shipper(sink, progress, end.wait, end.is_over, warn=warn)
             opened = partial(settled.opened, tape, decodes=sink.decodes)
             if not beside:
                 shipper.tell = lambda report: screen.status(report.line(target.shown))
@@ -111,6 +111,6 @@ def _conclude(screen: "Screen", shipper: "Shipper", name: str, *, beside: bool) 
     """Print the counts of shipped and waiting exchanges; beside a recorder, only if some wait."""
     unshipped = None if shipper.last_report is None else shipper.last_report.unshipped
     if unshipped or not beside:
-        left = "" if unshipped is None else f", {unshipped:,} waiting"
+        waiting = "" if unshipped is None else f", {unshipped:,} waiting"
         remark = shipper.sink.remark(shipper.counts)
-        screen.line(f"{counted(shipper.shipped, 'exchange')} shipped to {name}{remark}{left}")
+        screen.line(f"{counted(shipper.shipped, 'exchange')} shipped to {name}{remark}{waiting}")

@@ -94,7 +94,7 @@ def stats(
     from wiretape.viewer.stats.metrics import STATISTICS
 
     if tool is not None:
-        refuse("--as uses the definitions of that tool", {"--all": full, "--hist": hist, **measuring.given})
+        refuse("--as uses the definitions of that tool", {"--all": full, "--hist": hist, **measuring.non_defaults})
         _stats_as(db, filter, tool, options.groups(by), tokenizer, schema, out, measuring.all_operations)
         return
     refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})

@@ -126,9 +126,9 @@ class LaneChart:
 
     def _axis(self) -> list[Part]:
         if self.selected is None:
-            return [(self._clock.drawn(), "muted")]
+            return [(self._clock.text(), "muted")]
         at = max(0, min(self.clock_lanes.span(self.selected, self.view)[0], self.view.cells - 1))
-        line = self._clock.drawn(at)
+        line = self._clock.text(at)
         return [(line[:at], "muted"), (line[at], "accent"), (line[at + 1 :], "muted")]
 
     def _lane(self, place: int, *, is_above: bool) -> tuple[list[Part], Ground]:

@@ -185,7 +185,7 @@ class ClockLine:
         """An empty line: blank, with the sign of each cut."""
         return "".join(CUT if cell in self.cuts else " " for cell in range(self.view.cells))
 
-    def drawn(self, pointer: int | None = None) -> str:
+    def text(self, pointer: int | None = None) -> str:
         """Return the cuts with their lengths, round times of day, and the begins of periods where there is room.
 
         A `pointer` is the cell that a sign points at: no other time stands there.

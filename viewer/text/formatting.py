@@ -107,9 +107,9 @@ def count(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
-def share(part: float, whole: float) -> str:
+def share(part: float, total: float) -> str:
     """Return a part of a whole in percent; a small one is `<1 %`, not 0."""
-    percent = 100 * part / whole
+    percent = 100 * part / total
     return f"{percent:.0f} %" if percent >= 1 else "<1 %"
 
 

@@ -21,7 +21,7 @@ from tests.support.commands import run
 from tests.support.forked import ROOT
 from tests.support.terminal import Terminal
 from wiretape.viewer.cli import group
-from wiretape.viewer.commands.catalogue import EXAMPLES, SECTIONS, SUMMARIES, whole
+from wiretape.viewer.commands.catalogue import EXAMPLES, SECTIONS, SUMMARIES, command_line
 
 
 def paths(command: click.Command, path: str = "") -> list[str]:
@@ -50,7 +50,7 @@ def test_every_command_is_in_one_section() -> None:
 @each_case("path", list(EXAMPLES))
 def test_the_help_of_a_command_ends_with_its_examples(path: str) -> None:
     shown = run(Path("none.db"), *path.split(), "--help").stdout
-    assert shown.rstrip().endswith("Examples:\n" + "\n".join(f"    {whole(one)}" for one in EXAMPLES[path]))
+    assert shown.rstrip().endswith("Examples:\n" + "\n".join(f"    {command_line(one)}" for one in EXAMPLES[path]))
     assert max(map(len, shown.splitlines())) <= 100
 
 
@@ -119,7 +119,7 @@ def test_an_example_works_on_the_tape_of_the_demo(example: str, place: Path) -> 
     if not _SHELL.search(example):
         ran(shlex.split(example), place)
         return
-    command = ["bash", "-e", "-o", "pipefail", "-c", whole(example)]
+    command = ["bash", "-e", "-o", "pipefail", "-c", command_line(example)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=place, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -65,7 +65,7 @@ def test_the_axis_is_mostly_busy_despite_idle_times(seed: int) -> None:
 
 def test_a_line_has_times_and_each_cuts_length() -> None:
     found = axis((0, 10), (3610, 3620))
-    assert ClockLine(found, whole(found, 72)).drawn() == (
+    assert ClockLine(found, whole(found, 72)).text() == (
         "╷12:00:00        ╷12:00:05         ┆60 m              ╷13:00:15         "
     )
     assert ClockLine(found, whole(found, 72)).ground == f"{'┆':>36}{'':36}"
@@ -75,7 +75,7 @@ def test_a_line_has_times_and_each_cuts_length() -> None:
 def test_ticks_of_a_line_stand_at_their_times(cells: int) -> None:
     found = axis((0, 3.2), (5, 9), (1205.5, 1212), (1300, 1301))
     for view in (whole(found, cells), ClockView(found.length_ns // 3, found.length_ns // 4, cells)):
-        line = ClockLine(found, view).drawn()
+        line = ClockLine(found, view).text()
         assert len(line) == cells
         for label in line.split("╷")[1:]:
             time = datetime.fromisoformat(f"2026-03-01T{label.split()[0]}+00:00").timestamp()
@@ -89,17 +89,17 @@ def test_the_longest_cuts_have_signs_and_a_sum() -> None:
     assert len(line.cuts) == 7
     assert line.ground.rstrip() == line.ground, "the longest is the last"
     assert line.ground.count("┆") == 7
-    assert line.drawn().count("╷") >= 3
+    assert line.text().count("╷") >= 3
     assert clock_axis.idle(found) == "┆ idle 32 m"
     assert clock_axis.idle(axis((0, 1))) == ""
 
 
 def test_no_other_time_stands_at_a_pointer() -> None:
     found = axis((0, 10), (3610, 3620))
-    assert ClockLine(found, whole(found, 72)).drawn(17) == (
+    assert ClockLine(found, whole(found, 72)).text(17) == (
         "╷12:00:00        ▼12:00:05         ┆60 m              ╷13:00:15         "
     )
-    assert ClockLine(found, whole(found, 72)).drawn(20) == (
+    assert ClockLine(found, whole(found, 72)).text(20) == (
         "╷12:00:00           ▼              ┆60 m              ╷13:00:15         "
     )
 
@@ -122,5 +122,5 @@ def test_a_view_at_the_end_follows_it() -> None:
 
 
 def test_nothing_has_an_empty_line() -> None:
-    assert ClockLine(clock_axis.EMPTY, ClockView(0, 0, 5)).drawn() == " " * 5
+    assert ClockLine(clock_axis.EMPTY, ClockView(0, 0, 5)).text() == " " * 5
     assert ClockZoom().zoomed(clock_axis.EMPTY, 0, closer=True).view(clock_axis.EMPTY, 0, 5) == ClockView(0, 0, 5)

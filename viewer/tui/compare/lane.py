@@ -80,7 +80,7 @@ class LanePane(Toned):
         if y == 0:
             return theme.rule(self, self._head, width)
         if y == height - 1:
-            return self.drawn(cells.laid_out([(_MARGIN, "plain"), *self._status], width, right=False))
+            return self.draw(cells.laid_out([(_MARGIN, "plain"), *self._status], width, right=False))
         if self._lines is None:
             self._lines = self._wrapped(max(self.room - 1, 1), height - 2)
         parts: list[paint.Part] = [(_MARGIN, None)]
@@ -116,4 +116,4 @@ class ScoreTable(Toned):
             parts.append(
                 (f"{text:>{score.width}} ", "muted" if y == 0 else "success" if score.better == y - 1 else "plain")
             )
-        return self.drawn(parts, None if y else theme.style(self, "scores--titles"))
+        return self.draw(parts, None if y else theme.style(self, "scores--titles"))

@@ -70,7 +70,7 @@ class RaceSide:
 
     def take(self) -> bool:
         """Make a lane of the data read; return True if anything has changed."""
-        facts, exchange = self.loader.facts, self.loader.opened
+        facts, exchange = self.loader.facts, self.loader.exchange
         if facts is None or exchange is None:
             return False
         lane, runs = self.lane, self.pulse.runs

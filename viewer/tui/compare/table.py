@@ -68,7 +68,7 @@ class RankedTable(CursorTable):
         if y == 0:
             return self.drawn_titles(ranking.head(columns, self._by, axis, reverse=self._reverse))
         if item >= self.count:
-            return self.drawn([])
+            return self.draw([])
         return self.drawn_item(item, ranking.line(entries[item], columns, ranking.best(entries), axis))
 
 

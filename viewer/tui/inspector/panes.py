@@ -113,7 +113,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.tab = OpenTab()
         self.times = Times()
         self._facts: Known | None = None
-        self._opened: OpenedExchange | None = None
+        self._exchange: OpenedExchange | None = None
         self._position = 0
         self._died = False
         self.replay, self.events, self.parts, self.bytes = ReplayPane(), EventsPane(), TreePane(), BytesPane()
@@ -152,20 +152,20 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._facts, self._died = facts, died
         self._set_times(dataclasses.replace(self.times, started_at=facts.row.started_at))
         self._write_head()
-        if self._opened is None:
+        if self._exchange is None:
             transcript = preliminary(facts.row)
             is_played = facts.exchange.end_ns and facts.row.events != 1  # from the start, as `InspectorScreen` begins
             self.replay.show(transcript, 0 if is_played else 1, 0, _DECODING)
             self.events.show(transcript, 0, 0, self.times, _DECODING)
         self.titles()
 
-    def show_exchange(self, opened: OpenedExchange, position: int) -> None:
+    def show_exchange(self, exchange: OpenedExchange, position: int) -> None:
         """Show all of it."""
-        self._opened, self._position = opened, position
-        self.timeline.legend = strips.legend(opened.transcript)
+        self._exchange, self._position = exchange, position
+        self.timeline.legend = strips.legend(exchange.transcript)
         self._write_pages()
         self._write_head()
-        self.replay.show(opened.transcript, position, _LONG_NS, self._note(opened))
+        self.replay.show(exchange.transcript, position, _LONG_NS, self._note(exchange))
         self._list()
         if self.events.filter_text:
             self._match()
@@ -190,22 +190,22 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     @work(group="filter", exclusive=True)
     async def _match(self) -> None:
-        if self._opened is not None:
-            tests, transcript = events.parse_filter(self.events.filter_text), self._opened.transcript
+        if self._exchange is not None:
+            tests, transcript = events.parse_filter(self.events.filter_text), self._exchange.transcript
             matching = functools.partial(events.matching, transcript, tests)
             self.events.matches = await in_thread(matching) if tests else None
             self._list()
 
     def _list(self) -> None:
-        opened = self._opened
-        if opened is not None:
-            note = "no event fits" if self.events.matches is not None else self._note(opened)
-            self.events.show(opened.transcript, self._position, opened.limits.stall_ns, self.times, note)
+        exchange = self._exchange
+        if exchange is not None:
+            note = "no event fits" if self.events.matches is not None else self._note(exchange)
+            self.events.show(exchange.transcript, self._position, exchange.limits.stall_ns, self.times, note)
             self.titles()
 
-    def _note(self, opened: OpenedExchange) -> str:
+    def _note(self, exchange: OpenedExchange) -> str:
         """Return the words for an answer without text."""
-        return "nothing was said" if self._facts is None else pages.silence(self._facts, opened)
+        return "nothing was said" if self._facts is None else pages.silence(self._facts, exchange)
 
     def move(self, position: int, *, jumped: bool = False) -> None:
         """Move the playhead; if it `jumped`, unfold the text that it is in."""
@@ -219,7 +219,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.titles()
 
     def tick(self, playback: Playback, pulse: Pulse, lag_ms: float | None) -> None:
-        events = None if self._opened is None else len(self._opened.transcript)
+        events = None if self._exchange is None else len(self._exchange.transcript)
         self.replay.set_still(not playback.playing)
         self.events.set_still(not playback.playing)
         self.timeline.move(playback.media_ns)
@@ -261,32 +261,32 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     def titles(self) -> None:
         """Write the titles above the panes."""
-        position, opened = self._position, self._opened
-        event = "body" if opened and not len(opened.transcript) else f"event {markers.label(max(position, 1))}"
+        position, exchange = self._position, self._exchange
+        event = "body" if exchange and not len(exchange.transcript) else f"event {markers.label(max(position, 1))}"
         texts = {"tree": event, "bytes": f"bytes · {self.bytes.view}", "request": self.request.heading}
-        if opened is None:
+        if exchange is None:
             texts |= {"replay": f"text · {_DECODING}", "events": f"events · {_DECODING}"}
         else:
-            counts = f"events {self.events.row_count:,} / {len(opened.transcript):,}"
+            counts = f"events {self.events.row_count:,} / {len(exchange.transcript):,}"
             settings = "" if self.times.is_plain else self.times.name, self.events.filter_text
-            texts |= {"replay": self._text_title(opened), "events": " · ".join(filter(None, (counts, *settings)))}
+            texts |= {"replay": self._text_title(exchange), "events": " · ".join(filter(None, (counts, *settings)))}
         for name in self._visible_panes():
             heading = self._boxes[name].heading
             heading.text, heading.active = texts.get(name, name), name == self.active.id
         self._timeline_heading.text = self._timeline_title()
         self._bars["titles"].pieces = [(self.events.titles(), "muted")]
 
-    def _text_title(self, opened: OpenedExchange) -> str:
+    def _text_title(self, exchange: OpenedExchange) -> str:
         """Return the title of the text; of several choices, the one that is shown is in brackets."""
         replay, text = self.replay, f"text @ {markers.label(self._position)}"
-        if len(opened.transcript.voices) > 1:
+        if len(exchange.transcript.voices) > 1:
             choices = (f"[{choice}]" if choice == replay.choice else str(choice) for choice in replay.choices)
             text += f" · choices {'[all]' if replay.choice is None else 'all'} {' '.join(choices)} (a)"
         return " · ".join(filter(None, (text, VIEWS[replay.view])))
 
     def _timeline_title(self) -> str:
         """Return the title of the timeline, with as much explanation as fits."""
-        if self._opened is None:
+        if self._exchange is None:
             return "timeline"
         length = formatting.timestamp_with_unit(self.timeline.axis_ns)
         clock = "" if self.times.is_plain else self.times.clock_name
@@ -408,20 +408,20 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     def _write_head(self) -> None:
         if self._facts is not None:
-            self._bars["head"].pieces = pages.heading(self._facts, self._opened, self._died)
-            self._show_trouble(pages.trouble(self._facts, self._opened, self._died))
+            self._bars["head"].pieces = pages.heading(self._facts, self._exchange, self._died)
+            self._show_trouble(pages.trouble(self._facts, self._exchange, self._died))
 
     def _show_trouble(self, line: Line | None) -> None:
         self._bars["trouble"].pieces = line or []
         self._bars["trouble"].display = line is not None
 
     def _write_pages(self) -> None:
-        facts, opened, times = self._facts, self._opened, self.times
+        facts, exchange, times = self._facts, self._exchange, self.times
         if facts is not None:
             self.request.show_facts(facts)
             if self.tab.number == REQUEST:
                 self.request.want_turn()
-            self._timing.show(lambda width: pages.timing(facts, opened, width, times), facts, opened, times)
+            self._timing.show(lambda width: pages.timing(facts, exchange, width, times), facts, exchange, times)
 
     def find(self, words: str, *, back: bool) -> bool:
         """Show the next place of some words in the request, which is unfolded for that; False if there is none."""
@@ -430,10 +430,10 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         return place != ""
 
     def _show_event(self) -> None:
-        opened = self._opened
-        if opened is not None:
-            transcript = opened.transcript
+        exchange = self._exchange
+        if exchange is not None:
+            transcript = exchange.transcript
             event = max(self._position - 1, 0) if len(transcript) else None
-            nothing = "no body came" if opened.facts.has_bytes else "its bytes were not shipped"
+            nothing = "no body came" if exchange.facts.has_bytes else "its bytes were not shipped"
             self.parts.show(tree.of_body(transcript.data, nothing) if event is None else tree.of(transcript, event))
-            self.bytes.show(opened, event, self.times)
+            self.bytes.show(exchange, event, self.times)

@@ -92,13 +92,13 @@ class BytesPane(Pane):
     class ReadsWanted(Message):
         """More is to be passed to `take` about the reads from one seq to another."""
 
-        first: int
-        last: int
+        first_read: int
+        last_read: int
 
     def __init__(self) -> None:
         super().__init__(id="bytes")
         self.view: View = "hex"
-        self._opened: OpenedExchange | None = None
+        self._exchange: OpenedExchange | None = None
         self._data = b""
         self._event: int | None = None
         self._times = Times()
@@ -111,12 +111,12 @@ class BytesPane(Pane):
         self._has_all_reads = True
         self._missing = 0
 
-    def show(self, opened: OpenedExchange, event: int | None, times: Times) -> None:
+    def show(self, exchange: OpenedExchange, event: int | None, times: Times) -> None:
         """Show the bytes of an event, or the whole body."""
-        transcript = opened.transcript
-        if opened is not self._opened:
-            self._has_all_reads = not opened.missing and UNKNOWN not in opened.owners
-        self._opened, self._event, self._data, self._times = opened, event, transcript.data, times
+        transcript = exchange.transcript
+        if exchange is not self._exchange:
+            self._has_all_reads = not exchange.missing and UNKNOWN not in exchange.owners
+        self._exchange, self._event, self._data, self._times = exchange, event, transcript.data, times
         self._range = (0, len(self._data)) if event is None else (transcript.starts[event], transcript.ends[event])
         self._lit = 0, 0
         self._lay_out()
@@ -174,47 +174,50 @@ class BytesPane(Pane):
         return next((size for size in (32, 24, 16, 12, 8) if 4 * size <= room), 4)
 
     def _lay_out(self) -> None:
-        if self._opened is None:
+        if self._exchange is None:
             return
-        self.set_lines(self._rows(self._opened))
+        self.set_lines(self._rows(self._exchange))
         self.scroll_to(y=0, animate=False, force=True)
         if self.view == "wire" and isinstance(self._dump, TextDump):
             first_row = next((number for number, row in enumerate(self._dump.rows) if row.mine), 0)
             self.reveal(len(self._notes) + first_row, 2)
         self.redraw()
 
-    def _rows(self, opened: OpenedExchange) -> int:
+    def _rows(self, exchange: OpenedExchange) -> int:
         """Lay out the view. Return its number of rows."""
         start, end = self._range
-        self._notes, self._missing = [], opened.missing if end == len(self._data) else 0
+        self._notes, self._missing = [], exchange.missing if end == len(self._data) else 0
         if self.view == "JSON":
             data = self._data[start:end]
             event = self._event
-            payload = json_spans.payload(data) if event is None else opened.transcript.payload(event)
+            payload = json_spans.payload(data) if event is None else exchange.transcript.payload(event)
             self._json = WrappedText(json_spans.pretty(payload, data), self.size.width - 3)
             self._json.more(100_000)
             return len(self._json)
         if self.view == "hex":
-            self._dump = HexDump(start, end, self._row_size, opened.borders, opened.owners)
+            self._dump = HexDump(start, end, self._row_size, exchange.borders, exchange.owners)
             if not self._has_all_reads:
-                start_read, end_read = max(bisect_right(opened.borders, start) - 1, 0), bisect_left(opened.borders, end)
-                self._want([seq for seq in opened.owners[start_read:end_read] if seq != UNKNOWN])
+                start_read, end_read = (
+                    max(bisect_right(exchange.borders, start) - 1, 0),
+                    bisect_left(exchange.borders, end),
+                )
+                self._want([seq for seq in exchange.owners[start_read:end_read] if seq != UNKNOWN])
         else:
-            self._dump = self._text_dump(opened)
+            self._dump = self._text_dump(exchange)
         return len(self._notes) + len(self._dump) + bool(self._missing)
 
-    def _text_dump(self, opened: OpenedExchange) -> TextDump:
+    def _text_dump(self, exchange: OpenedExchange) -> TextDump:
         """Lay out the event as lines, or on the wire: between the reads beside its own."""
         start, end = self._range
         data, width = self._data, self.size.width - 3
-        borders: Sequence[int] = opened.borders
-        owners: Sequence[int] = opened.owners
+        borders: Sequence[int] = exchange.borders
+        owners: Sequence[int] = exchange.owners
         if self.view == "lines":
             borders, owners, width = (), (), width + 1
         elif data and not len(borders):
-            coding = safe(opened.facts.coding or "")
+            coding = safe(exchange.facts.coding or "")
             self._notes = [f"the body came as {coding}: decoded, below the read that ended it"]
-            read = UNKNOWN if self._event is None else opened.transcript.reads[self._event]
+            read = UNKNOWN if self._event is None else exchange.transcript.reads[self._event]
             if read != UNKNOWN:
                 data, borders, owners = data[:end], (start, start, end), (read - 1, read, read + 1)
         dump = TextDump(data, start, end, width, borders, owners)
@@ -253,20 +256,20 @@ class BytesPane(Pane):
 
     def _unread(self, start: int) -> str:
         """Return the message that the tape has no read of the bytes up to the next border."""
-        assert self._opened is not None
-        borders = self._opened.borders
+        assert self._exchange is not None
+        borders = self._exchange.borders
         at = bisect_right(borders, start)
         size = (borders[at] if at < len(borders) else len(self._data)) - borders[at - 1]
         return f"no read: {size:,} B" if self.size.width < _WIDE else f"no read on the tape brought these {size:,} B"
 
     def _time_and_size(self, seq: int) -> tuple[int, int] | None:
         """Return the time and the size of a read; where reads are missing, their positions are not their seqs."""
-        read, opened = self._reads.get(seq), self._opened
+        read, exchange = self._reads.get(seq), self._exchange
         if read is not None:
             return read.at_ns, read.size
-        if opened is None or not self._has_all_reads or not 0 <= seq < len(opened.reads_at):
+        if exchange is None or not self._has_all_reads or not 0 <= seq < len(exchange.reads_at):
             return None
-        return opened.reads_at[seq], opened.sizes[seq]
+        return exchange.reads_at[seq], exchange.sizes[seq]
 
     def _hex(self, row: HexRow) -> Iterable[Part]:
         yield f" {row.start - self._range[0]:05x} ", self.look("muted")

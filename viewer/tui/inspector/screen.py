@@ -53,7 +53,7 @@ class InspectorScreen(PlaybackScreen):
         self.driver: Driver | None = None
         self._no = no
         self._facts: Known | None = None
-        self._opened: OpenedExchange | None = None
+        self._exchange: OpenedExchange | None = None
         self._search = Search(self._warn)
         self._pulse = Pulse(SYSTEM)
         self._loader: Loader | None = None
@@ -90,7 +90,7 @@ class InspectorScreen(PlaybackScreen):
 
     @property
     def is_open(self) -> bool:
-        return self._opened is not None
+        return self._exchange is not None
 
     @property
     def is_live(self) -> bool:
@@ -101,16 +101,16 @@ class InspectorScreen(PlaybackScreen):
         if self._facts is None:
             return []
         place, position = host(self).list_reader.place, self.playback.position
-        return pages.copies(place, self._facts, self._opened, self._decoded, position)
+        return pages.copies(place, self._facts, self._exchange, self._decoded, position)
 
     async def _decoded(self) -> OpenedExchange:
         """Return the decoded exchange; wait for it, and say so. Raises `Superseded` if this screen is left before."""
-        if self._opened is None:
+        if self._exchange is None:
             self.notify("it is still being decoded, and copied as soon as that is done", title="copy", markup=False)
             await self._is_decoded.wait()
-        if self._opened is None:
+        if self._exchange is None:
             raise Superseded
-        return self._opened
+        return self._exchange
 
     def exports(self) -> list[tuple[str, list[str]]]:
         return [] if self._facts is None else pages.exports(host(self).tape.place, self._facts.row.id)
@@ -123,7 +123,7 @@ class InspectorScreen(PlaybackScreen):
         contents = (
             panes.active.id,
             self._facts,
-            self._opened,
+            self._exchange,
             panes.times,
             position,
             panes.events.matches,
@@ -158,9 +158,9 @@ class InspectorScreen(PlaybackScreen):
         self.set_interval(POLL_SECONDS["screen"], self._poll)
 
     def _poll(self) -> None:
-        opened, end_ns = self._opened, self._pulse.end_ns
-        if opened is not None and end_ns != self.playback.end_ns:
-            self.playback.grow(opened.transcript.at, end_ns)
+        exchange, end_ns = self._exchange, self._pulse.end_ns
+        if exchange is not None and end_ns != self.playback.end_ns:
+            self.playback.grow(exchange.transcript.at, end_ns)
             self._ticked()
             if self.panes.timeline.lags(self.playback.end_ns):
                 self._draw()
@@ -172,20 +172,20 @@ class InspectorScreen(PlaybackScreen):
         self._pulse.know(facts.row.started_at, died=is_dead(facts, host(self).clock.wall_ns()))
         self.playback.following = self.playback.following and not self._pulse.died
         self.panes.show_facts(facts, died=self._pulse.died)
-        if self._opened is None:
+        if self._exchange is None:
             self.playback.grow((), facts.exchange.end_ns or 0)
             self._draw()
 
-    def _show_exchange(self, opened: OpenedExchange) -> None:
+    def _show_exchange(self, exchange: OpenedExchange) -> None:
         playback, pulse = self.playback, self._pulse
-        is_first = self._opened is None
-        self._opened = opened
+        is_first = self._exchange is None
+        self._exchange = exchange
         self._is_decoded.set()
-        pulse.take(opened)
-        playback.following = playback.following or (is_first and (pulse.runs or len(opened.transcript) < 2))
-        playback.grow(opened.transcript.at, pulse.end_ns)
+        pulse.take(exchange)
+        playback.following = playback.following or (is_first and (pulse.runs or len(exchange.transcript) < 2))
+        playback.grow(exchange.transcript.at, pulse.end_ns)
         playback.following = playback.following and pulse.runs
-        self.panes.show_exchange(opened, playback.position)
+        self.panes.show_exchange(exchange, playback.position)
         self._draw()
         self.key_queue.catch_up()
         self._moved()
@@ -198,7 +198,7 @@ class InspectorScreen(PlaybackScreen):
             self._command(lambda playback: playback.pause(), seeks=False)
 
     def _is_ready(self, judged: bool) -> bool:
-        return self._opened is not None and (self._opened.judged or not judged)
+        return self._exchange is not None and (self._exchange.judged or not judged)
 
     def _played(self) -> None:
         """Show the events that have come; having caught up with a running stream, follow it."""
@@ -213,13 +213,13 @@ class InspectorScreen(PlaybackScreen):
     def _ticked(self) -> None:
         playback = self.playback
         self.panes.tick(playback, self._pulse, host(self).lag.ms)
-        is_at_start = self._opened is not None and not playback.playing and not playback.media_ns
+        is_at_start = self._exchange is not None and not playback.playing and not playback.media_ns
         self._footer.reword("play", f"play {formatting.duration(playback.end_ns)}" if is_at_start else "play")
 
     @work(group="strips", exclusive=True)
     async def _draw(self) -> None:
         if self._facts is not None:
-            await self.panes.timeline.draw(self._facts, self._opened, self.playback)
+            await self.panes.timeline.draw(self._facts, self._exchange, self.playback)
             self.panes.titles()
 
     def command(self, change: Move, *, seeks: bool = False) -> None:
@@ -242,8 +242,8 @@ class InspectorScreen(PlaybackScreen):
 
     @queued()
     def go_to(self, text: str) -> None:
-        assert self._opened is not None
-        change = self._search.go_to(text, self.playback, self._opened.transcript, self.panes.times)
+        assert self._exchange is not None
+        change = self._search.go_to(text, self.playback, self._exchange.transcript, self.panes.times)
         if change is not None:
             self._command(change, seeks=True)
 
@@ -261,15 +261,15 @@ class InspectorScreen(PlaybackScreen):
 
     @queued()
     def _find_event(self, direction: int) -> None:
-        assert self._opened is not None
-        transcript, matches = self._opened.transcript, self.panes.events.matches
+        assert self._exchange is not None
+        transcript, matches = self._exchange.transcript, self.panes.events.matches
         self._go(self._search.again(self.playback, transcript, matches, back=direction < 0))
 
     @queued(judged=True)
     def action_errors(self) -> None:
         """Go to the next error; after the last one, to the first."""
-        assert self._opened is not None
-        following = markers.beyond(self._opened.markers, self.playback.position, "E")
+        assert self._exchange is not None
+        following = markers.beyond(self._exchange.markers, self.playback.position, "E")
         if following is None:
             self._warn(markers.missing("E"))
         else:
@@ -278,8 +278,8 @@ class InspectorScreen(PlaybackScreen):
     @queued(judged=True)
     def action_stall(self, direction: int) -> None:
         """Go to the beginning of the next stall, or of the one before."""
-        assert self._opened is not None
-        stall = search.stall(self._opened, self.playback, back=direction < 0)
+        assert self._exchange is not None
+        stall = search.stall(self._exchange, self.playback, back=direction < 0)
         if stall is None:
             self._warn(markers.missing("S"))
         else:
@@ -288,8 +288,8 @@ class InspectorScreen(PlaybackScreen):
     @queued(judged=True)
     def action_play_stall(self) -> None:
         """Play the stall that the playhead is at, or else the longest, with the time around it."""
-        assert self._opened is not None
-        stall = search.stall_here(self._opened, self.playback)
+        assert self._exchange is not None
+        stall = search.stall_here(self._exchange, self.playback)
         if stall is None:
             self._warn(markers.missing("S"))
         else:
@@ -303,9 +303,9 @@ class InspectorScreen(PlaybackScreen):
 
     def _refusal(self, text: str) -> str | None:
         """Return the error in a typed position; None if it is valid, or if that is not known yet."""
-        if self._opened is None:
+        if self._exchange is None:
             return None
-        return search.refusal(text, self.playback, self._opened.transcript, self.panes.times)
+        return search.refusal(text, self.playback, self._exchange.transcript, self.panes.times)
 
     def action_filter(self) -> None:
         """Ask for a filter of events, or for words to find in the request."""
@@ -332,9 +332,9 @@ class InspectorScreen(PlaybackScreen):
 
     @work(group="reads", exclusive=True)
     async def on_bytes_pane_reads_wanted(self, message: BytesPane.ReadsWanted) -> None:
-        no, first, last = self._no, message.first, message.last  # not `self`: see `Loader`
+        no, first_read, last_read = self._no, message.first_read, message.last_read  # not `self`: see `Loader`
         with ErrorReporter(self.panes.show_failure):
-            reading = host(self).tape.read(lambda tape: tape.exchange(no).reads_between(first, last), "reads")
+            reading = host(self).tape.read(lambda tape: tape.exchange(no).reads_between(first_read, last_read), "reads")
             self.panes.bytes.take(await reading)
 
     @work(group="turn", exclusive=True)

@@ -58,7 +58,7 @@ class Legend(Toned):
 
     def render_line(self, y: int) -> Strip:
         lines = self._lines(self.content_size.width)
-        return self.drawn(lines[y] if y < len(lines) else [])
+        return self.draw(lines[y] if y < len(lines) else [])
 
 
 class ConversationTree(CursorTable):
@@ -97,7 +97,7 @@ class ConversationTree(CursorTable):
         if y == 0:
             return self.drawn_titles(outline.titles(columns, width, self.bars))
         if item >= self.count:
-            return self.drawn([])
+            return self.draw([])
         line = self.lines[item]
         is_open = isinstance(line, ConversationRow) and line.conversation in self.open_names
         return self.drawn_item(item, outline.line(line, columns, width, self.look, self.bars, is_open=is_open))

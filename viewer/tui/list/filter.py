@@ -429,7 +429,7 @@ class Completions(Toned):
             counted = f"{'  ' if self._head[0] else ''}{self._top + 1}–{self._top + room} of {count}"
             return self._line([self._head, (counted if count > room else "", "muted")])
         if at >= count:
-            return self.drawn([])
+            return self.draw([])
         wide = min(max(len(text) for text, _ in self._texts), 40)
         text, note = self._texts[at]
         parts: list[Part] = [(f"{cells.cut(text, wide):<{wide}}", "accent"), (f"  {note}", "muted")]
@@ -437,7 +437,7 @@ class Completions(Toned):
 
     def _line(self, parts: Sequence[Part], *, chosen: bool = False) -> Strip:
         laid_out = cells.laid_out([(_INDENT, "plain"), *parts], self.size.width, right=False)
-        return self.drawn(laid_out, theme.style(self, "completions--chosen") if chosen else None)
+        return self.draw(laid_out, theme.style(self, "completions--chosen") if chosen else None)
 
     @property
     def _top(self) -> int:

@@ -91,7 +91,7 @@ class LaneTable(CursorTable):
 
     def render_line(self, y: int) -> Strip:
         parts, ground = self.chart.line(y)
-        return self.drawn(parts, theme.style(self, f"list--{ground}") if ground != "plain" else None)
+        return self.draw(parts, theme.style(self, f"list--{ground}") if ground != "plain" else None)
 
 
 class LanesScreen(Screen[None], inherit_bindings=False):

@@ -165,7 +165,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
     def render_line(self, y: int) -> Strip:
         """Draw the line that is `y` below the top of the view."""
         place = self.scroll_offset.y + y
-        return self._line(place) if place < self.count else self.drawn([])
+        return self._line(place) if place < self.count else self.draw([])
 
     def _line(self, place: int) -> Strip:
         if (cached := self._cached(place)) is not None:
@@ -288,7 +288,7 @@ class Titles(Toned):
 
     def render_line(self, y: int) -> Strip:
         titles = layout.titles(self._rows.slots, self._rows.look, self._rows.between, self._order)
-        return self.drawn([(MARGIN, "plain"), *titles])
+        return self.draw([(MARGIN, "plain"), *titles])
 
     def on_click(self, event: Click) -> None:
         column = layout.column_at(self._rows.slots, self._rows.between, event.x)

@@ -54,7 +54,7 @@ class Loader:
         self._closed = False
         self._closing = threading.Lock()
         self.facts: Known | None = None
-        self.opened: OpenedExchange | None = None
+        self.exchange: OpenedExchange | None = None
 
     def begin(self) -> "asyncio.Task[asyncio.Task[OpenedExchange] | None]":
         """Start a process for a large exchange, even before there is a screen: decoding takes longest."""
@@ -69,8 +69,8 @@ class Loader:
             self._version = await self._host.tape.read(lambda source: source.version(), self._key)
             self.facts = await self._read_facts()
             self._knows(self.facts)
-            if self.opened is not None:  # the process was faster
-                self._opens(self.opened)
+            if self.exchange is not None:  # the process was faster
+                self._opens(self.exchange)
 
     async def open(self) -> None:
         with ErrorReporter(self._fails):
@@ -100,7 +100,7 @@ class Loader:
     def is_live(self) -> bool:
         """True if it is running, or has ended but is not measured yet, as of the last read."""
         is_unmeasured = self.facts is not None and self.facts.row.outcome == "open"
-        return self.opened is not None and (self.opened.live or is_unmeasured)
+        return self.exchange is not None and (self.exchange.live or is_unmeasured)
 
     def close(self) -> None:
         with self._closing:
@@ -140,7 +140,7 @@ class Loader:
             raise
         if self._decoder is None:
             return None
-        early = None if self.opened is not None else self._take_early(asyncio.get_running_loop())
+        early = None if self.exchange is not None else self._take_early(asyncio.get_running_loop())
         self._answer = asyncio.create_task(in_thread(functools.partial(self._decoder.answer, early)))
         self._answer.add_done_callback(_retrieve)
         return self._answer
@@ -171,11 +171,11 @@ class Loader:
 
         return take
 
-    def _take(self, opened: OpenedExchange) -> None:
+    def _take(self, exchange: OpenedExchange) -> None:
         if not self._closed:
-            self.opened = opened
+            self.exchange = exchange
             if self.facts is not None:
-                self._opens(opened)
+                self._opens(exchange)
 
 
 def _retrieve(done: "asyncio.Task[Any]") -> None:
@@ -207,7 +207,7 @@ class KeyQueue:
 
     def __init__(self, is_ready: Callable[[bool], bool]) -> None:
         self._is_ready = is_ready
-        self._waiting: deque[tuple[bool, Callable[[], object]]] = deque(maxlen=1000)
+        self._queue: deque[tuple[bool, Callable[[], object]]] = deque(maxlen=1000)
         self._is_acting = False
 
     def do(self, action: Callable[[], object], *, judged: bool = False) -> None:
@@ -215,13 +215,13 @@ class KeyQueue:
         if self._is_acting and self._is_ready(judged):
             action()
         else:
-            self._waiting.append((judged, action))
+            self._queue.append((judged, action))
             self.catch_up()
 
     def catch_up(self) -> None:
         """Execute the actions that are ready."""
-        while not self._is_acting and self._waiting and self._is_ready(self._waiting[0][0]):
-            _, action = self._waiting.popleft()
+        while not self._is_acting and self._queue and self._is_ready(self._queue[0][0]):
+            _, action = self._queue.popleft()
             self._is_acting = True
             try:
                 action()

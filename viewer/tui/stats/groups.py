@@ -53,13 +53,13 @@ class GroupTable(CursorTable):
         if y == 0:
             return self.drawn_titles(self._cells(table.heads, "muted", "muted"))
         if y <= room:
-            return self.drawn_item(item, self._cells(table.lines[item])) if item < self.count else self.drawn([])
+            return self.drawn_item(item, self._cells(table.lines[item])) if item < self.count else self.draw([])
         if hidden > 0 and y == room + 1:
             more = [("↑", self.top), ("↓", hidden - self.top)]
-            return self.drawn([(MARGIN + " · ".join(f"{sign} {n:,} more" for sign, n in more if n), "accent")])
+            return self.draw([(MARGIN + " · ".join(f"{sign} {n:,} more" for sign, n in more if n), "accent")])
         if table.total is None or y > room + 1 + (hidden > 0):
-            return self.drawn([])
-        return self.drawn([(MARGIN, "plain"), *self._cells(table.total, "strong", "strong")])
+            return self.draw([])
+        return self.draw([(MARGIN, "plain"), *self._cells(table.total, "strong", "strong")])
 
     def _cells(self, texts: Sequence[str], name: Tone = "strong", figure: Tone = "plain") -> Iterator[Part]:
         for at, (text, width) in enumerate(zip(texts, self._table.widths, strict=True)):
@@ -127,7 +127,7 @@ class FailureList(CursorList):
             hidden = self.count - sum(map(len, lines[top : top + self._room]))
             return theme.rule(self, f"failures · {hidden} more" if hidden else "failures", self.size.width)
         if not lines:
-            return self.drawn([(f"{MARGIN}none" if y == 1 and self._is_read else "", "muted")])
+            return self.draw([(f"{MARGIN}none" if y == 1 and self._is_read else "", "muted")])
         tones = theme.styles(self, self.rich_style)
         plain = Style(color=tones["error"].color, bgcolor=self.rich_style.bgcolor)
         cursor = Style(color=plain.color, bgcolor=theme.style(self, "list--cursor").bgcolor, bold=True)

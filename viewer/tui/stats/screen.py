@@ -125,11 +125,11 @@ class StatsScreen(Screen[None]):
         return ["-f", self.data.filter_text] if self.data.filter_text else []
 
     def action_group(self) -> None:
-        self._by = _after([*groups.GROUPS, *(f"label.{key}" for key in self.data.labels)], self._by)
+        self._by = _next_name([*groups.GROUPS, *(f"label.{key}" for key in self.data.labels)], self._by)
         self._start(self._read_groups)
 
     def action_zoom(self) -> None:
-        self._window = _after(list(WINDOWS), self._window)
+        self._window = _next_name(list(WINDOWS), self._window)
         self.action_reload()
 
     @property
@@ -293,7 +293,7 @@ class StatsScreen(Screen[None]):
         self._header.show([("stats", "strong"), (f" · {trouble}", "error")], [])
 
 
-def _after(names: "list[str] | tuple[str, ...]", name: str) -> str:
+def _next_name(names: "list[str] | tuple[str, ...]", name: str) -> str:
     """Return the name that follows, or the first after one that is not among them."""
     return names[(names.index(name) + 1) % len(names)] if name in names else names[0]
 

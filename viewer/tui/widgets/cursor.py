@@ -43,7 +43,7 @@ class Toned(Widget):
     DEFAULT_CSS = theme.css("Toned")
     COMPONENT_CLASSES: ClassVar[set[str]] = theme.CLASSES
 
-    def drawn(self, parts: Iterable[Part], ground: Style | None = None) -> Strip:
+    def draw(self, parts: Iterable[Part], ground: Style | None = None) -> Strip:
         """Return parts as a line as wide as the widget, on the background of a style."""
         ground = ground or self.rich_style
         tones = theme.styles(self, ground)
@@ -139,8 +139,8 @@ class CursorTable(CursorList):
 
     def drawn_item(self, item: int, parts: Iterable[Part]) -> Strip:
         if item == self.cursor:
-            return self.drawn([(CURSOR.ljust(len(MARGIN)), "accent"), *parts], theme.style(self, "list--cursor"))
-        return self.drawn([(MARGIN, "plain"), *parts])
+            return self.draw([(CURSOR.ljust(len(MARGIN)), "accent"), *parts], theme.style(self, "list--cursor"))
+        return self.draw([(MARGIN, "plain"), *parts])
 
     def drawn_titles(self, parts: Iterable[Part]) -> Strip:
-        return self.drawn([(MARGIN, "muted"), *parts], theme.style(self, "list--titles"))
+        return self.draw([(MARGIN, "muted"), *parts], theme.style(self, "list--titles"))

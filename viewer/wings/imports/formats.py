@@ -7,7 +7,7 @@ from typing import Final, cast
 from wiretape.viewer import contracts, imported
 from wiretape.viewer.imported import Data, ImportedExchange, ImportedFile, NotImportable, Unimportable
 
-FORMATS: Final = {one.name: one for wing in contracts.built_in().values() for one in wing.imports}
+FORMATS: Final = {format.name: format for wing in contracts.built_in().values() for format in wing.imports}
 """The formats by name."""
 
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")

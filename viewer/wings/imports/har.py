@@ -134,7 +134,7 @@ class _HarEntry(msgspec.Struct):
     timings: _Timings | None = None
     messages: list[_HarMessage] | None = msgspec.field(default=None, name="_eventSourceMessages")
     sockets: list[Any] | None = msgspec.field(default=None, name="_webSocketMessages")
-    own: _Own | None = msgspec.field(default=None, name="_wiretape")
+    own_fields: _Own | None = msgspec.field(default=None, name="_wiretape")
 
 
 class _Log(msgspec.Struct):
@@ -204,10 +204,10 @@ def _elements(data: bytes, begin: int) -> Iterator[bytes]:
 def _imported(place: str, raw: bytes | msgspec.Raw) -> Sequence[ImportedExchange | Unimportable]:
     """Return an exchange, after the note about it if there is one. Raises `ValueError`."""
     entry = _entry.decode(raw)
-    own_fields, response = entry.own or _Own(), entry.response
+    own_fields, response = entry.own_fields or _Own(), entry.response
     if entry.sockets is not None:
         raise ValueError("it is a WebSocket, and an archive does not have its bytes")
-    if entry.own is None and not entry.request.url.lower().startswith(("http://", "https://")):
+    if entry.own_fields is None and not entry.request.url.lower().startswith(("http://", "https://")):
         raise ValueError("its URL is not one of HTTP")
     ended_by, detail = _ending(entry)
     started = datetime.fromisoformat(entry.started)
@@ -216,11 +216,11 @@ def _imported(place: str, raw: bytes | msgspec.Raw) -> Sequence[ImportedExchange
     status, marks = response.status or None, _marks(entry)
     headers, was_coded = imported.decoded(_headers(response.headers))
     # Archives of wiretape name HTTP/1.1 where the protocol is not known.
-    version = entry.response.version or entry.request.version if entry.own is None else entry.own.protocol
+    version = entry.response.version or entry.request.version if entry.own_fields is None else entry.own_fields.protocol
     protocol = imported.protocol(version or "")
     request, request_size = _request_body(entry)
     body = _body(entry, started, marks.end_ns, was_coded=was_coded)
-    if entry.own is None and ended_by == "end" and (200 <= response.status < 300):
+    if entry.own_fields is None and ended_by == "end" and (200 <= response.status < 300):
         _require_body(entry, body)
     exchange = ImportedExchange(
         place=place,
@@ -283,11 +283,11 @@ def _require_body(entry: _HarEntry, body: _TimedBody) -> None:
 
 def _ending(entry: _HarEntry) -> tuple[EndedBy, str | None]:
     """Return the `ended_by` of an exchange, and its message. Raises `ValueError` if it still ran, or never began."""
-    if entry.own is not None:
-        ended_by = next((name for name in ENDED_BY if name == entry.own.ended_by), None)
+    if entry.own_fields is not None:
+        ended_by = next((name for name in ENDED_BY if name == entry.own_fields.ended_by), None)
         if ended_by is None:
             raise ValueError("it still ran when it was exported")
-        return ended_by, entry.own.ended_detail
+        return ended_by, entry.own_fields.ended_detail
     error = entry.response.error or entry.error
     ended_by = next((ended_by for word, ended_by in _ERRORS if error and word in error), None)
     if ended_by is None and not entry.response.status:
@@ -305,7 +305,7 @@ class _HarMarks(NamedTuple):
 
 
 def _marks(entry: _HarEntry) -> _HarMarks:
-    phases, own_fields = entry.timings or _Timings(), entry.own
+    phases, own_fields = entry.timings or _Timings(), entry.own_fields
     if own_fields is not None and own_fields.end_ms is not msgspec.UNSET:  # its phases are 0 if unknown
         own_marks = (own_fields.connected_ms, own_fields.sent_ms, own_fields.headers_ms, own_fields.end_ms)
         return _HarMarks(*(None if at is None else round(at * 1e6) for at in own_marks))
@@ -338,7 +338,7 @@ def _bytes(text: str | None, encoding: str | None) -> bytes | None:
 
 
 def _body(entry: _HarEntry, started: datetime, end_ns: int | None, *, was_coded: bool) -> _TimedBody:
-    content, messages, own_fields = entry.response.content, entry.messages or [], entry.own or _Own()
+    content, messages, own_fields = entry.response.content, entry.messages or [], entry.own_fields or _Own()
     data = _bytes(content.text, content.encoding)
     # To the microsecond: a float of seconds since the epoch does not hold more.
     epoch = started.timestamp()
@@ -353,14 +353,14 @@ def _body(entry: _HarEntry, started: datetime, end_ns: int | None, *, was_coded:
         return _TimedBody(b"", [], [], missing, is_lost=not is_known)
     missing = own_fields.gap_bytes
     # Where a content coding was undone, some programs give the size before; a text may lack the mark of its encoding.
-    if entry.own is None and not was_coded and content.size is not None and content.size > len(data) + len(_BOM):
+    if entry.own_fields is None and not was_coded and content.size is not None and content.size > len(data) + len(_BOM):
         missing = int(content.size) - len(data)
     sizes = [item.size for item in own_fields.reads]
     if sizes and sum(sizes) == len(data) and not was_coded:
         return _TimedBody(data, [round(item.at_ms * 1e6) for item in own_fields.reads], sizes, missing)
     ends, note = _ends(data, messages), None
     kind = imported.header(_headers(entry.response.headers), "content-type") or ""
-    is_foreign_stream = entry.own is None and kind.startswith("text/event-stream")
+    is_foreign_stream = entry.own_fields is None and kind.startswith("text/event-stream")
     if not ends and is_foreign_stream and (original := _misread(content)) is not None:
         data, ends, note = original, _ends(original, messages), "its text was not read as UTF-8: it has been put right"
     body = _timed(data, ends, times, end_ns)

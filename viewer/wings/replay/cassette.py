@@ -54,7 +54,7 @@ class CassetteObserver:
     served: Callable[[Served], None] = lambda _: None
     refused: Callable[[Refusal], None] = lambda _: None
     trouble: Callable[[str], None] = lambda _: None
-    recorded: Callable[[journal.Finished, bool], None] = lambda _one, _is_kept: None
+    recorded: Callable[[journal.Finished, bool], None] = lambda _exchange, _is_kept: None
 
 
 class Cassette:

@@ -450,9 +450,9 @@ def _described(differing: Iterator[tuple[str, object, object]]) -> list[_Differe
 
 
 def _summary(differences: Sequence[_Difference]) -> str:
-    shown = differences[:3]  # a message of one line
-    more = len(differences) - len(shown)
-    text = "; ".join(difference.text for difference in shown)
+    quoted = differences[:3]  # a message of one line
+    more = len(differences) - len(quoted)
+    text = "; ".join(difference.text for difference in quoted)
     counted = "many" if len(differences) == _COUNTED_DIFFERENCES else more
     return f"{text} and {counted} more" if more > 0 else text
 

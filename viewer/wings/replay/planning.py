@@ -325,9 +325,9 @@ class Planner:
             if name == "sec-websocket-protocol" and value in protocols
         ]
         recorded_turns = turns.of(answer, as_recorded=True)
-        first = replace(recorded_turns.schedules[0], head_ns=answer.exchange.headers_ns or 0)
-        waits = schedule.paced(first, self._options.speed)
-        speaks_first = bool(first.body or not recorded_turns.client_messages)
+        greeting = replace(recorded_turns.schedules[0], head_ns=answer.exchange.headers_ns or 0)
+        waits = schedule.paced(greeting, self._options.speed)
+        speaks_first = bool(greeting.body or not recorded_turns.client_messages)
         return Greeting(waits.head_ns or 0, extension, headers, speaks_first)
 
     def talk(self, request: ReplayRequest, extension: str | None, *, is_met: bool) -> Talk | Miss:
