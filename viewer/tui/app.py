@@ -61,6 +61,7 @@ _SIGNALLED: Final = 128
 """Added to a signal's number, this is the exit code after that signal."""
 
 _LOADED_S: Final = 2
+"""Time until the modules that are loaded after the first rows are there, in seconds."""
 
 DEFAULTS: Final = Thresholds()
 
@@ -116,6 +117,7 @@ class ViewerApp(App[int]):
         """
         super().__init__()
         self.tape = TapeReader(tape)
+        # One thread for both where the list is the tape's own.
         self.list_reader: TapeReader | SourceReader = (
             self.tape if place is None or place.file == tape else SourceReader(place)
         )
@@ -172,6 +174,7 @@ class ViewerApp(App[int]):
         self.push_screen(_ListPlaceholder(self._streams) if is_covered else self._streams)
         if first_screen is not None:
             self.push_screen(first_screen)
+        # Nothing that the first rows would have to wait for.
         self.call_after_refresh(self._check_keys)
         self.call_after_refresh(_enable_gc)
         self.set_timer(_LOADED_S, self._freeze)

@@ -45,9 +45,10 @@ def save(text: str) -> Path | None:
     path = Path(runtime) / "wiretape" / "clip"
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
+        # Another user's link in its place would let the text be written anywhere.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
-            os.fchmod(descriptor, 0o600)
+            os.fchmod(descriptor, 0o600)  # of a file that was there before, `open` leaves the mode
             file.write(text)
     except OSError:  # the clipboard matters more: no message
         return None

@@ -70,6 +70,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     """Run slow work in a daemon thread of its own, which does not delay the end of the viewer."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
+    # Not `asyncio.to_thread`: its pool is joined when the program ends.
     threading.Thread(target=lambda: _resolve(answer, work), name="work", daemon=True).start()
     return await answer
 
@@ -78,7 +79,7 @@ def _resolve(answer: "asyncio.Future[T]", work: Callable[[], T]) -> None:
     """Execute the work, and settle the future with its result or error, from another thread."""
 
     def settle() -> None:
-        if answer.cancelled():
+        if answer.cancelled():  # its caller was left meanwhile
             return
         if failure is None:
             answer.set_result(cast(T, result))
@@ -149,18 +150,18 @@ class SourceThread(Generic[S]):
     def _answer(self, question: _Question) -> Any:
         self._current = question
         try:
-            if self._is_stale():
+            if self._is_stale():  # a newer one came while this one waited for those before it
                 raise Superseded
             return self._evaluate(question.function)
         except WiretapeError as error:
-            if self._is_stale():
+            if self._is_stale():  # SQLite was interrupted: the connection is as good as before
                 raise Superseded from error
-            self._disconnect()
+            self._disconnect()  # so that the next question opens a tape that was replaced or has come back
             raise
         finally:
             self._current = None
             if self._source is not None:
-                self._source.release()
+                self._source.release()  # an open transaction would keep the writer's log from being reset
 
     def _is_stale(self) -> bool:
         """Return True if the running question was superseded; SQLite calls it repeatedly."""

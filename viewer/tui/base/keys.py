@@ -96,8 +96,7 @@ class TypedAhead:
 
     async def _settle(self) -> None:
         app = self._app
-        # Follow-up messages that are awaited until a key has done all its work.
-        quiet_rounds = 4
+        quiet_rounds = 4  # of follow-up messages, until a key has done all its work
         # A screen whose focus moves on and on must not hold keys for ever.
         for turn in range(12):
             focus = app.screen, app.focused

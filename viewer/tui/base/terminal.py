@@ -93,7 +93,7 @@ class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         """Open the terminal, switch to the alternate screen, and draw all that was drawn before."""
         self._main_loop = asyncio.get_running_loop()
-        self._terminal, self._is_own = open_nonblocking(2)
+        self._terminal, self._is_own = open_nonblocking(2)  # as Textual: standard output may be a pipe
         self._canvas.forget()
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._is_drawing = True
@@ -107,7 +107,7 @@ class TerminalDriver(LinuxDriver):
         self._unsent[:] = cut_short(self._unsent)
         self._is_drawing = False
         self._lag.end()
-        self.write("\x1b[8h")
+        self.write("\x1b[8h")  # resets `PLACED`
         super().stop_application_mode()
 
     def close(self) -> None:
@@ -161,8 +161,7 @@ class TerminalDriver(LinuxDriver):
             self._lag.begin()
         try:
             while self._unsent or self._has_next_frame():
-                # Each write copies its piece of the output: of a screen that has been waiting, that is better not
-                # all of it.
+                # Each write copies its piece of the output: better not all of a screen that has been waiting.
                 del self._unsent[: os.write(terminal, self._unsent[: 1 << 14])]
         except BlockingIOError:
             loop.add_writer(terminal, self._send)  # a blocking write would hold up every signal

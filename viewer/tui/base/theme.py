@@ -168,9 +168,10 @@ class ThemeStyles(Vertical):
         looks = styles(self)
         looks |= {name: behind(self, f"style--{name}") for name in _GROUNDS}
         looks |= {name: Style(color=style(self, f"style--{name}").color) for name in _TEXTS}
+        # Told apart without colours, too.
         looks["thought"] += Style(italic=True)
         looks["hot"] += Style(underline=True)
-        if looks["ground"]:
+        if looks["ground"]:  # else no style has been computed yet, and none may be kept
             self._styles = looks
         return looks
 

@@ -134,7 +134,7 @@ class CompareScreen(PlaybackScreen):
             side.loader.close()
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self._lay_out)
+        self.call_after_refresh(self._lay_out)  # the panes have their sizes only then
 
     def on_race_strips_strips_resized(self) -> None:
         self._show_race()
@@ -168,7 +168,7 @@ class CompareScreen(PlaybackScreen):
 
     def action_swap(self) -> None:
         if self._race is not None:
-            self._sides.reverse()
+            self._sides.reverse()  # as the race's own lanes are, below
             self._command(lambda race: race.swap())
             self._compare()
 
@@ -209,7 +209,7 @@ class CompareScreen(PlaybackScreen):
             self._show()
 
     async def _load(self) -> None:
-        for side in self._sides:  # a large one is decoded beside this, from then on
+        for side in self._sides:  # from then on, a large one is decoded in a process of its own
             await side.loader.know()
         for side in self._sides:
             if side.trouble is None:
@@ -222,7 +222,7 @@ class CompareScreen(PlaybackScreen):
             return
         if any(race.is_live):
             a, b = self._sides
-            race.pass_on((a.pulse.end_ns, b.pulse.end_ns))
+            race.pass_on((a.pulse.end_ns, b.pulse.end_ns))  # time passes also while nothing comes
             self._show_figures(race)
             self._show()
         if any(side.loader.is_live for side in self._sides):

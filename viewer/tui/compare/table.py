@@ -160,7 +160,7 @@ class CompareManyScreen(Screen[None]):
             _: Worker[None] = self.run_worker(self._load, group="load")
 
     async def _load(self) -> None:
-        self._is_reading = True
+        self._is_reading = True  # a poll during a slow read would queue another one behind it
         try:
             with ErrorReporter(self._fail):
                 version, entries = await host(self).tape.read(self._question)

@@ -17,6 +17,7 @@ from wiretape.viewer.tui.playing.timeline import Scrubbing
 
 # The loop sleeps in whole milliseconds, rounded up: it would wake up too late for an event.
 _EARLY_NS: Final = 1_000_000
+# The playhead moves 20 times a second while no event comes.
 _FRAME_NS: Final = 50_000_000
 _DRAWING_NS: Final = 13_000_000
 """Time to draw a frame, in ns: it begins up to 8 ms after the request, and takes about 5 ms."""
@@ -67,7 +68,7 @@ class Driver:
             while self._clock.now() < deadline:  # noqa: ASYNC110 - nothing else is as exact
                 await asyncio.sleep(0)
             self._advance()
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # keys come between two events, however close these are
 
     def _advance(self) -> None:
         self.playback.advance()

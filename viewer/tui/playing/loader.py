@@ -48,7 +48,7 @@ class Loader:
         self._decoder: Decoder | None = None
         self._answer: asyncio.Task[OpenedExchange] | None = None
         self._version: Version | None = None
-        self._not_before_ns = 0
+        self._not_before_ns = 0  # reading again would otherwise take all of a core for a long stream
         self._reading = asyncio.Lock()
         self._is_reading = False
         self._closed = False
@@ -90,7 +90,7 @@ class Loader:
                 if version != self._version:
                     if self._host.clock.now() < self._not_before_ns:
                         return
-                    self._version = version
+                    self._version = version  # before the read: a write during it is a change
                     facts = await self._read_facts()
                     await self._open()
                 self.facts = facts
@@ -212,7 +212,7 @@ class KeyQueue:
 
     def do(self, action: Callable[[], object], *, judged: bool = False) -> None:
         """Execute an action after those before it, immediately if possible; one within another, always immediately."""
-        if self._is_acting and self._is_ready(judged):
+        if self._is_acting and self._is_ready(judged):  # a part of the action that runs
             action()
         else:
             self._queue.append((judged, action))

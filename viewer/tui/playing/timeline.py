@@ -134,7 +134,8 @@ class StreamTimeline(CachedLines, Scrubbing):
 
     def lags(self, end_ns: int) -> bool:
         """Return True if a stream has grown by more than a cell, and the redraw interval, since it was drawn."""
-        return (end_ns - self.axis_ns) * self.cells > self.axis_ns and end_ns - self.axis_ns >= 300_000_000
+        is_a_cell = (end_ns - self.axis_ns) * self.cells > self.axis_ns
+        return is_a_cell and end_ns - self.axis_ns >= 300_000_000  # at the start, a cell is a few milliseconds
 
     async def draw(self, facts: Known, exchange: OpenedExchange | None, playback: Playback) -> None:
         """Draw an exchange in a thread: all of it once it is decoded; silences that playing cuts short are marked.
@@ -164,7 +165,7 @@ class StreamTimeline(CachedLines, Scrubbing):
     def move(self, at_ns: int) -> None:
         """Put the playhead elsewhere."""
         cell = strips.cell(at_ns, self.axis_ns, self.cells)
-        if cell != self._cell:
+        if cell != self._cell:  # only the columns between: a whole timeline for each step took 10 % more of a core
             left, right = sorted((cell, self._cell))
             self._cell = cell
             last_row = self.size.height - bool(self._rows[2])
