@@ -153,7 +153,7 @@ class ConversationsScreen(Screen[None]):
     def on_cursor_list_moved(self) -> None:
         """Show the shares of the conversation under the cursor; read the bars of those that come into view."""
         self._show_legend()
-        if not self._query.is_in(self.data):
+        if not self._query.is_in(self.data):  # a key costs no question while all of it is there
             self._read_soon()
 
     def on_cursor_list_opened(self) -> None:
@@ -182,7 +182,7 @@ class ConversationsScreen(Screen[None]):
 
     def action_all(self) -> None:
         """Open the newest conversations; where any is open, close all."""
-        names = {*islice(self.data.rows, 200)}
+        names = {*islice(self.data.rows, 200)}  # the turns of each are read, and their bars computed
         self._open(self._open_names or names, is_open=not self._open_names)
 
     def action_view(self) -> None:
@@ -194,7 +194,7 @@ class ConversationsScreen(Screen[None]):
         if (name := self._conversation) is not None:
             host(self).show_streams(self._only(name))
 
-    def action_reload(self) -> None:
+    def action_reload(self) -> None:  # the next poll reads all of it
         self.data = replace(self.data, version=None, times={}, contexts={})
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -241,7 +241,7 @@ class ConversationsScreen(Screen[None]):
             self._show()
             self.refresh_bindings()
             if is_first and self._tree.lines:
-                self._read_soon()
+                self._read_soon()  # only now there are lines near the cursor, whose bars can be asked for
 
     def _show(self) -> None:
         totals: list[Part] = [(f" · {self.data.totals}", "plain")]
@@ -278,7 +278,7 @@ class ConversationsScreen(Screen[None]):
         """Name the largest tool results of a request, unless the cursor moves on in a moment."""
         if no is None:
             return
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # a held key reads no request
         try:
             context = await host(self).tape.read(lambda source: source.exchange(no).context(), "note")
         except (Superseded, WiretapeError):  # the request is not on the tape as a whole, or not any more

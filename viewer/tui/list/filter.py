@@ -49,6 +49,7 @@ MOST_FILTERS: Final = 200
 """Number of filters that are kept, the newest ones."""
 
 _LONGEST_FILTER: Final = 4000
+"""A longer one is not kept."""
 
 
 APPLY_AFTER_SECONDS: Final = 0.12
@@ -102,7 +103,7 @@ class FilterLine(Vertical):
         self._count, self._counted = Static("", classes="count"), Content("")
         self._wrong = Static("", classes="wrong")
         self._timer: Timer | None = None
-        self._applied = safe(text)
+        self._applied = safe(text)  # as the box has it, which takes no control characters
         self._previous = text, True
         self._has_failed = False
 
@@ -146,7 +147,7 @@ class FilterLine(Vertical):
     def parse(self, text: str, clock: Clock) -> bool:
         """Parse a filter, with its times counted from now; show an error and return False if it is invalid."""
         wall_ns = clock.wall_ns()
-        still = Clock(clock.now, lambda: wall_ns)
+        still = Clock(clock.now, lambda: wall_ns)  # both parts below count times such as -2h from one instant
         try:
             filter = parser.parse(text, still) if text.strip() else None
             self._settled = drilling.settled(text, still)

@@ -134,7 +134,7 @@ class LanesScreen(Screen[None], inherit_bindings=False):
 
     def action_scale(self, closer: bool) -> None:
         if (bar := self._table.bar) is not None:
-            wall_ns = bar.end_ns if bar.row.outcome == "open" else bar.start_ns
+            wall_ns = bar.end_ns if bar.row.outcome == "open" else bar.start_ns  # where something happens
             self._table.zoom = self._table.zoom.zoomed(self._table.clock_lanes.axis, wall_ns, closer=closer)
             self._table.refresh()
 
@@ -176,7 +176,7 @@ class LanesScreen(Screen[None], inherit_bindings=False):
         clock_lanes = lanes.lanes(self._rows, look, self._name_of)
         self._table.show(clock_lanes, look, self._selected if self._row is None else self._row.no)
         if self._rows and not listing.catalog.around(self._selected, MOST).start:
-            self._selected = None
+            self._selected = None  # a window at the top follows new exchanges; one around an older one stays
         filter_text = self._query.text if self._query.filter else ""
         trouble: list[Part] = [(f" · {safe(str(listing.trouble))}", "error")] if listing.trouble else []
         heading = lanes.heading(clock_lanes, self._name, listing.match_count, filter_text)

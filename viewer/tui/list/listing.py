@@ -109,7 +109,7 @@ class Listing:
         Raises `Superseded`.
         """
         query = self.query
-        self._asked_ns = self._host.clock.now()
+        self._asked_ns = self._host.clock.now()  # a list that takes over two seconds is called busy
         try:
             loaded, ids = await self._host.list_reader.read(
                 partial(_load, query=query, clock=self._host.clock, numbers=numbers), f"list {self._name}"
@@ -134,7 +134,7 @@ class Listing:
             matches = len(self.catalog)
             if page.goes_on:
                 matches = await self._host.list_reader.read(partial(_count, query=query), f"count {self._name}")
-            total = matches
+            total = matches  # without a filter, the count is the same: one question less
             if query.filter is not None:
                 total = await self._host.list_reader.read(partial(_count, query=Query()), f"count {self._name}")
             if self._page is page:
@@ -158,7 +158,7 @@ class Listing:
         except WiretapeError as error:
             self._fail(error)
             return False
-        if self._page is not page:
+        if self._page is not page:  # the list was loaded again meanwhile
             return False
         self._page = next_page
         self.catalog.extend(next_page.numbers)
@@ -187,7 +187,7 @@ class Listing:
             return None
         if change is not None and change.deleted:
             self.change = None
-        if change is None or self.change is not previous or self.query is not query:
+        if change is None or self.change is not previous or self.query is not query:  # of a list that is gone
             return None
         self.change = change
         return change
@@ -232,6 +232,7 @@ class Listing:
             await self.read(unmeasured)
 
     async def read_labels(self, rows: Sequence[ListRow]) -> None:
+        # Others are dropped: a viewer may show a live tape for days.
         self.labels = {row.id: self.labels[row.id] for row in rows if row.id in self.labels}
         new = tuple(row.no for row in rows if row.id not in self.labels)
         with contextlib.suppress(WiretapeError):  # `look` reports the trouble
@@ -310,7 +311,7 @@ def _terms(source: "Browsed", filter: Filter) -> list[Term]:
     from wiretape.viewer.source.base import Selection
 
     terms = []
-    # Each term is counted by a query of its own.
+    # Each term is counted by a query of its own: a filter may have hundreds.
     for term, count in source.alone(filter, 8):
         smaller = notices.smaller_unit(term) if not count else None
         is_meant = smaller is not None and source.count(Selection(smaller)) > 0

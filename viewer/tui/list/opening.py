@@ -34,7 +34,7 @@ class Opener:
         from wiretape.viewer.tui.compare.table import comparison
 
         if not await streams.listing.holds(streams.remembered):
-            streams.load()  # which reports the missing ones
+            streams.load()  # the tape was replaced: this reports the marks that are gone
         elif len(numbers := streams.marks.compared(streams.rows.selected)) < 2:
             self._screen.notify("Mark another exchange with m, then press c.", title="compare", markup=False)
         else:

@@ -50,7 +50,7 @@ class Preview(Toned):
             _: Worker[None] = self.run_worker(partial(self._read, listing, selected, look), exclusive=True)
 
     async def _read(self, listing: Listing, number: int, look: Look) -> None:
-        if (details := await listing.details(number)) and number == self.selected:
+        if (details := await listing.details(number)) and number == self.selected:  # else the cursor has moved on
             self._show(details, look)
 
     def _show(self, details: Details, look: Look) -> None:
@@ -63,10 +63,10 @@ class Preview(Toned):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._tones = {}
+        self._tones = {}  # computed once, and not for each line
 
     def render_line(self, y: int) -> Strip:
-        """Draw a line."""
+        """Draw a line; the text is laid out for the first one, and again for another size."""
         width, height = self.content_size
         if self._lines is None or self._lines[0] != (width, height):
             from wiretape.viewer.listing import preview  # after the first rows

@@ -54,6 +54,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.slots: tuple[Slot, ...] = ()
         self.between = 1
         self.own_scales = False
+        # Room for the page in sight, and for one more each way, which are drawn ahead.
         self._strips: FIFOCache[tuple[int, bool, bool], tuple[ListRow, Look, Strip]] = FIFOCache(512)
         self._tones: dict[str, Style] = {}
         self._on_cursor: dict[str, Style] = {}
@@ -153,7 +154,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         previous, place = self.cursor, max(0, min(item, self.count - 1))
         if self.catalog.number(place) != self.selected:
             self.cursor = place
-            self.refresh_line(previous)
+            self.refresh_line(previous)  # only these two lines are drawn again
             self.refresh_line(place)
             self.reveal(place)
             self.post_message(self.Moved(self, by_hand=True))
@@ -251,7 +252,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
 
     def _request_missing(self, places: range) -> bool:
         pages = self.catalog.missing(places.start, places.stop)
-        if any(page not in self._requested for page in pages):
+        if any(page not in self._requested for page in pages):  # scrolling by a line asks for the same pages again
             self._requested = pages
             self.post_message(self.RowsWanted(pages))
         return bool(pages)
@@ -260,7 +261,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         """Ask for the rows of a page more each way, and draw those that have ended: the next key will need them."""
         places = self._places(self.size.height)
         self._request_missing(places)
-        for place in places:
+        for place in places:  # a running one would be another row by then
             if (row := self.catalog.row(place)) is not None and row.outcome != "open":
                 self._line(place)
 

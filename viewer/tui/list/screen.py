@@ -99,10 +99,10 @@ class StreamsScreen(Screen[None]):
         self.show_state()
 
     def on_screen_resume(self) -> None:
-        self._tick()
+        self._tick()  # nothing was drawn under the other screen
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self.streams.preview)
+        self.call_after_refresh(self.streams.preview)  # it may be in sight only now
         self._show_match_count()
 
     def _tick(self) -> None:
@@ -229,7 +229,7 @@ class StreamsScreen(Screen[None]):
         self._comparing = self.run_worker(self._opener.compare(self.streams), group="compare", exclusive=True)
 
     def action_view(self) -> None:
-        from wiretape.viewer.tui.list.lanes import LanesScreen
+        from wiretape.viewer.tui.list.lanes import LanesScreen  # no first rows wait for other screens
 
         self.app.push_screen(LanesScreen(self.streams.listing.query, self.streams.rows.selected, self._opener.inspect))
 
