@@ -9,6 +9,7 @@ from wiretape.recorder.sanitize import safe
 
 async def run(arguments: Sequence[str]) -> tuple[int, str]:
     """Run a command; return its exit code and the last line of its messages."""
+    # In a process: an export of a large tape would take the time of the loop, and its faults the viewer with it.
     process = await asyncio.create_subprocess_exec(
         *children.python("-m", "wiretape.viewer.cli", *arguments),
         env=children.environment(connects=True),

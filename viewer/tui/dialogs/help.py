@@ -81,7 +81,7 @@ class HelpScreen(Menu[None]):
 
     def choose(self, at: int) -> None:
         entry = self._options[at] if at < len(self._options) else None
-        if entry is not None and self.finish(None):
+        if entry is not None and self.finish(None):  # the action is of the screen below, which is on top then
             self.app.call_later(self.app.run_action, entry.bound.binding.action, entry.bound.node)
 
 

@@ -219,7 +219,7 @@ async def _write_picture(app: App[Any]) -> None:
     path, picture = Path(file_name("wiretape", ["--format", "svg"])), app.export_screenshot()
 
     def write() -> None:
-        with path.open("x", encoding="utf-8") as file:
+        with path.open("x", encoding="utf-8") as file:  # never over a file that somebody else has just made
             file.write(picture)
 
     try:
@@ -322,6 +322,7 @@ class ViewsMenu(Menu[str]):
         for name, text in self._views.items():
             with contextlib.suppress(Superseded, WiretapeError):  # a view without its count can be chosen as well
                 question = partial(_match_count, text=text, clock=host(self).clock)
+                # One at a time: the list that the menu covers asks the same thread.
                 self._counts[name] = await host(self).list_reader.read(question, "views")
                 self._list()
 

@@ -36,7 +36,7 @@ def page(screen: object) -> tuple[str, str] | None:
         name, text = screen.pages()
         return str(name), str(text)
     copies = screen.copies() if hasattr(screen, "copies") else ()
-    texts = [f"{('-' * 8)} {label}\n{text}" for label, text in copies if isinstance(text, str)]
+    texts = [f"-------- {label}\n{text}" for label, text in copies if isinstance(text, str)]
     return ("text", "\n\n".join(texts) + "\n") if texts else None
 
 
@@ -94,7 +94,7 @@ async def edit(app: App[Any], name: str, text: str) -> str | None:
         descriptor, path = tempfile.mkstemp(Path(name).suffix or suffix(text), f"wiretape-{stem}-")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
-                file.write(text)
+                file.write(text)  # exact: an editor shows control characters as signs
             return await _run(app, variable or EDITORS[1], [*command, path], None)
         finally:
             with contextlib.suppress(FileNotFoundError):  # the editor may have moved it

@@ -133,6 +133,7 @@ class EventsPane(Pane):
         if number >= len(self._visible_events):
             return super().render_line(y)
         event = self._visible_events[number]
+        # All that the look depends on, besides settings that clear the cache.
         key = (event, (event > self._selected) - (event == self._selected), self.active)
         strip = self._strips.get(key)
         if strip is None:
@@ -144,7 +145,7 @@ class EventsPane(Pane):
         self.refresh()
 
     def line(self, number: int) -> Iterable[Part]:
-        """Draw an event."""
+        """Draw an event: its number, its time, the gap before it, its kind, size and read, and its data."""
         if self._transcript is None or not len(self._visible_events):
             return [("  ", None), (self._note, self.look("muted"))]
         event, transcript = self._visible_events[number], self._transcript
@@ -170,6 +171,7 @@ class EventsPane(Pane):
         if self.size.width >= _MIDDLING:
             read = transcript.reads[event]
             parts.append((f"{formatting.UNKNOWN if read == UNKNOWN else read:>{read_width}} ", muted))
+        # What the client sent late is no stall of the stream.
         if (transcript.gap_ns(event) or 0) > self._limit_ns > 0 and event not in transcript.sent:
             parts.append(("STALL ", self.look("error")))
         return [*parts, (events.summary(transcript, event), self.look("ghost") if to_come else tone)]

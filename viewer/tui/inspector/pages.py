@@ -166,6 +166,7 @@ def copies(place: Place, facts: Known, exchange: OpenedExchange | None, decoded:
     for call in (row.tool_calls or [])[:20]:
         texts.append((f"arguments of {clipped(formatting.line(call['name']), _NAME)}", call["arguments"]))
     copies += [(label, _short_or_later(text, command(label))) for label, text in texts if text]
+    # Made once it is chosen: a menu must not wait for a body of megabytes.
     curled = _later("its request, as a command", lambda: curl.of(facts.request), command("curl"))
     copies.append(("curl", curled))
     if row.outcome == "open":

@@ -160,7 +160,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.titles()
 
     def show_exchange(self, exchange: OpenedExchange, position: int) -> None:
-        """Show all of it."""
+        """Show a decoded exchange, with the playhead at a position; again, when more of it has come."""
         self._exchange, self._position = exchange, position
         self.timeline.legend = strips.legend(exchange.transcript)
         self._write_pages()
@@ -192,7 +192,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     async def _match(self) -> None:
         if self._exchange is not None:
             tests, transcript = events.parse_filter(self.events.filter_text), self._exchange.transcript
-            matching = functools.partial(events.matching, transcript, tests)
+            matching = functools.partial(events.matching, transcript, tests)  # reads every payload
             self.events.matches = await in_thread(matching) if tests else None
             self._list()
 

@@ -73,7 +73,7 @@ class TreePane(Pane):
         return self.look("ground")
 
     def line(self, number: int) -> Iterable[Part]:
-        """Draw a part."""
+        """Draw a part: its label and its text, indented by its depth."""
         node = self._parts[number]
         has_parts = number + 1 < len(self._parts) and self._parts[number + 1].depth > node.depth
         return [
@@ -196,7 +196,7 @@ class BytesPane(Pane):
             return len(self._json)
         if self.view == "hex":
             self._dump = HexDump(start, end, self._row_size, exchange.borders, exchange.owners)
-            if not self._has_all_reads:
+            if not self._has_all_reads:  # then a read's position is not its seq: the tape is asked for them
                 start_read, end_read = (
                     max(bisect_right(exchange.borders, start) - 1, 0),
                     bisect_left(exchange.borders, end),

@@ -65,7 +65,7 @@ class ReplayPane(Pane):
     def show(self, transcript: Transcript, position: int, limit_ns: int, note: str) -> None:
         """Show an answer; silences longer than `limit_ns` can be shown in figures. Without any text, show `note`."""
         if (transcript, limit_ns, note) == (self._transcript, self._limit_ns, self._note):
-            return self.move(position)
+            return self.move(position)  # a poll without news lays out nothing
         self._is_steady = self._is_steady or position != self._position
         self._transcript, self._position, self._limit_ns, self._note = transcript, position, limit_ns, note
         if self.choice not in self.choices:
@@ -138,7 +138,7 @@ class ReplayPane(Pane):
             self.rendered = rendered
             self._answer.render(rendered)
             self._arrange()
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.25)  # an answer that grows by each chunk would be rendered without a pause
         self._rendering = None
         if (answer, position, is_still) != (self._answer, self._position, self._is_still):
             self._request_rendering()
@@ -254,7 +254,7 @@ class ReplayPane(Pane):
         if self.view != "heat" or self._transcript is None or run.event is None:
             return plain
         gap = self._transcript.gap_ns(run.event)
-        if gap is None or gap < 4 * self._transcript.gap_unit_ns:
+        if gap is None or gap < 4 * self._transcript.gap_unit_ns:  # the unit is the stream's median gap
             return plain
         return plain + self.look("hot" if gap >= strips.LEAST_NS else "warm")
 

@@ -84,7 +84,7 @@ class InspectorScreen(PlaybackScreen):
         self.run_worker(self.driver.run(), group="drive")
 
     def on_unmount(self) -> None:
-        self._is_decoded.set()
+        self._is_decoded.set()  # a copy may wait for it
         if self._loader is not None:
             self._loader.close()
 
@@ -149,12 +149,14 @@ class InspectorScreen(PlaybackScreen):
         """Show the facts that need no decoding, wait for them to be drawn, then decode the rest."""
         assert self._loader is not None
         await self._loader.know()
+        # Decoding would delay the drawing of the facts.
         self.call_after_refresh(self._decode)
 
     @work(group="load")
     async def _decode(self) -> None:
         assert self._loader is not None
         await self._loader.open()
+        # From now on only: a poll would read the stream beside its first decoding.
         self.set_interval(POLL_SECONDS["screen"], self._poll)
 
     def _poll(self) -> None:
@@ -182,6 +184,7 @@ class InspectorScreen(PlaybackScreen):
         self._exchange = exchange
         self._is_decoded.set()
         pulse.take(exchange)
+        # A running stream is followed from the start; one of a single event has nothing to play.
         playback.following = playback.following or (is_first and (pulse.runs or len(exchange.transcript) < 2))
         playback.grow(exchange.transcript.at, pulse.end_ns)
         playback.following = playback.following and pulse.runs
@@ -283,6 +286,7 @@ class InspectorScreen(PlaybackScreen):
         if stall is None:
             self._warn(markers.missing("S"))
         else:
+            # Its beginning: at its end, the silence that was looked for is past.
             self._command(lambda playback: playback.seek_to(stall.from_ns), seeks=True)
 
     @queued(judged=True)

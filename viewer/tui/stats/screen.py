@@ -96,7 +96,7 @@ class StatsScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self._table.focus()
-        self.call_after_refresh(self.action_reload)
+        self.call_after_refresh(self.action_reload)  # the empty screen is drawn first
 
     def on_resize(self) -> None:
         self._show_groups()
@@ -220,6 +220,7 @@ class StatsScreen(Screen[None]):
 
     async def _read_groups(self) -> None:
         by, slo = self._by, self._slo
+        # A server pools gaps in the same query as all else: it has no quick part.
         figures, pooled = partial(_figures, by=by, slo=slo), not self._place.supports("stages")
         if not await self._take(figures, partial(self._show_figures, by, pooled=pooled)):
             return

@@ -50,7 +50,7 @@ class HeaderLine(Toned):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Draw the line."""
+        """Draw the brand, then both sides: what does not fit is cut from the right one first."""
         brand, (left, right) = " wiretape ", self._sides
         room = self.size.width - len(brand) - 2
         free = room - sum(cell_len(text) for text, _ in left) - 2

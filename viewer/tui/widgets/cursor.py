@@ -110,7 +110,7 @@ class CursorList(Toned, can_focus=True, inherit_bindings=False):
                 self.open()
 
     def on_focus(self) -> None:
-        self.go_to(self.cursor)
+        self.go_to(self.cursor)  # the screen describes the item under the cursor of the list that has the focus
 
 
 class CursorTable(CursorList):

@@ -75,7 +75,7 @@ class KeyLine(Widget):
                 self._read()
 
     def render_line(self, y: int) -> Strip:
-        """Draw the keys."""
+        """Draw the keys that fit, and dim those that do nothing at present."""
         parts: list[paint.Part] = []
         for key in self.visible_keys:
             more = theme.behind(self, "key-line--hover") if key == self._hovered else Style()
