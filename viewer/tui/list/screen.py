@@ -83,6 +83,7 @@ class StreamsScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Lay out the header, the filter, the list with its preview, and the keys."""
         self._host: Host = host(self)
+        self.streams.use(self._host)
         yield self._header
         yield self.filter
         yield self.streams

@@ -25,7 +25,7 @@ from wiretape.viewer.listing.query import Query
 from wiretape.viewer.query.values import TooSlow
 from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.source.base import POLL_SECONDS, Unsupported
-from wiretape.viewer.tui.base.host import Host, Superseded, host, is_seen
+from wiretape.viewer.tui.base.host import Host, Superseded, is_seen
 from wiretape.viewer.tui.list.listing import Listing
 from wiretape.viewer.tui.list.preview import Preview
 from wiretape.viewer.tui.list.rows import StreamRows, Titles
@@ -67,10 +67,12 @@ class StreamList(Container):
         self._progressed = set[int]()
         """The exchanges whose rows in sight were read since the preview was drawn."""
 
+    def use(self, services: Host) -> None:
+        """Read by these services: those of a screen that is not mounted yet, and asks for the list once it is."""
+        self._host, self.listing = services, Listing(services)
+
     def compose(self) -> ComposeResult:
         """Lay out the titles, the rows and the preview."""
-        self._host: Host = host(self.screen)
-        self.listing = Listing(self._host)
         with Vertical(id="list"):
             yield self._titles
             yield self.rows
