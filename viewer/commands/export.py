@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 Put = Callable[[BinaryIO | None], int]
 """A function that writes to a file, or to stdout without one, and returns the count."""
 
-_SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "turns", "conversations", "summary")
 _OF_ALL = ("exchanges", "summary")
 _FORMATS: Final = {
@@ -193,7 +192,7 @@ def export(
             if export_format or job.table not in _OF_ALL:
                 output.report_unshipped(source, chosen, "without texts and reads")
     except KeyboardInterrupt:
-        sys.exit(_SIGINT_EXIT)
+        sys.exit(128 + 2)  # as a shell reports SIGINT
 
 
 def _mask(job: _ExportJob, no_redact: bool) -> "Masker | None":

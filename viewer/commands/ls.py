@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from wiretape.viewer.record.rows import TableRow
     from wiretape.viewer.source.base import Place, Source
 
-_SIGINT_EXIT = 128 + 2
 _READ_AT_ONCE = 200
 
 
@@ -83,7 +82,7 @@ def ls(
             if not count and limit != 0:
                 options.report_nothing(source, filter)
     if exit_code and not count:
-        raise click.exceptions.Exit(3)
+        raise click.exceptions.Exit(3)  # 1 and 2 are errors
 
 
 def _conversations(place: "Place", filter: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
@@ -253,4 +252,4 @@ def _follow(
                 output.tell_hidden(table.hidden)
             output.show(table.lines if recent is None else table.lines[1 + len(printed) :], ascii=ascii)
             recent = [*printed, *batch][-50:]
-    sys.exit(_SIGINT_EXIT)
+    sys.exit(128 + 2)  # as a shell reports SIGINT

@@ -8,7 +8,7 @@ drawn.
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.plurals import counted, plural
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-PATIENCE_NS: Final = 400_000_000
-"""Delay before a bar is shown, in ns."""
 
 
 class ProgressBar:
@@ -45,7 +42,7 @@ class ProgressBar:
         self._is_hidden = hidden or not sys.stderr.isatty()
         self._clock = clock
         self._began = clock.now()
-        self._due = self._began + PATIENCE_NS
+        self._due = self._began + 400_000_000  # a quick command shows none
         self._progress: Progress | None = None
         self._steps = self._rows = 0
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.source.base import Place
 
-_PURPOSE = "wiretape pull"
-
 
 @click.command()
 @options.exchange_ids()
@@ -63,4 +61,4 @@ def pull(ids: tuple[str, ...], db: "Place | None", filter: "Filter | None", limi
             reason = "shipped without --bodies, or their bodies are gone there (flag:bytes_not_shipped)"
             click.echo(f"wiretape: {label} with facts, measures and gaps only: {reason}", err=True)
         if copied.numbers != set():
-            tapes.merged(file, [copied.tape], _PURPOSE, copied.numbers)
+            tapes.merged(file, [copied.tape], "wiretape pull", copied.numbers)

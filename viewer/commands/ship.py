@@ -4,7 +4,7 @@ import contextlib
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from wiretape.recorder.commands.status import Screen
     from wiretape.viewer.ship.shipper import Shipper
     from wiretape.viewer.ship.sink import Sink
-
-_NICENESS: Final = 10
 
 
 @click.command()
@@ -69,7 +67,7 @@ def ship(
     tape, labelled = tape_path(db), Redactor(None).labels(read_labels(labels))
     with contracts.load(target.sink)(target, Shipping(ca_file, labelled, bodies, otlp_headers, since_version)) as sink:
         peek.identify(tape)  # before anything is made beside it, or at the destination
-        os.nice(_NICENESS)
+        os.nice(10)  # the relay and its writer come first
         _ship(tape, sink, target, once=once, beside=beside)
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 Part = Callable[["Recorded", Output, Thresholds], None]
 """Shows one part of an exchange."""
 
-_FORMAT = "a page; on a pipe tsv of timing, events and reads, bytes of text and request"
-
 
 def _summary(exchange: "Recorded", out: Output, limits: Thresholds) -> None:
     from wiretape.recorder.decode.attribution import Attribution
@@ -283,7 +281,6 @@ _PARTS: dict[str, Part] = {
     "summary": _summary, "facts": _facts, "text": _text, "conversation": _conversation, "timing": _timing,
     "events": _events, "reads": _reads, "request": _request, "context": _context, "raw": _raw,
 }  # fmt: skip
-_JUDGED = ("summary", "facts", "timing", "time")
 _OF_SESSIONS = ("summary", "time")
 _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit; --part raw has all bytes"
 
@@ -307,7 +304,7 @@ _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit;
 )
 @click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
 @options.judged
-@output.formatted(default=_FORMAT)
+@output.formatted(default="a page; on a pipe tsv of timing, events and reads, bytes of text and request")
 def show(
     id: str | None, db: "Place | None", part: str, include: bool, force: bool, thresholds: Thresholds, out: Output
 ) -> None:
@@ -327,7 +324,7 @@ def show(
         raise click.UsageError("--part raw is the body, byte for byte: it has no --format")
     if include and part != "raw":
         raise click.UsageError("-i is for --part raw; --part facts has the headers, too")
-    if part not in _JUDGED and (limits_named := options.limits_given()):
+    if part not in ("summary", "facts", "timing", "time") and (limits_named := options.limits_given()):
         raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(limits_named)}")
     from wiretape.viewer.source.base import names_session
 

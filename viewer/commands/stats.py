@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from wiretape.viewer.stats.tools.summary import ToolReport
 
 _SESSIONS = ("conversation",)
-_ACCOUNTED = 20_000
-"""Most exchanges whose sessions' time is worked out without being asked for."""
 
 
 @click.command()
@@ -171,7 +169,8 @@ def _times(
     selection = Selection(filter)
     if not place.supports("conversations"):
         return {}
-    if keys != _SESSIONS and (keys or not is_digest or source.count(selection) > _ACCOUNTED):
+    # The sessions of more exchanges take longer to account than a digest may: they have to be asked for.
+    if keys != _SESSIONS and (keys or not is_digest or source.count(selection) > 20_000):
         return {}
     return dict(source.accounts(selection, config.thresholds(), SYSTEM))
 

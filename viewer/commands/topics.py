@@ -23,8 +23,6 @@ _HEAD = re.compile(r"^\| name .*\n\|--.*\n", re.MULTILINE)
 _ROW = re.compile(r"^\| (`[^`|]+`) " + r"\| ([^|\n]*) " * 5 + r"\|$", re.MULTILINE)
 """A row of it: name, heading, aliases, statistic, unit, meaning."""
 _NAME = re.compile(r"`([^`]+)`")
-_ELSEWHERE: Final = "Elsewhere: "
-"""The beginning of the names that other tools have for a metric."""
 
 
 @cache
@@ -82,5 +80,5 @@ def _item(row: re.Match[str]) -> str:
 
 
 def _defined(names: str, item: str) -> list[str]:
-    elsewhere = item.partition(_ELSEWHERE)[2]
+    elsewhere = item.partition("Elsewhere: ")[2]  # the names that other tools have for a metric
     return [name.lower().rstrip(":") for name in _NAME.findall(names + elsewhere)]

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from wiretape.viewer.source.base import Place
 
-_PREFIX = "wiretape-view-"
-
 
 class PageServer(Protocol):
     """Pages that a wing serves in place of the screens, at its option `--web`."""
@@ -103,7 +101,9 @@ def view(
     ids = [id for id in (compare or (id,)) if id is not None]
     with contextlib.ExitStack() as stack:
         place.check()  # report errors before taking the screen
-        path = place.holding(lambda: stack.enter_context(private.directory(_PREFIX, "opened exchanges")) / "pulled.db")
+        path = place.holding(
+            lambda: stack.enter_context(private.directory("wiretape-view-", "opened exchanges")) / "pulled.db"
+        )
         selected, numbers = _numbers(place, ids)
         _show(
             path, place, filter_text, follow, _screen_opener(numbers, at), selected, thresholds, no_mouse, theme, ascii

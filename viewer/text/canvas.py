@@ -14,10 +14,6 @@ from typing import Final, TypeAlias
 
 from rich.cells import cell_len
 
-_NEAR: Final = 5
-"""Unchanged cells between two changes that are cheaper to draw again than to skip."""
-
-
 _COMPARED: Final = slice(4, 44)
 """Cells that are compared first: those behind a list's cursor and before its scrollbar."""
 
@@ -211,7 +207,8 @@ def _spans(sent: list[Cell], target: list[Cell]) -> Iterator[tuple[int, int]]:
 def _is_near(target: list[Cell], end: int, place: int) -> bool:
     """Return True if the cells between two changes are few, and look like the one before them."""
     looks = target[end - 1][1], _on_blank(target[end - 1][1])
-    return place - end <= _NEAR and all(char and sgr in looks for char, sgr in target[end:place])
+    # Up to five unchanged cells are cheaper to draw again than to skip: moving the cursor takes as many bytes.
+    return place - end <= 5 and all(char and sgr in looks for char, sgr in target[end:place])
 
 
 @functools.lru_cache(4096)

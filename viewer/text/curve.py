@@ -9,7 +9,6 @@ WIDE: Final = 2
 HIGH: Final = 4
 """Dots in a column of a cell."""
 
-_BLANK: Final = 0x2800
 _DOTS: Final = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 """The dots of the left and of the right column of a cell, from the bottom."""
 
@@ -48,4 +47,4 @@ def dots(counts: Sequence[int], most: int, cells: int, rows: int) -> list[list[i
 
 def signs(dots: Dots) -> Iterator[str]:
     for row in dots:
-        yield "".join(chr(_BLANK + cell) if cell else " " for cell in row)
+        yield "".join(chr(0x2800 + cell) if cell else " " for cell in row)

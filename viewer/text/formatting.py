@@ -15,7 +15,6 @@ UNKNOWN: Final = "–"
 MINUS: Final = "−"
 """The sign of negative numbers, and of times before the zero."""
 
-_TAB: Final = 4
 _MOST_MS: Final = 9_999.5
 LEAST_MINUTES: Final = 120
 """Shortest time that is written in minutes, in seconds."""
@@ -31,7 +30,7 @@ def line(text: str | None) -> str:
 
 
 def block(text: str) -> str:
-    return safe(text.expandtabs(_TAB), multiline=True)
+    return safe(text.expandtabs(4), multiline=True)
 
 
 def ms(value: float | None) -> str:

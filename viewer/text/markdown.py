@@ -30,7 +30,6 @@ VISIBLE: Final = 4096
 
 NARROWEST: Final = 20
 
-_TAB: Final = 4
 _FENCE: Final = re.compile(r"^ {0,3}(?:`{3}|~{3})", re.MULTILINE)
 _TONES: Final[dict[str, Tone]] = {"cyan": "accent", "blue": "muted"}
 _THEME: Final = Theme(
@@ -111,7 +110,7 @@ def _end_of(text: str, most: int) -> tuple[int, str]:
         places = (text.find(mark, start, start + most // 2) for mark in ("\n\n", "\n", " "))
         start = next((place + 1 for place in places if place >= 0), start)
     is_code = len(_FENCE.findall(text, max(start - (1 << 20), 0), start)) % 2 if start else 0
-    end = safe(text[start:].replace("\r\n", "\n").expandtabs(_TAB), multiline=True)
+    end = safe(text[start:].replace("\r\n", "\n").expandtabs(4), multiline=True)
     return start, f"```\n{end}" if is_code else end
 
 

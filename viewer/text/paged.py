@@ -12,8 +12,6 @@ from wiretape.viewer.text.wrap import WrappedText
 MOST_ROWS: Final = 200_000
 """The most rows of a page; the lines behind them are left out."""
 
-_TAB: Final = 4
-
 
 class _Line(NamedTuple):
     """The number of a line's first row, its text, and the offset in it at which each row begins."""
@@ -42,7 +40,7 @@ class WrappedPage:
             self._lines.append(_Line(len(self.rows), head, text, (0,)))
             self.rows.append(line)  # nearly every line of a long page
             return
-        wrapped = WrappedText(safe(text.expandtabs(_TAB), multiline=True), max(width - indent, 20))
+        wrapped = WrappedText(safe(text.expandtabs(4), multiline=True), max(width - indent, 20))
         wrapped.more(MOST_ROWS)
         spans = [wrapped.span(number) for number in range(len(wrapped))]
         self._lines.append(_Line(len(self.rows), head, wrapped.text, [0, *(indent + start for start, _ in spans[1:])]))

@@ -23,7 +23,6 @@ LONGEST_GRAPHEME: Final = 256
 
 
 _STEP: Final = 4096
-_TAB: Final = 4
 
 
 class WrappedText:
@@ -109,7 +108,7 @@ class WrappedText:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    text = safe(text.expandtabs(_TAB), multiline=True)
+    text = safe(text.expandtabs(4), multiline=True)
     if not text.isascii():  # a terminal would put a mark without a base on the character to the left of the pane
         text = "".join(
             "\N{DOTTED CIRCLE}" + sign if previous in " \n" and unicodedata.category(sign) in ("Mn", "Me") else sign

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from textual.screen import Screen
 
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Browsed")
-
-_STEPS: Final = 10_000
-"""Number of SQLite instructions, a few milliseconds' worth, between checks for superseded questions."""
 
 
 class Host(Protocol):
@@ -207,7 +204,7 @@ class TapeReader(SourceThread["TapeSource"]):
             self._disconnect()
         if self._source is None:
             source = self._cleanup.enter_context(TapePlace(self.path).opened())
-            source.interrupted_by(self._is_stale, _STEPS)
+            source.interrupted_by(self._is_stale, 10_000)  # SQLite's instructions: a few milliseconds between checks
             self._source, self._file = source, file
         return self._source
 

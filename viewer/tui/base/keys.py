@@ -9,7 +9,7 @@ import contextlib
 import difflib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from textual.app import App, ScreenStackError
 from textual.binding import Binding
@@ -18,12 +18,6 @@ from textual.keys import Keys, key_to_character
 
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.tui import bindings
-
-_AT_ONCE: Final = "ctrl+c"
-"""The key that waits for none."""
-
-
-_LOOK_SECONDS: Final = 0.004
 
 
 def _exists(key: str) -> bool:
@@ -70,7 +64,8 @@ class TypedAhead:
         if not self._app.screen_stack:
             return True
         is_free = self._settling is None and not _holds(self._app)
-        is_passed_on = event is self._next or event.key == _AT_ONCE or is_free
+        # An interrupt waits for no key before it.
+        is_passed_on = event is self._next or event.key == "ctrl+c" or is_free
         if is_passed_on:
             self._next = None
         else:
@@ -113,7 +108,7 @@ class TypedAhead:
             # A locked tape may take longer: keys must reach the screen then, if only to leave it.
             async with asyncio.timeout(2.0):
                 while _holds(app):  # noqa: ASYNC110 - no event covers all that a screen may wait for
-                    await asyncio.sleep(_LOOK_SECONDS)
+                    await asyncio.sleep(0.004)
 
 
 def _holds(app: App[Any]) -> bool:

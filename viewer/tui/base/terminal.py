@@ -34,8 +34,6 @@ from wiretape.viewer.text.canvas import Canvas
 PLACED: Final = "\x1b[8l"
 """Leave each character where it is put: RM 8, the explicit mode of ECMA-48."""
 
-_LOOK_SECONDS: Final = 1.0
-_READ_BYTES: Final = 4096
 _ESCAPE: Final = "\x1b"
 
 
@@ -142,7 +140,7 @@ class TerminalDriver(LinuxDriver):
             while not self.exit_event.is_set():
                 # An escape character with this pause behind it is the key, not the start of a sequence.
                 has_more = bool(select.select([self.fileno], [], [], 0.1)[0])
-                keys, answers = reader.split(decode(os.read(self.fileno, _READ_BYTES)) if has_more else "")
+                keys, answers = reader.split(decode(os.read(self.fileno, 4096)) if has_more else "")
                 for answer in answers:
                     self.send_message(self.Background(answer))
                 # The parser itself would wait for the rest of a sequence once more.
@@ -198,7 +196,7 @@ class TerminalDriver(LinuxDriver):
         if poll.poll(0):
             self._hang_up()
         else:
-            self._look = self._main_loop.call_later(_LOOK_SECONDS, self._watch)
+            self._look = self._main_loop.call_later(1.0, self._watch)
 
     def _unwatch(self) -> None:
         if self._look is not None:

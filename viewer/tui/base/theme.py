@@ -23,18 +23,20 @@ from wiretape.viewer.text.background import luminance
 from wiretape.viewer.text.cells import Tone, cut
 from wiretape.viewer.tui.base import paint
 
-_MUTED: Final = "text-muted", "text-disabled", "foreground-muted", "scrollbar"
-_CURSORS: Final = (
-    "primary-muted", "block-cursor-background", "block-cursor-blurred-background", "input-selection-background",
-    "screen-selection-background",
-)  # fmt: skip
-
 
 def _mixed(key: str, plain: str, muted: str, cursor: str, **grounds: str) -> dict[str, str]:
     """Return the colours whose contrast would be too low if Textual mixed them: muted texts, cursors, backgrounds."""
     colors = {"footer-key-foreground": key, "block-cursor-foreground": plain, "block-cursor-text-style": "none"}
     colors |= {f"{name}-muted": ground for name, ground in grounds.items()}
-    return {**colors, **dict.fromkeys(_MUTED, muted), **dict.fromkeys(_CURSORS, cursor)}
+    texts = "text-muted", "text-disabled", "foreground-muted", "scrollbar"
+    cursors = (
+        "primary-muted",
+        "block-cursor-background",
+        "block-cursor-blurred-background",
+        "input-selection-background",
+        "screen-selection-background",
+    )
+    return {**colors, **dict.fromkeys(texts, muted), **dict.fromkeys(cursors, cursor)}
 
 
 DARK: Final = Theme(

@@ -14,7 +14,6 @@ from wiretape.viewer.text.diff import Divergence, Piece
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.widgets.cursor import Toned
 
-CARET: Final = "▏"
 _MARGIN: Final = " "
 _SIDES: Final = ("", "A", "B", "B − A")
 _SIDE: Final = 8
@@ -94,7 +93,7 @@ class LanePane(Toned):
         lines = wrap.tail(((part.kind, part.text, part.length) for part in self._parts), width, height)
         pieces: list[list[Piece]] = [[line] for line in lines] or [[]]
         if self._moving:
-            pieces[-1].append(("caret", CARET))
+            pieces[-1].append(("caret", "▏"))
         return pieces
 
 

@@ -35,14 +35,8 @@ from wiretape.viewer.tui.playing.timeline import RaceStrips
 from wiretape.viewer.tui.widgets.bar import HeaderLine
 from wiretape.viewer.tui.widgets.footer import KeyLine
 
-_SHORT_ID: Final = 8
-_FIXED: Final = 6
-"""Rows of the title, the figures and the keys."""
-
 _STRIPS: Final = 4
 """Rows of a race without its curves."""
-
-_LEAST_TEXT: Final = 3
 
 
 class RaceSide:
@@ -285,12 +279,12 @@ class CompareScreen(PlaybackScreen):
     def _lay_out(self) -> None:
         """Lay out the curves below the texts, in at least half of the room; hide them beside the first difference."""
         if (race := self._race) is not None:
-            room = self.size.height - _FIXED - _STRIPS
+            room = self.size.height - 6 - _STRIPS  # without the title, the figures and the keys
             texts = (
                 pane.rows_of(lane.parts(len(lane.transcript)), room // 2 - 2)
                 for pane, lane in zip(self._panes, race.lanes, strict=True)
             )
-            rows = 0 if self._parted else room - 2 - max(*texts, _LEAST_TEXT)
+            rows = 0 if self._parted else room - 2 - max(*texts, 3)
             self._strips.styles.height = _STRIPS + (rows if rows >= 3 else 0)
             self.call_after_refresh(self._show)
 
@@ -303,7 +297,7 @@ class CompareScreen(PlaybackScreen):
     def _show_lanes(self, race: Race) -> None:
         for at, (name, lane, side) in enumerate(zip("AB", race.lanes, self._sides, strict=True)):
             pane, position, row = self._panes[at], race.positions[at], side.row
-            head = f"{name} {row.id[:_SHORT_ID]} {formatting.line(row.model)}"
+            head = f"{name} {row.id[:8]} {formatting.line(row.model)}"
             parting = self._divergence
             if self._parted and parting is not None:
                 agreement = diff.description(parting, race.texts[at])

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_SHOWN: Final = 60
 _SUFFIXES: Final = {"asciicast": "cast"}
 
 
@@ -179,7 +178,7 @@ def _row(entry: MenuEntry, width: int) -> Table:
     row.add_column(overflow="fold")
     description = formatting.line(entry.description)
     is_command = description.startswith("wiretape ")
-    row.add_row(Text(safe(entry.label)), Text(description if is_command else clipped(description, _SHOWN)))
+    row.add_row(Text(safe(entry.label)), Text(description if is_command else clipped(description, 60)))
     return row
 
 

@@ -19,7 +19,6 @@ from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.tui.base.paint import Part
 from wiretape.viewer.tui.widgets.pane import Pane
 
-_KEPT: Final = 512
 _WIDE: Final = 70
 _MIDDLING: Final = 46
 _TONES: Final[dict[str, Tone]] = {
@@ -50,7 +49,7 @@ class EventsPane(Pane):
         self._transcript: Transcript | None = None
         self._visible_events: Sequence[int] = range(0)
         self._selected = UNKNOWN
-        self._strips: LRUCache[tuple[int, int, bool], Strip] = LRUCache(_KEPT)
+        self._strips: LRUCache[tuple[int, int, bool], Strip] = LRUCache(512)
         self._limit_ns = 0
         self._times = Times()
         self._is_still = True

@@ -31,9 +31,6 @@ Decoding = Callable[[], Awaitable[OpenedExchange]]
 LONGEST_COPY: Final = 100_000
 """A longer text is offered for copying with the command that prints it, since a clipboard may not take it."""
 
-_SHOWN: Final = 200
-_NAME: Final = 24
-
 
 class PagePane(Pane):
     """Shows lines; the last piece of a line is wrapped below itself."""
@@ -164,7 +161,7 @@ def copies(place: Place, facts: Known, exchange: OpenedExchange | None, decoded:
     copies: list[Copy] = [("id", row.id), ("command", offers.command(place, verb, row.id))]
     texts = [("text", row.content), ("reasoning", row.reasoning), ("request body", facts.request.text)]
     for call in (row.tool_calls or [])[:20]:
-        texts.append((f"arguments of {clipped(formatting.line(call['name']), _NAME)}", call["arguments"]))
+        texts.append((f"arguments of {clipped(formatting.line(call['name']), 24)}", call["arguments"]))
     copies += [(label, _short_or_later(text, command(label))) for label, text in texts if text]
     # Made once it is chosen: a menu must not wait for a body of megabytes.
     curled = _later("its request, as a command", lambda: curl.of(facts.request), command("curl"))
@@ -197,7 +194,7 @@ def _later(label: str, make: Callable[[], str], instead: str) -> Later:
 
 
 def _short_or_later(text: str, instead: str) -> str | Later:
-    return text if len(text) <= LONGEST_COPY else _later(text[:_SHOWN], lambda: text, instead)
+    return text if len(text) <= LONGEST_COPY else _later(text[:200], lambda: text, instead)
 
 
 def exports(tape: Place, id: str) -> list[tuple[str, list[str]]]:

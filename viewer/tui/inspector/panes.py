@@ -47,8 +47,6 @@ _APPLIES: Final = {
 }  # fmt: skip
 """The tabs to which some actions apply; the others apply to all of them."""
 
-_WIDE: Final = 100
-"""Width from which the answer and the events are side by side, in columns."""
 
 _LOW: Final = 19
 """With fewer rows, the timeline is a row of gaps."""
@@ -58,7 +56,6 @@ _ROWS: Final = ((79, (8, 4, 8)), (51, (8, 2, 4)), (43, (5, 1, 2)), (28, (3, 1, 1
 """Rows of the timeline for characters, bytes and gaps, by the fewest rows of a terminal, the footer excluded."""
 
 _DECODING: Final = "decoding …"
-_LONG_NS: Final = 300_000_000
 
 
 def applies(action: str, tab: int) -> bool:
@@ -165,7 +162,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.timeline.legend = strips.legend(exchange.transcript)
         self._write_pages()
         self._write_head()
-        self.replay.show(exchange.transcript, position, _LONG_NS, self._note(exchange))
+        self.replay.show(exchange.transcript, position, 300_000_000, self._note(exchange))
         self._list()
         if self.events.filter_text:
             self._match()
@@ -245,7 +242,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         """Return the names of the panes of the open tab, from left to right; if it is zoomed, only one."""
         if self.tab.number == RAW:
             return ("bytes",) if self.tab.zoomed else ("tree", "bytes")
-        is_double = self.tab.number == REPLAY and self.size.width >= _WIDE and not self.tab.zoomed
+        is_double = self.tab.number == REPLAY and self.size.width >= 100 and not self.tab.zoomed  # side by side
         return ("replay", "events") if is_double else (TABS[self.tab.number],)
 
     def _lay_out(self) -> None:

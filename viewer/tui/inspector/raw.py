@@ -28,10 +28,7 @@ from wiretape.viewer.tui.widgets.pane import Pane
 
 View = Literal["hex", "lines", "JSON", "wire"]
 _VIEWS: Final[tuple[View, ...]] = ("hex", "lines", "JSON", "wire")
-_OWN: Final = "┃"
-"""Stands before the event's bytes where others are shown, too."""
 
-_OFFSET: Final = 7
 _WIDE: Final = 56
 
 
@@ -170,7 +167,7 @@ class BytesPane(Pane):
 
     @property
     def _row_size(self) -> int:
-        room = self.size.width - _OFFSET - 3
+        room = self.size.width - 7 - 3
         return next((size for size in (32, 24, 16, 12, 8) if 4 * size <= room), 4)
 
     def _lay_out(self) -> None:
@@ -237,7 +234,7 @@ class BytesPane(Pane):
             yield " ", None
             yield from self._cut(row, self.look("plain"))
         else:
-            yield (f"{_OWN} " if row.mine else "  "), self.look("accent")
+            yield ("┃ " if row.mine else "  "), self.look("accent")
             yield from self._cut(row, self.look("strong" if row.mine else "muted"))
 
     def _rule(self, text: str, tone: Tone) -> Iterable[Part]:

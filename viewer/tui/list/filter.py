@@ -52,11 +52,7 @@ _LONGEST_FILTER: Final = 4000
 """A longer one is not kept."""
 
 
-APPLY_AFTER_SECONDS: Final = 0.12
-"""Delay between the last key and applying a filter, in seconds."""
-
 _REGEX_SYMBOL: Final = symbol("regex")
-_INDENT: Final = "   "
 
 
 class FilterLine(Vertical):
@@ -224,7 +220,7 @@ class FilterLine(Vertical):
         """Apply the filter a moment after the last key."""
         event.stop()
         self._stop()
-        self._timer = self.set_timer(APPLY_AFTER_SECONDS, self._apply_finished)
+        self._timer = self.set_timer(0.12, self._apply_finished)
         self.complete()
         if self.is_typing:
             self.show_count(paint.content("…"))  # the count is of another filter
@@ -437,7 +433,7 @@ class Completions(Toned):
         return self._line(parts, chosen=at == self.chosen)
 
     def _line(self, parts: Sequence[Part], *, chosen: bool = False) -> Strip:
-        laid_out = cells.laid_out([(_INDENT, "plain"), *parts], self.size.width, right=False)
+        laid_out = cells.laid_out([("   ", "plain"), *parts], self.size.width, right=False)
         return self.draw(laid_out, theme.style(self, "completions--chosen") if chosen else None)
 
     @property

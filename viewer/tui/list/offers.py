@@ -84,7 +84,6 @@ def _later(reader: TapeReader, number: int, id: str, part: str) -> Later:
 
 _HEAD: Final = "order by  "
 _BETWEEN: Final = 3
-_PADDING: Final = 2
 
 
 class OrderMenu(Dialog[str]):
@@ -115,7 +114,7 @@ def _laid_out(width: int) -> Content:
     """Return the menu's lines: the entries in columns, each of them whole."""
     entries = [(column.letter, column.title.lower()) for column in COLUMNS if column.letter is not None]
     wide = max(len(title) for _, title in entries)
-    in_a_line = max((width - _PADDING - len(_HEAD) + _BETWEEN) // (2 + wide + _BETWEEN), 1)
+    in_a_line = max((width - 2 - len(_HEAD) + _BETWEEN) // (2 + wide + _BETWEEN), 1)
     lines: list[list[Part]] = []
     for at in range(0, len(entries), in_a_line):
         lines.append([(f"{'' if at else _HEAD:<{len(_HEAD)}}", "strong")])

@@ -23,11 +23,6 @@ _DRAWING_NS: Final = 13_000_000
 """Time to draw a frame, in ns: it begins up to 8 ms after the request, and takes about 5 ms."""
 
 
-_SECOND_NS: Final = 1_000_000_000
-# At full speed nothing limits the events but these: so many a frame leave the loop time for keys and drawing.
-_AT_ONCE: Final = 2_000
-
-
 class Driver:
     """Plays a playback; `moved` is called when events have come, `ticked` when only time has passed."""
 
@@ -51,7 +46,8 @@ class Driver:
             elif deadline is None:
                 await self.sleep(None)
             elif self.playback.speed == float("inf"):
-                self.playback.advance(_AT_ONCE)
+                # Nothing limits the events but this: so many a frame leave the loop time for keys and drawing.
+                self.playback.advance(2_000)
                 self._moved()
                 await asyncio.sleep(1 / 60)  # a frame
             else:
@@ -118,7 +114,7 @@ class PlaybackScreen(Screen[None]):
 
     def action_aside(self, by: int) -> None:
         def change(playback: Playback) -> None:
-            playback.seek_to(playback.media_ns + by * max(_SECOND_NS, playback.end_ns // 100))
+            playback.seek_to(playback.media_ns + by * max(1_000_000_000, playback.end_ns // 100))
 
         self.command(change, seeks=True)
 

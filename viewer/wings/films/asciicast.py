@@ -29,8 +29,6 @@ _TONES: Final[dict[Tone, str]] = {
     "plain": "", "strong": "\x1b[1m", "muted": "\x1b[2m", "accent": "\x1b[36m", "success": "\x1b[32m",
     "warning": "\x1b[33m", "error": _RED, "reasoning": "\x1b[35m",
 }  # fmt: skip
-_ENDED: Final = "\x1b[?25h"
-"""Shows the cursor again."""
 _MARK_FIRST, _OUTPUT, _MARK_AFTER, _END = range(4)
 
 Event = tuple[int, int, str, str]
@@ -100,7 +98,7 @@ def _frame_events(film: Film) -> Iterator[tuple[int, str, str]]:
         if changes:
             yield frame.at_ns, "o", changes
         start, previous = "", frame.lines
-    yield frame.at_ns, "o", _ENDED
+    yield frame.at_ns, "o", "\x1b[?25h"  # shows the cursor again
     yield frame.at_ns, "x", "0"
 
 

@@ -23,8 +23,6 @@ from wiretape.viewer.timing.playback import RECORDED, Pace, Playback
 TICK_NS: Final = 100_000_000
 """Interval at which the clock moves, in ns."""
 
-_ID: Final = 8
-_CARET: Final = "▏"
 _TONES: Final[dict[str, Tone]] = {"reasoning": "reasoning", "refusal": "warning", "tool": "accent", "instead": "muted"}
 """The tones of texts other than content, by kind."""
 
@@ -136,13 +134,13 @@ class _Take:
     def pane(self, name: str, position: int, at_ns: int, width: int, height: int) -> list[list[Part]]:
         """Return the lines of its title, of the end of its text, and of its status."""
         title: list[Part] = [(f"{name} "[: 2 * len(name)], "strong"), (formatting.line(self.row.model), "strong")]
-        title.append((f"  {self.row.id[:_ID]}  {formatting.line(formatting.host(self.row.upstream))}", "muted"))
+        title.append((f"  {self.row.id[:8]}  {formatting.line(formatting.host(self.row.upstream))}", "muted"))
         is_over = position == len(self.lane.transcript) and at_ns >= self.lane.end_ns
         parts = self.lane.parts(position) or instead(self.row, over=is_over)
         texts = wrap.tail(((part.kind, part.text, part.length) for part in parts), width - 1, height)
         lines: list[list[Part]] = [[(text, _TONES.get(kind, "plain"))] for kind, text in texts] or [[]]
         if not is_over:
-            lines[-1].append((_CARET, "accent"))
+            lines[-1].append(("▏", "accent"))
         lines += [[] for _ in range(height - len(lines))]
         figures = (
             status(self.lane, position, self.row, width) if is_over else self._running_status(position, at_ns, width)

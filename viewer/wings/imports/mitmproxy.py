@@ -23,9 +23,6 @@ _SCALARS: Final[dict[bytes, Callable[[bytes], Any]]] = {
 """The converter for a value of each type."""
 _TABLE: Final = b"}"
 _TYPES: Final = frozenset((b"]", _TABLE, *_SCALARS))
-_DEEPEST: Final = 32
-"""Limit of nested values: a hostile file would exhaust the stack."""
-_PORTS: Final = {"http": 80, "https": 443}
 _ERRORS: Final[tuple[tuple[str, EndedBy], ...]] = (
     ("name or service not known", "dns"), ("nodename nor servname", "dns"), ("getaddrinfo", "dns"),
     ("refused", "refused"), ("connect call failed", "refused"), ("certificate", "tls"), ("tls", "tls"),
@@ -122,7 +119,8 @@ def _parsed(data: bytes, at: int, depth: int) -> tuple[Any, int]:
 
 
 def _imported(place: str, data: bytes) -> ImportedExchange:
-    value, _ = _parsed(data, 0, _DEEPEST)
+    # Of values nested deeper, a hostile file would exhaust the stack.
+    value, _ = _parsed(data, 0, 32)
     if not isinstance(value, dict):
         raise ValueError("it is no flow")
     if value.get("type") != "http":
@@ -148,7 +146,7 @@ def _imported(place: str, data: bytes) -> ImportedExchange:
     protocol = imported.protocol(response.http_version.decode("latin-1")) if response else None
     scheme, path = request.scheme.decode("latin-1"), request.path.decode("latin-1")
     host = f"[{request.host}]" if ":" in request.host else request.host
-    port = "" if _PORTS.get(scheme) == request.port else f":{request.port}"
+    port = "" if {"http": 80, "https": 443}.get(scheme) == request.port else f":{request.port}"
     return ImportedExchange(
         place=place,
         started=imported.utc(began),

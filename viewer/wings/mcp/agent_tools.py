@@ -59,8 +59,6 @@ _TEXTS: Final = frozenset({
     "attributes", "delta", "before", "after", "request_body", "error_message",
 })  # fmt: skip
 """Fields of rows that hold words of prompts or answers, as the message of an error may quote a prompt."""
-_SIDES: Final = ("a", "b")
-"""The texts of two requests, side by side."""
 _PARTS: Final = ("summary", "facts", "timing", "events", "reads", "context", "time")
 _PARTS_OF_TEXT: Final = ("text", "conversation", "request")
 _WITH_TEXT: Final = "the server was started without --with-text"
@@ -192,7 +190,7 @@ class TapeTools:
         ids = [id for id in (a, b) if id]
         if part != "figures":
             text, notes = self._run(compare, f"--part={part}", "--format=jsonl", ids=ids)
-            return self._table(text, notes, offset, hidden=_SIDES)
+            return self._table(text, notes, offset, hidden=("a", "b"))  # the texts of two requests
         if ids:
             text, notes = self._run(compare, "--format=table", ids=ids)
             return answers.text(text.splitlines(), offset, self.room, notes)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PAGE: Final = "agents"
 _SKILL: Final = """---
 name: wiretape
 description: Record the LLM API streams of a coding agent or another program with wiretape, and answer questions on \
@@ -64,7 +63,7 @@ def mcp(db: "Place | None", with_text: bool, max_bytes: int, print_skill: bool) 
     configuration of agents.
     """
     if print_skill:
-        click.echo(_SKILL + "\n" + topics.text(_PAGE), nl=False)
+        click.echo(_SKILL + "\n" + topics.text("agents"), nl=False)
         return
     check_extra("mcp", "mcp", "wiretape mcp")
     place = options.place(db)

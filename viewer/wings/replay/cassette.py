@@ -20,9 +20,6 @@ from wiretape.viewer.wings.replay.recording import Recording
 from wiretape.viewer.wings.replay.serve import Replay, Served
 from wiretape.viewer.wings.replay.websocket import Upgrade
 
-_LAST_SECONDS = 1.0
-"""Time allowed for sending the end of the last answers, in seconds."""
-
 
 @dataclass(frozen=True, slots=True)
 class CassetteOptions:
@@ -133,7 +130,8 @@ class Cassette:
         self._server.close()  # nothing new is admitted; what is relayed still passes this server
         totals = await self._close()
         await self._replay.stop()
-        await self._server.wait_closed(0 if totals is None else _LAST_SECONDS)
+        # Time for sending the end of the last answers.
+        await self._server.wait_closed(0 if totals is None else 1.0)
         return totals
 
     async def _close(self) -> Totals | None:

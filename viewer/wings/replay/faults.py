@@ -22,11 +22,6 @@ _VALUE_FORMS: Final = {
     "status": re.compile(r"([45]\d\d)"),
 }
 """The kinds that take a value, and what that looks like."""
-_VALUE_HELP: Final = {
-    "stall": "a time above 0: stall:5s@#120",
-    "slow": "a factor above 0: slow:3x",
-    "status": "a status from 400 to 599: status:429:0.1",
-}
 _KINDS_WITH_POSITION: Final = ("cut", "reset", "corrupt", "stall")
 EXAMPLES: Final = "cut@50%, reset@#3, stall:5s@#120, corrupt@#7, slow:3x, status:429:0.1"
 
@@ -65,7 +60,12 @@ def parse(text: str) -> Fault:
 def _value(kind: str, text: str, fault: str) -> float:
     match = _VALUE_FORMS[kind].fullmatch(text)
     if match is None or not float(match[1]):
-        raise ValueError(f"{fault!r}: {kind} takes {_VALUE_HELP[kind]}")
+        forms = {
+            "stall": "a time above 0: stall:5s@#120",
+            "slow": "a factor above 0: slow:3x",
+            "status": "a status from 400 to 599: status:429:0.1",
+        }
+        raise ValueError(f"{fault!r}: {kind} takes {forms[kind]}")
     return float(match[1]) * (1 if kind != "stall" else 1e9 if match[2] == "s" else 1e6)
 
 

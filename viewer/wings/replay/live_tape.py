@@ -24,8 +24,6 @@ from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.wings.replay import testenv
 from wiretape.viewer.wings.replay.thread import LoopThread
 
-_LOOK_SECONDS: Final = 0.5
-"""Interval of looks at the count of running exchanges, which also falls if a writer gives up, without a message."""
 _THREAD_SECONDS: Final = 30.0
 """Timeout for the end of a thread whose recorder has stopped."""
 
@@ -144,7 +142,8 @@ class LiveTape(Tape):
                 while not self._ids:
                     if self._is_closed or not self._recorder.unfinished:
                         return
-                    self._change.wait(_LOOK_SECONDS)
+                    # The count of running exchanges also falls if a writer gives up, without a message.
+                    self._change.wait(0.5)
                 id = self._ids.popleft()
             yield self._detail(id)
 

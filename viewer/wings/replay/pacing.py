@@ -28,15 +28,14 @@ Paced = Callable[[int], int | None]
 """A callback for the time now, in ns; returns the time of its next call, or None to wait until it is added again."""
 
 APART_NS = 300_000
-"""Distance kept between separate writes, in ns, as long as the later one is not late by more than the limit below."""
-_MOST_LATE_NS = 1_000_000
-"""Lateness, in ns, beyond which writes keep half of their distance: late writes do not merge."""
+"""Distance kept between separate writes, in ns, as long as the later one is less than a millisecond late."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def spaced(due: int, gap: int, now: int) -> int:
     """Return the time of a write due `gap` after the one before it, which was done now: late, but not merged."""
-    latest = max(due + _MOST_LATE_NS, now + min(gap // 2, APART_NS))
+    # A write more than a millisecond late keeps half of its distance to the one before: late writes do not merge.
+    latest = max(due + 1_000_000, now + min(gap // 2, APART_NS))
     return max(due, min(now + APART_NS, latest))
 
 

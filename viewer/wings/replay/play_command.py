@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from wiretape.viewer.source.base import Place
     from wiretape.viewer.wings.replay.pieces import Form, Section, TimedPiece
 
-_LOOK_NS = 100_000_000
-"""Interval of checks for a reader while nothing is due, in ns."""
-
 
 @dataclass(frozen=True, slots=True)
 class _PlayJob:
@@ -197,7 +194,8 @@ def _write_in_time(timed: "list[TimedPiece]", section: "Section", job: _PlayJob,
     while (deadline := playback.deadline()) is not None:
         while (left_ns := deadline - job.clock.now()) > 0:
             output.raise_if_unread()
-            SYSTEM.sleep(min(left_ns, _LOOK_NS) / 1e9)
+            # While nothing is due, it looks ten times a second for its reader.
+            SYSTEM.sleep(min(left_ns, 100_000_000) / 1e9)
         for piece in itertools.islice(remainder, playback.advance()):
             out.write(piece.data)
             out.flush()

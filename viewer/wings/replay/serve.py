@@ -47,8 +47,6 @@ BODY_BYTES = 64 << 20
 """Limit of a request's body, which is held in memory until the answer begins."""
 ALL_BODIES_BYTES = 256 << 20
 """Limit of the bodies of all requests."""
-CLOSE_NS = 1_000_000
-"""Distance below which a client may take two writes in one read."""
 T = TypeVar("T")
 
 
@@ -76,7 +74,7 @@ class Served:
     sizes: "array[int]" = field(default_factory=lambda: array("q"))
     late: "array[int]" = field(default_factory=lambda: array("q"))
     close_count: int = 0
-    """Writes within `CLOSE_NS` of the one before, nearer than recorded, so that a client may take both in one read."""
+    """Writes within 1 ms of the one before, nearer than recorded, so that a client may take both in one read."""
     waits: list[tuple[int, int]] = field(default_factory=list)
     ended_ns: int | None = None
     ending: str = ""
@@ -84,7 +82,7 @@ class Served:
 
     def wrote(self, at: int, size: int, gap: int) -> None:
         """Note a write of body bytes, which was due `gap` after the one before."""
-        if self.written_ns and 2 * (distance := at - self.written_ns[-1]) < gap and distance < CLOSE_NS:
+        if self.written_ns and 2 * (distance := at - self.written_ns[-1]) < gap and distance < 1_000_000:
             self.close_count += 1
         self.written_ns.append(at)
         self.sizes.append(size)
@@ -463,13 +461,10 @@ def answer_error(client: Client, status: int, message: str, code: str, **more: o
     client.answer(status, msgspec.json.encode({"type": "error", "error": error}), "application/json", headers)
 
 
-_NEWEST = 1000
-"""Limit of the list: a browser shows it as one page."""
-
-
 def answer_list(client: Client, request: Request, heads: Sequence[ExchangeHead]) -> None:
     """Answer with a list of the newest served exchanges: as JSON if that is accepted by name, else as text."""
-    newest = heads[-_NEWEST:]
+    # A browser shows the list as one page.
+    newest = heads[-1000:]
     accepted = b",".join(value for name, value in request.headers if name == b"accept")
     if b"json" in accepted:
         names = ("id", "method", "path", "model", "status", "outcome", "started_at")

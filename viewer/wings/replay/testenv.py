@@ -14,9 +14,6 @@ from wiretape.viewer.text.curl import KEYS
 
 KEY: Final = "wiretape-needs-no-key"
 """A placeholder for a key: no API gets it."""
-_OTHER_NAMES: Final = {"GEMINI_API_KEY": "GOOGLE_API_KEY"}
-"""The SDK warns where both are set."""
-_LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
 def variables(base: str, environ: Mapping[str, str]) -> dict[str, str]:
@@ -63,11 +60,12 @@ def key_of(path: str) -> str | None:
 def keys(environ: Mapping[str, str]) -> dict[str, str]:
     """Return stand-ins for the keys that are not set, without which SDKs refuse to start."""
     names = [name for _, name in KEYS if name.endswith("_API_KEY")]
-    return {name: KEY for name in names if not environ.get(name) and not environ.get(_OTHER_NAMES.get(name, ""))}
+    other_names = {"GEMINI_API_KEY": "GOOGLE_API_KEY"}  # Google's SDK warns where both are set
+    return {name: KEY for name in names if not environ.get(name) and not environ.get(other_names.get(name, ""))}
 
 
 def bypasses(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that exempt this machine from a proxy, if one is set."""
     if not any(environ.get(name) for name in PROXIES):
         return {}
-    return {name: ",".join(filter(None, (environ.get(name), *_LOOPBACK))) for name in BYPASSES}
+    return {name: ",".join(filter(None, (environ.get(name), "127.0.0.1", "localhost"))) for name in BYPASSES}
