@@ -81,6 +81,7 @@ UNKNOWN: Final = Axis()
 
 
 def axis(lengths_ns: Iterable[int]) -> Axis:
+    """Return the axis for bars of these lengths, logarithmic if they differ much."""
     lengths = [length for length in lengths_ns if length > 0]
     if not lengths:
         return UNKNOWN

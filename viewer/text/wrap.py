@@ -108,6 +108,7 @@ class WrappedText:
 
 
 def wrapped(text: str, width: int) -> list[str]:
+    """Return a recorded text in lines of a width, made safe."""
     text = safe(text.expandtabs(4), multiline=True)
     if not text.isascii():  # a terminal would put a mark without a base on the character to the left of the pane
         text = "".join(

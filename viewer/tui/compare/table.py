@@ -143,6 +143,7 @@ class CompareManyScreen(Screen[None]):
         self._show()
 
     def on_cursor_list_moved(self) -> None:
+        """Describe the exchange under the cursor."""
         texts = []
         if self._table.selected is not None:
             row = self._table.selected.row
