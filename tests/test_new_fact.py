@@ -34,9 +34,9 @@ async def main():
             recording = ExchangeFrames(tap, SYSTEM, id)
             recording.begin(begin(id))
             recording.headers_ns = 0
-            recording.head(200, [(b"content-type", b"text/event-stream")], "chunked")
+            recording.put_head(200, [(b"content-type", b"text/event-stream")], "chunked")
             for data in pieces:
-                recording.read(SYSTEM.now(), None, data)
+                recording.put_read(SYSTEM.now(), None, data)
             assert (recording.relayed().rest_ns, recording.relayed().ended_by) == (None, None)
             recording.end("end", None, SYSTEM.now())
             assert recording.relayed().rest_ns == (sum(map(len, pieces)) or None)

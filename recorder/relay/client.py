@@ -61,7 +61,7 @@ class Client(Protocol):
     def ends(self) -> Ends | None:
         """Both ends of the connection, ours first; None where it is closed, or not over IPv4."""
 
-    def hold_body(self, held: bool) -> None:
+    def hold_body(self, is_held: bool) -> None:
         """Hold the request's body back, or release it."""
 
     def inform(self, status: int, reason: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
@@ -153,7 +153,7 @@ class Client(Protocol):
     def guarded(self, call: Callable[P, R]) -> Callable[P, R | None]:
         """Return a callback for the event loop, or another thread's result, whose exceptions fail this client."""
 
-    def hand_over(self, responder: Responder, other: Responder) -> None:
+    def hand_over(self, responder: Responder, successor: Responder) -> None:
         """Replace a responder, if its client is still there."""
 
     def failed(self, error: Exception) -> None:

@@ -15,8 +15,6 @@ from wiretape.recorder.tape import journal
 
 _JOINED_BYTES = 256 << 10
 """Bytes after which no more is gathered into a frame, and no more frames are joined into one piece."""
-_ENTRY_BYTES = 512
-"""Approximate bytes of an entry besides its body, until it is encoded."""
 
 
 class UnacknowledgedFrame(NamedTuple):
@@ -84,8 +82,7 @@ class FrameQueue:
         return not self._unsent
 
     def put(self, entry: journal.Entry) -> None:
-        """Gather an entry."""
-        size = _ENTRY_BYTES
+        size = 512  # about what an entry takes besides its body, until it is encoded
         match entry:
             case journal.Begin(body=bytes(data)) | journal.Upload(data=data) | journal.SocketReads(data=data):
                 size += len(data)
@@ -95,7 +92,7 @@ class FrameQueue:
         if self._gathered > _JOINED_BYTES:
             self.encode()
 
-    def read(self, source: ReadSource, at_ns: int, relayed_ns: int | None, data: bytes, size: int) -> bool:
+    def put_read(self, source: ReadSource, at_ns: int, relayed_ns: int | None, data: bytes, size: int) -> bool:
         """Gather a read of `size` bytes; return False if there is no room for it. Every read comes this way."""
         if self.size + size > self.limit:
             return False
@@ -125,7 +122,7 @@ class FrameQueue:
         self.size -= self._gathered
         self._gathered = 0
         if reads:
-            entries.insert(0, _joined(reads))
+            entries.insert(0, _socket_reads(reads))
         body, begins, ends = 0, 0, list[str]()
         for entry in entries:
             match entry:
@@ -171,7 +168,7 @@ class FrameQueue:
         return self.acknowledge(self.seq)
 
 
-def _joined(reads: Sequence[_Read]) -> journal.SocketReads:
+def _socket_reads(reads: Sequence[_Read]) -> journal.SocketReads:
     """Return gathered reads as an entry, those of each source together."""
     runs: dict[ReadSource, tuple[journal.ReadRun, list[bytes]]] = {}
     for source, at_ns, relayed_ns, data in reads:
@@ -183,5 +180,5 @@ def _joined(reads: Sequence[_Read]) -> journal.SocketReads:
         run.relayed_ns.append(relayed_ns)
         run.sizes.append(len(data))
         pieces.append(data)
-    whole = b"".join([data for _, pieces in runs.values() for data in pieces])
-    return journal.SocketReads([run for run, _ in runs.values()], whole)
+    joined_data = b"".join([data for _, pieces in runs.values() for data in pieces])
+    return journal.SocketReads([run for run, _ in runs.values()], joined_data)

@@ -49,10 +49,6 @@ from wiretape.recorder.relay.states import OUTPUT, Output
 
 WINDOW_BYTES = 256 << 10
 """Data of one stream that a peer may send ahead."""
-CONNECTION_WINDOW_BYTES = 1 << 30
-"""Data of all streams that a peer may send ahead: their own windows are the limit."""
-FIELDS_BYTES = 64 << 10
-"""Limit of a head or trailers, as HTTP/2 counts them."""
 STREAMS = 250
 """Limit of streams that a client has open at a time, if the upstream allows as many: each may hold 512 KiB."""
 UNREAD_BYTES = 1 << 20
@@ -60,35 +56,18 @@ UNREAD_BYTES = 1 << 20
 CREDIT = 10_000
 CREDIT_A_SECOND = 2_000
 """The cost of frames without data that a peer may send at once, and in each second from then on."""
-_COSTS: dict[int | None, float] = {Kind.HEADERS: 10, Kind.RST_STREAM: 10, Kind.SETTINGS: 10, Kind.PUSH_PROMISE: 10}
-"""The least cost of frames that cause work besides their own; that of any other is 1."""
-_BYTES_A_CREDIT = 64
-"""Bytes of a frame without data that cost a credit: the time of 64 bytes of Huffman, or of 10 settings."""
 _FIELDS_A_HEAD = 40
 _FIELDS_A_CREDIT = 16
 """Fields that the cost of a head includes, and further ones for a credit: by the table, each may be a single byte."""
 _SMALL_BYTES = 64
-_SMALL_COST = 0.25
-"""The cost of a DATA frame that is smaller than `_SMALL_BYTES`, or padded; a larger one has none."""
-_STRAY_COST = 1
-"""The cost of any DATA frame of a stream that is over: `h2` answers it."""
+"""Data of a frame below which it has a cost, as one with padding has; a larger one has none."""
 _DATA_CREDIT = 3
 """Credit for a piece of data that went out whole: the peer may open its windows for it; a small part costs as much."""
-_EXCHANGE_CREDIT = 100
-"""Credit for a stream that ended in good order: more than its heads, its trailers and its window cost."""
-_FRAMES_AT_ONCE = 64
-_COST_AT_ONCE = 640
-"""Limits of frames, and of their cost, that are handled before other connections have their turn."""
-_TABLE_BYTES = 4096
-"""Size of the table by which heads are compressed: it is searched for each field."""
-_PACE_SECONDS = 0.05
-_ACCOUNTED_BYTES = FRAME_BYTES
-"""Limit of the data of a stream that is received before `h2` counts it."""
 _ACKNOWLEDGED_BYTES = 32 << 10
 """Data for which a window is opened again at once; less of it waits for more."""
 
-_SETTINGS = frozenset(map(int, SettingCodes))
-_HEADS = (
+_KNOWN_SETTINGS = frozenset(map(int, SettingCodes))
+_HEAD_EVENTS = (
     events.RequestReceived, events.ResponseReceived, events.InformationalResponseReceived, events.TrailersReceived,
 )  # fmt: skip
 
@@ -135,8 +114,19 @@ class Http2Stream(Generic[RX]):
     """
 
     __slots__ = (
-        "_at_end", "_head", "_http2", "_marks", "_padding", "_queue", "_taken", "_trailers", "framed", "id", "output",
-        "receiver", "written",
+        "_head",
+        "_http2",
+        "_marks",
+        "_padding",
+        "_queue",
+        "_reset_code",
+        "_taken_bytes",
+        "_trailers",
+        "framed",
+        "id",
+        "output",
+        "receiver",
+        "written",
     )  # fmt: skip
 
     def __init__(self, http2: "Http2[Any]", id: int, receiver: RX) -> None:
@@ -146,17 +136,17 @@ class Http2Stream(Generic[RX]):
         self._head: Headers | None = None
         """The head of a message that is to be sent."""
         self._trailers: Headers | None = None
-        self._at_end: int | None = None
+        self._reset_code: int | None = None
         """The code of the reset that follows the data; None: the stream ends in good order."""
         self._padding = 0
         self._marks: deque[tuple[int, int]] = deque()
         """Ends of frames that wait for the kernel: in all bytes of the socket, and in those of the body."""
-        self.written = self.framed = self._taken = 0
+        self.written = self.framed = self._taken_bytes = 0
 
     @property
     def unsent(self) -> int:
         """Body bytes that wait for the peer's window or for the kernel."""
-        return self.written - self._taken
+        return self.written - self._taken_bytes
 
     def begin(self, head: Headers) -> None:
         """Begin a message with its head; `pump` sends it, with the end of the stream if nothing follows."""
@@ -182,7 +172,7 @@ class Http2Stream(Generic[RX]):
     def cut(self, code: int) -> None:
         """Reset the stream when all that was written is sent."""
         if self.output is Output.OPEN:
-            self.output, self._at_end = OUTPUT[self.output, "end"], code
+            self.output, self._reset_code = OUTPUT[self.output, "end"], code
             self.pump()
 
     def abort(self, code: int) -> None:
@@ -191,8 +181,8 @@ class Http2Stream(Generic[RX]):
             self._drop()
             self._http2.reset(self.id, code)
 
-    def ended(self) -> None:
-        """Drop the output: the peer has reset the stream, or the connection is lost."""
+    def drop_output(self) -> None:
+        """Send nothing more: the peer has reset the stream, or the connection is lost."""
         if self.output is not Output.ENDED:
             self._drop()
 
@@ -204,40 +194,36 @@ class Http2Stream(Generic[RX]):
         """Send as much as the peer's windows allow; return True if the kernel has taken all that was written."""
         http2, queue = self._http2, self._queue
         if self._head is not None and self.output is not Output.ENDED:
-            self._send_head(self._head)
-        is_plain = len(queue) == 1 and self.output is Output.OPEN and http2.held is None and not self._padding
+            head, self._head = self._head, None
+            ends = self._is_end_next  # which the head then says itself: some clients tell that from an empty frame
+            http2.h2.send_headers(self.id, head, end_stream=ends)
+            if ends:
+                self._close()
+        is_plain = len(queue) == 1 and self.output is Output.OPEN and http2.held_streams is None and not self._padding
         if is_plain and len(queue[0]) <= self._room():
             data = queue.popleft()
             self.framed += len(data)
             if http2.send(self.id, data):
-                self._taken = self.framed
+                self._taken_bytes = self.framed
                 return True
             self.mark()
             return False
         if self.output is not Output.ENDED:
-            self._frame()
-        if http2.held is not None:
-            http2.held.append(self)
+            self._make_frames()
+        if http2.held_streams is not None:
+            http2.held_streams.append(self)
             return False
         if http2.flush():
-            self._taken = self.framed
+            self._taken_bytes = self.framed
             return not self.unsent
         self.mark()
         return False
-
-    def _send_head(self, head: Headers) -> None:
-        """Send the head, which ends the stream if it is all: some clients tell that from an empty frame after it."""
-        self._head = None
-        ends = self._is_end_next
-        self._http2.h2.send_headers(self.id, head, end_stream=ends)
-        if ends:
-            self._close()
 
     @property
     def _is_end_next(self) -> bool:
         """True if nothing is left to be sent but the end in good order."""
         is_last = not self._queue and self.output is Output.ENDING
-        return is_last and self._trailers is None and self._at_end is None
+        return is_last and self._trailers is None and self._reset_code is None
 
     def _room(self) -> int:
         """Return the size of the largest frame that the peer takes now, in bytes."""
@@ -247,15 +233,16 @@ class Http2Stream(Generic[RX]):
     def mark(self) -> None:
         """Note the end of the frames that wait for the kernel."""
         http2 = self._http2
-        if http2.unsent and self.framed > (self._marks[-1][1] if self._marks else self._taken):
+        if http2.unsent and self.framed > (self._marks[-1][1] if self._marks else self._taken_bytes):
             self._marks.append((http2.written, self.framed))
 
     def all_taken(self) -> bool:
         """Note that the kernel has taken all frames; return True if that is more than before."""
-        previous, self._taken = self._taken, self.framed
-        return self._taken > previous
+        previous, self._taken_bytes = self._taken_bytes, self.framed
+        return self._taken_bytes > previous
 
-    def _frame(self) -> None:
+    def _make_frames(self) -> None:
+        """Make frames of what was written, as far as the peer's windows allow, and of the end."""
         h2, queue = self._http2.h2, self._queue
         while queue:
             data = queue[0]
@@ -281,8 +268,15 @@ class Http2Stream(Generic[RX]):
             if ends:
                 self._close()
                 return
-        if self.output is Output.ENDING:
-            self._end()
+        if self.output is not Output.ENDING:
+            return
+        if self._reset_code is not None:
+            self._http2.reset(self.id, self._reset_code)
+        elif self._trailers is not None:
+            h2.send_headers(self.id, self._trailers, end_stream=True)
+        else:
+            h2.end_stream(self.id)
+        self._close()
 
     def _take_padding(self, room: int) -> int | None:
         """Return the padding of a frame, and forget it; None without any, or without room."""
@@ -291,26 +285,17 @@ class Http2Stream(Generic[RX]):
         size, self._padding = min(self._padding, room, 256) - 1, 0  # its length takes a byte
         return size if size >= 0 else None
 
-    def _end(self) -> None:
-        if self._at_end is not None:
-            self._http2.reset(self.id, self._at_end)
-        elif self._trailers is not None:
-            self._http2.h2.send_headers(self.id, self._trailers, end_stream=True)
-        else:
-            self._http2.h2.end_stream(self.id)
-        self._close()
-
     def _close(self) -> None:
         self.output = OUTPUT[self.output, "sent"]
         self._http2.output_ended(self)
 
     def progressed(self) -> bool:
         """Count the bytes that the kernel has accepted by now; return True if the count has grown."""
-        marks, previous = self._marks, self._taken
+        marks, previous = self._marks, self._taken_bytes
         position = self._http2.written - self._http2.unsent
         while marks and marks[0][0] <= position:
-            self._taken = marks.popleft()[1]
-        return self._taken > previous
+            self._taken_bytes = marks.popleft()[1]
+        return self._taken_bytes > previous
 
 
 S = TypeVar("S", bound=Http2Stream[Any])
@@ -326,7 +311,7 @@ class _Encoder(hpack.Encoder):
 
     @header_table_size.setter
     def header_table_size(self, allowed: int) -> None:
-        size = min(allowed, _TABLE_BYTES)
+        size = min(allowed, 4096)  # it is searched for each field
         if size == self.header_table.maxsize:
             return
         self.header_table.maxsize = size
@@ -349,7 +334,7 @@ class Http2(ABC, Generic[S]):
                 validate_outbound_headers=False,
             )
         )
-        settings = {SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES, SettingCodes.MAX_HEADER_LIST_SIZE: FIELDS_BYTES}
+        settings = {SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES, SettingCodes.MAX_HEADER_LIST_SIZE: 64 << 10}
         if is_client:
             settings[SettingCodes.ENABLE_PUSH] = 0
         else:
@@ -358,18 +343,18 @@ class Http2(ABC, Generic[S]):
         self.h2.encoder = _Encoder()
         self._reader = FrameReader(has_preface=not is_client)
         self._credit, self._credited_at = float(CREDIT), clock.now()
-        self._spent = 0.0
+        self._turn_cost = 0.0
         """The cost of the frames of the current turn of the loop."""
         self._is_broken = False
         self._pacing: asyncio.TimerHandle | asyncio.Handle | None = None
-        self._came_at = 0
+        self._read_at = 0
         """The timestamp of the last read; the clock's ns."""
         self._unacknowledged = 0
-        self._made: list[bytes] = []
+        self._made_frames: list[bytes] = []
         """Frames that wait for `flush`."""
         self._unaccounted: dict[int, int] = {}
         """Bytes received on each stream that `h2` has not counted yet."""
-        self.held: list[S] | None = None
+        self.held_streams: list[S] | None = None
         """The streams whose frames are held back; None: frames are sent at once."""
         self.streams: dict[int, S] = {}
         self._touched: dict[int, S] = {}
@@ -384,9 +369,9 @@ class Http2(ABC, Generic[S]):
         }
 
     def _greet(self) -> None:
-        """Send our preface and settings."""
+        """Send our preface and settings, and open the connection's window wide: those of its streams are the limit."""
         self.h2.initiate_connection()
-        self.h2.increment_flow_control_window(CONNECTION_WINDOW_BYTES)
+        self.h2.increment_flow_control_window(1 << 30)
         self.flush()
 
     # input
@@ -394,11 +379,11 @@ class Http2(ABC, Generic[S]):
     def received(self, at: int, data: memoryview) -> None:
         """Handle a read of the socket; while the peer waits for credit, only keep it."""
         self._reader.feed(data)
-        self._came_at = at
+        self._read_at = at
         if self._pacing is None:
-            self._work(at)
+            self._process(at)
 
-    def _work(self, at: int) -> None:
+    def _process(self, at: int) -> None:
         """Handle the received frames within the peer's credit."""
         if self._is_broken:
             return
@@ -413,20 +398,20 @@ class Http2(ABC, Generic[S]):
         if not is_done and not self.is_over:
             self._socket.pause()
             self._pacing = (
-                self._loop.call_soon(self._go_on) if self._credit > 0 else
-                self._loop.call_later(_PACE_SECONDS, self._go_on)
+                self._loop.call_soon(self._continue) if self._credit > 0 else
+                self._loop.call_later(0.05, self._continue)
             )  # fmt: skip
 
     def _break_off(self, error: ProtocolError) -> None:
         if not self._socket.is_closed:
-            self._deliver_last(self._came_at)
-            self.broken(error, self._came_at)
+            self._deliver_last(self._read_at)
+            self.broken(error, self._read_at)
 
     def _deliver_last(self, at: int) -> None:
         """Deliver the frames before the one that broke the connection; nothing can be sent behind it."""
         self._is_broken = True
         for stream in self.streams.values():
-            stream.ended()
+            stream.drop_output()
         self._deliver(at)
 
     @property
@@ -434,13 +419,13 @@ class Http2(ABC, Generic[S]):
         """True if nothing can be sent: the connection is closed, or the peer broke HTTP/2."""
         return self._is_broken or self._socket.is_closed
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self._socket.is_closed:
             return
         self._pacing = None
         self._regulate()
         try:
-            self._work(self._came_at)
+            self._process(self._read_at)
         except Exception as error:  # noqa: BLE001 - the event loop would only print it
             self.failed(error)
 
@@ -449,32 +434,34 @@ class Http2(ABC, Generic[S]):
         now = self._clock.now()
         self._credit = min(self._credit + (now - self._credited_at) * CREDIT_A_SECOND / 1e9, CREDIT)
         self._credited_at = now
-        frames_left, self._spent = _FRAMES_AT_ONCE, 0.0
+        # Other connections have their turn after 64 frames, or after what 64 frames of the most expensive kinds cost.
+        frames_left, self._turn_cost = 64, 0.0
         while (frame := self._reader.next()) is not None:
-            if not (frame.kind == Kind.DATA and not frame.flags and self._take(frame)):
+            if not (frame.kind == Kind.DATA and not frame.flags and self._take_data(frame)):
                 self._account(frame.stream)
                 self._receive(frame)
-            cost = _cost(frame) if frame.stream in self.streams or frame.kind != Kind.DATA else _STRAY_COST
+            is_stray = frame.kind == Kind.DATA and frame.stream not in self.streams  # `h2` answers it
+            cost = 1 if is_stray else _cost(frame)
             if cost:
                 self._charge(cost)
             frames_left -= 1
-            if not frames_left or self._credit <= 0 or self._spent >= _COST_AT_ONCE:
+            if not frames_left or self._credit <= 0 or self._turn_cost >= 640:
                 return False
         return True
 
     def _charge(self, cost: float) -> None:
         """Decrease the peer's credit."""
         self._credit -= cost
-        self._spent += cost
+        self._turn_cost += cost
 
-    def _take(self, frame: Frame) -> bool:
+    def _take_data(self, frame: Frame) -> bool:
         """Receive plain data before `h2` accounts for it; return True if its stream expects data."""
         stream, data = self.streams.get(frame.stream), frame.payload
         if stream is None or not data or not stream.receiver.takes_data:
             return False
         size = len(data)
         owed = self._unaccounted.get(frame.stream, 0)
-        if owed + size > _ACCOUNTED_BYTES:
+        if owed + size > FRAME_BYTES:  # `h2` counts it as one frame
             self._account(frame.stream)
             owed = 0
         self._unaccounted[frame.stream] = owed + size
@@ -491,14 +478,14 @@ class Http2(ABC, Generic[S]):
 
     def _receive(self, frame: Frame) -> None:
         if frame.kind == Kind.GOAWAY:  # `h2` would take it for the end of all streams
-            self._deliver(self._came_at)  # what came before it: the other side may drop what follows
+            self._deliver(self._read_at)  # what came before it: the other side may drop what follows
             self.leaving(parse_goaway(frame.payload))
             return
         if frame.kind == Kind.SETTINGS:
-            frame = with_settings(frame, _SETTINGS)
+            frame = with_settings(frame, _KNOWN_SETTINGS)
         handlers = self._handlers
         for event in self.h2.receive_data(frame.data):
-            if isinstance(event, _HEADS) and len(event.headers) > _FIELDS_A_HEAD:
+            if isinstance(event, _HEAD_EVENTS) and len(event.headers) > _FIELDS_A_HEAD:
                 self._charge((len(event.headers) - _FIELDS_A_HEAD) / _FIELDS_A_CREDIT)
             handle = handlers.get(type(event))
             if handle is not None:
@@ -535,7 +522,7 @@ class Http2(ABC, Generic[S]):
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             self._touched[event.stream_id] = stream
-            stream.ended()
+            stream.drop_output()
             stream.receiver.input_reset(int(event.error_code))
 
     def _trailers_came(self, event: events.TrailersReceived) -> None:
@@ -587,7 +574,7 @@ class Http2(ABC, Generic[S]):
 
     def flush(self) -> bool:
         """Send the frames that were made, unless they are held; return True if the kernel has taken all."""
-        if self.held is not None:
+        if self.held_streams is not None:
             return False
         data = self._frames()
         if not data:
@@ -600,10 +587,10 @@ class Http2(ABC, Generic[S]):
     def _frames(self) -> bytes:
         """Return the frames made since the last call."""
         data = self.h2.data_to_send()
-        if self._made:
-            self._made.append(data)
-            data = b"".join(self._made)
-            self._made.clear()
+        if self._made_frames:
+            self._made_frames.append(data)
+            data = b"".join(self._made_frames)
+            self._made_frames.clear()
         return data
 
     def add(self, id: int, data: bytes | memoryview) -> None:
@@ -612,8 +599,8 @@ class Http2(ABC, Generic[S]):
         h2.outbound_flow_control_window -= len(data)
         h2.streams[id].outbound_flow_control_window -= len(data)
         if earlier_frames := h2.data_to_send():
-            self._made.append(earlier_frames)
-        self._made.append(frame(Kind.DATA, 0, id, data))
+            self._made_frames.append(earlier_frames)
+        self._made_frames.append(frame(Kind.DATA, 0, id, data))
 
     def send(self, id: int, data: bytes | memoryview) -> bool:
         """Send data of a stream at once, as a frame, and account for it then; return True if the kernel took all."""
@@ -626,11 +613,11 @@ class Http2(ABC, Generic[S]):
 
     def hold(self) -> None:
         """Hold frames back until `release`: those for many streams go out together."""
-        self.held = []
+        self.held_streams = []
 
     def release(self) -> None:
         """Send the held frames, and report the accepted bytes."""
-        streams, self.held = self.held or [], None
+        streams, self.held_streams = self.held_streams or [], None
         if self.flush():
             for stream in streams:
                 if stream.all_taken():
@@ -673,7 +660,7 @@ class Http2(ABC, Generic[S]):
 
     def output_ended(self, stream: Http2Stream[Any]) -> None:
         """Note that the end of a stream's output was sent."""
-        self.grant(_EXCHANGE_CREDIT)
+        self.grant(100)  # more than its heads, its trailers and its window cost
 
     def progressed(self) -> None:
         """The kernel has taken more."""
@@ -692,7 +679,7 @@ class Http2(ABC, Generic[S]):
         if isinstance(error, BadFrame):
             self.announce(GoAway(self.h2.highest_inbound_stream_id, error.code, b""))
         self.flush()
-        self.ended(error, at)
+        self.close_broken(error, at)
 
     def _progressed(self, stream: S) -> None:
         """Report that more of a stream's output has been taken."""
@@ -724,7 +711,7 @@ class Http2(ABC, Generic[S]):
         """Note the peer's settings."""
 
     @abstractmethod
-    def ended(self, error: Exception | None, at: int) -> None:
+    def close_broken(self, error: Exception | None, at: int) -> None:
         """End: the connection is lost, or the peer broke HTTP/2."""
 
     @abstractmethod
@@ -732,8 +719,12 @@ class Http2(ABC, Generic[S]):
         """Report a fault of our own."""
 
 
+_COSTS: dict[int | None, float] = {Kind.HEADERS: 10, Kind.RST_STREAM: 10, Kind.SETTINGS: 10, Kind.PUSH_PROMISE: 10}
+"""The least cost of frames that cause work besides their own; that of any other is 1."""
+
+
 def _cost(frame: Frame) -> float:
-    """Return a frame's cost for its sender."""
     if frame.kind != Kind.DATA or len(frame.data) == HEAD_BYTES:
-        return max(_COSTS.get(frame.kind, 1), len(frame.data) / _BYTES_A_CREDIT)
-    return _SMALL_COST if len(frame.data) < _SMALL_BYTES or frame.flags & PADDED else 0
+        # A credit is the time of 64 bytes of Huffman, or of 10 settings.
+        return max(_COSTS.get(frame.kind, 1), len(frame.data) / 64)
+    return 0.25 if len(frame.data) < _SMALL_BYTES or frame.flags & PADDED else 0

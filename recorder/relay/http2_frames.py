@@ -18,19 +18,13 @@ HEAD_BYTES = 9
 END_STREAM = ACK = 0x1
 PADDED = 0x8
 _PRIORITY = 0x20
-BLOCK_BYTES = 64 << 10
-"""Limit of the encoded fields of a head or trailers, in bytes."""
 _SIZE_UPDATES = re.compile(rb"(?:[\x20-\x3e]|\x3f[\x80-\xff]{0,4}[\x00-\x7f]){3}")
 """More changes of the table's size than a block begins with: the smallest and the last (RFC 7541, 4.2).
 
 HPACK has no limit, and each takes as long as a field.
 """
-_SIZE_UPDATES_BYTES = 18
 _LARGEST_STREAM = 0x7FFFFFFF
 _GOAWAY = struct.Struct(">II")
-_HEAD = struct.Struct(">HBBBI")
-"""The length in two parts, the kind, the flags and the stream."""
-_SETTING = struct.Struct(">HI")
 
 
 class Kind(IntEnum):
@@ -96,7 +90,7 @@ class FrameReader:
     def __init__(self, *, has_preface: bool) -> None:
         self._data, self._position = b"", 0
         self._needs_preface = has_preface
-        self._left = self._flags = self._stream = 0
+        self._remaining_bytes = self._flags = self._stream = 0
         """The remainder of a DATA frame in bytes, its flags and its stream."""
         self._block_size, self._block_start = 0, b""
         """The number of HPACK bytes received of a head or trailers, and the first of them."""
@@ -111,8 +105,8 @@ class FrameReader:
         data, at = self._data, self._position
         if self._needs_preface:
             return self._preface()
-        if self._left:
-            return self._part(data[at : at + self._left]) if at < len(data) else None
+        if self._remaining_bytes:
+            return self._part(data[at : at + self._remaining_bytes]) if at < len(data) else None
         body = at + HEAD_BYTES
         if len(data) < body:
             return None
@@ -128,7 +122,7 @@ class FrameReader:
             return Frame(kind, flags, stream, data[at : body + size])
         if kind != Kind.DATA or flags & PADDED or len(data) == body:
             return None
-        self._left, self._flags, self._stream, self._position = size, flags, stream, body
+        self._remaining_bytes, self._flags, self._stream, self._position = size, flags, stream, body
         return self._part(data[body:])
 
     def _check_block(self, kind: int, flags: int, payload: bytes) -> None:
@@ -137,10 +131,10 @@ class FrameReader:
             self._block_size, self._block_start = 0, b""
             payload = payload[bool(flags & PADDED) + 5 * bool(flags & _PRIORITY) :]
         self._block_size += len(payload)
-        if self._block_size > BLOCK_BYTES:
-            raise BadFrame(Error.ENHANCE_YOUR_CALM, f"a head or trailers of more than {BLOCK_BYTES} bytes in HPACK")
-        if len(self._block_start) < _SIZE_UPDATES_BYTES:
-            self._block_start += payload[:_SIZE_UPDATES_BYTES]
+        if self._block_size > 64 << 10:
+            raise BadFrame(Error.ENHANCE_YOUR_CALM, f"a head or trailers of more than {64 << 10} bytes in HPACK")
+        if len(self._block_start) < 18:  # three changes of six bytes each
+            self._block_start += payload[:18]
             if _SIZE_UPDATES.match(self._block_start):
                 raise BadFrame(Error.COMPRESSION, "a head changes the size of HPACK's table more than twice")
 
@@ -153,13 +147,17 @@ class FrameReader:
     def _part(self, part: bytes) -> Frame:
         """Return a part of a DATA frame as a frame of its own, which ends the stream if it is the last."""
         self._position += len(part)
-        self._left -= len(part)
-        flags = self._flags if not self._left else self._flags & ~END_STREAM
+        self._remaining_bytes -= len(part)
+        flags = self._flags if not self._remaining_bytes else self._flags & ~END_STREAM
         return Frame(Kind.DATA, flags, self._stream, frame(Kind.DATA, flags, self._stream, part))
 
 
+_FRAME_HEAD = struct.Struct(">HBBBI")
+"""The length in two parts, the kind, the flags and the stream."""
+
+
 def frame(kind: Kind, flags: int, stream: int, payload: bytes | memoryview) -> bytes:
-    return b"".join((_HEAD.pack(len(payload) >> 8, len(payload) & 0xFF, kind, flags, stream), payload))
+    return b"".join((_FRAME_HEAD.pack(len(payload) >> 8, len(payload) & 0xFF, kind, flags, stream), payload))
 
 
 def parse_goaway(payload: bytes) -> GoAway:
@@ -172,6 +170,9 @@ def parse_goaway(payload: bytes) -> GoAway:
 
 def goaway(announced: GoAway) -> bytes:
     return frame(Kind.GOAWAY, 0, 0, _GOAWAY.pack(announced.last_stream, announced.code) + announced.debug)
+
+
+_SETTING = struct.Struct(">HI")
 
 
 def with_settings(received: Frame, codes: Collection[int]) -> Frame:

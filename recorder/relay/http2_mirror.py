@@ -24,8 +24,7 @@ class Mirrored(Protocol):
     """The client's connection."""
 
     @property
-    def is_closed(self) -> bool:
-        """True after its end."""
+    def is_closed(self) -> bool: ...
 
     def hold(self) -> None:
         """Hold frames back until `release`."""

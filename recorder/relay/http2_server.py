@@ -21,14 +21,12 @@ from wiretape.recorder.relay.request import HTTP2, Priority, Request
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket
 from wiretape.recorder.relay.states import Output
-from wiretape.recorder.relay.upstream import Carrier, ConnectionFacts, Transport, words
+from wiretape.recorder.relay.upstream import Carrier, ConnectionFacts, Transport, error_text
 
 IDLE_SECONDS = 600.0
 """Time that a connection is kept without a request, unless its API server ends its own before."""
 LAST_SECONDS = 60.0
 """Time that the rest of an answer is kept for a client that does not open its window, after the answer was cut."""
-_ANNOUNCEMENTS = 8
-"""Limit of announcements of an API server's end that are passed on: a client may read none of them."""
 
 
 class ClientStream(Http2Stream["ClientStream"]):
@@ -36,7 +34,7 @@ class ClientStream(Http2Stream["ClientStream"]):
 
     __slots__ = (
         "__weakref__", "_connection", "_is_held", "_owed", "_request", "_responder", "has_come", "is_answered",
-        "keep_seconds", "left_by",
+        "keep_seconds", "reset_code",
     )  # fmt: skip
 
     def __init__(self, connection: "Http2Client", id: int, request: Request) -> None:
@@ -47,7 +45,8 @@ class ClientStream(Http2Stream["ClientStream"]):
         self._owed = 0
         """Bytes of the body that were taken, and for which the client's window has not been opened again."""
         self.has_come = self.is_answered = False
-        self.left_by: int | None = None
+        self.reset_code: int | None = None
+        """The code by which the client reset the stream; None: it has not."""
         self.keep_seconds = 0.0
 
     # the request
@@ -81,19 +80,14 @@ class ClientStream(Http2Stream["ClientStream"]):
         """True if the client closed in good order."""
         return self._connection.has_ended
 
-    @property
-    def reset_code(self) -> int | None:
-        """The code by which the client reset the stream, or None."""
-        return self.left_by
-
-    def hold_body(self, held: bool) -> None:
+    def hold_body(self, is_held: bool) -> None:
         """Hold the request's body back, or release it."""
-        self._is_held = held
+        self._is_held = is_held
         self._acknowledge()
 
     def _acknowledge(self) -> None:
         """Open the client's window for the processed part of the body."""
-        waits = self._is_held or self._request.pieces or self._request.complete or self.left_by is not None
+        waits = self._is_held or self._request.pieces or self._request.complete or self.reset_code is not None
         if not waits and self._connection.acknowledge(self, self._owed):
             self._owed = 0
             self._connection.flush()
@@ -131,14 +125,12 @@ class ClientStream(Http2Stream["ClientStream"]):
         self.begin(_head(status, headers))
 
     def add(self, body: bytes) -> None:
-        """Go on with an answer's body."""
         self.write(body)
 
     def add_unframed(self, data: bytes) -> None:
         """Ignore the bytes: a stream has none outside of its frames."""
 
     def add_end(self, trailers: Headers | None = None) -> None:
-        """End an answer's body."""
         self.end(trailers)
 
     def send(self, body: bytes, chunk: bytes = b"") -> bool:
@@ -196,10 +188,10 @@ class ClientStream(Http2Stream["ClientStream"]):
         """Return a callback for the event loop, or another thread's result, whose exceptions fail this stream."""
         return guarded(call, self.failed)
 
-    def hand_over(self, responder: Responder, other: Responder) -> None:
+    def hand_over(self, responder: Responder, successor: Responder) -> None:
         """Replace a responder, if its client is still there."""
         if self._responder is responder:
-            self._responder = other
+            self._responder = successor
 
     def failed(self, error: Exception) -> None:
         """Report a fault of our own, answer if no answer has begun, and end."""
@@ -233,7 +225,7 @@ class ClientStream(Http2Stream["ClientStream"]):
 
     def input_reset(self, code: int) -> None:
         """Note that the client does not want the answer."""
-        self.left_by = code
+        self.reset_code = code
 
     def input_ended(self) -> None:
         """Note the end of the request's body."""
@@ -251,7 +243,7 @@ class ClientStream(Http2Stream["ClientStream"]):
         To an HTTP/1.1 server, bytes beyond the length would be another request.
         """
         request = self._request
-        return not request.complete and self.left_by is None and b"content-length" not in request.spelling
+        return not request.complete and self.reset_code is None and b"content-length" not in request.spelling
 
     @property
     def is_complete(self) -> bool:
@@ -267,15 +259,15 @@ class ClientStream(Http2Stream["ClientStream"]):
         if not self.has_come:
             self.has_come = True
             self._request.has_news = False
-            is_wanted = self.left_by is None and self.output is Output.OPEN
+            is_wanted = self.reset_code is None and self.output is Output.OPEN
             if is_wanted:
                 responder = self._connection.app.serve(self, self._request)
-                if self.output is Output.OPEN and self.left_by is None:
+                if self.output is Output.OPEN and self.reset_code is None:
                     self._responder = responder
         elif self._request.has_news and self._responder is not None:
             self._request.has_news = False
             self._responder.body_came()
-        if self.left_by is not None:
+        if self.reset_code is not None:
             self.leave()
         else:
             self._acknowledge()
@@ -300,8 +292,7 @@ class ClientStream(Http2Stream["ClientStream"]):
 class Owner(Protocol):
     """The connection that turned out to speak HTTP/2."""
 
-    def close(self) -> None:
-        """Close it."""
+    def close(self) -> None: ...
 
     def limit(self, seconds: float | None) -> None:
         """Close it after some time; None: no limit."""
@@ -319,14 +310,14 @@ class Http2Client(Http2[ClientStream], Takeover):
         self._handlers[events.PriorityUpdated] = self._priority_came
         self._handlers[events.SettingsAcknowledged] = self._settings_acknowledged
         self.mirror = Mirror(self, clock)
-        self._highest = 0
-        self._last: int | None = None
+        self._highest_stream = 0
+        self._last_stream: int | None = None
         """The last stream that is processed, once the client has been told so."""
-        self._is_left = False
+        self._is_upstream_leaving = False
         """True after an API server has announced the end of its connection."""
-        self._is_server_reset = self._resets = False
+        self._is_server_reset = self._is_reset_due = False
         """True if the last server was reset, and if the client's connection is to be reset when all is sent."""
-        self._lost: dict[ClientStream, bool] = {}
+        self._lost_streams: dict[ClientStream, bool] = {}
         """The streams whose server has lost its connection, with True where that was a reset."""
         self._announcements = 0
         self._streams_allowed = self._streams_announced = STREAMS
@@ -365,7 +356,9 @@ class Http2Client(Http2[ClientStream], Takeover):
     # requests
 
     def _request_came(self, event: events.RequestReceived) -> None:
-        if self._last is not None and event.stream_id > self._last:  # the client repeats it on another connection
+        if (
+            self._last_stream is not None and event.stream_id > self._last_stream
+        ):  # the client repeats it on another connection
             self.reset(event.stream_id, ErrorCodes.REFUSED_STREAM)
             return
         headers = list(event.headers)
@@ -377,7 +370,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         request.stream = event.stream_id
         stream = ClientStream(self, event.stream_id, request)
         self._owner.limit(None)
-        self._highest = max(self._highest, event.stream_id)
+        self._highest_stream = max(self._highest_stream, event.stream_id)
         self.streams[event.stream_id] = self._touched[event.stream_id] = stream
 
     def _priority_came(self, event: events.PriorityUpdated) -> None:
@@ -402,46 +395,44 @@ class Http2Client(Http2[ClientStream], Takeover):
         """Forget a stream that has ended on both sides; end the request of one whose answer is sent."""
         if stream.output is not Output.ENDED or self.streams.get(stream.id) is not stream:
             return
-        if stream.left_by is None:
+        if stream.reset_code is None:
             if stream.is_read:
                 return
             if not stream.is_complete:
                 self.reset(stream.id, ErrorCodes.NO_ERROR)
         stream.progressed()
-        if stream.unsent and not self._socket.is_closed and stream.left_by is None:
+        if stream.unsent and not self._socket.is_closed and stream.reset_code is None:
             return  # its last reads wait for the kernel
-        self._settled(stream)
-
-    def _settled(self, stream: ClientStream) -> None:
-        """Forget a stream; the connection may end with it."""
         del self.streams[stream.id]
-        if self._lost:
+        if self._lost_streams:
             self._loop.call_soon(self._end_lost)
         if self.streams:
             return
         self._owner.limit(IDLE_SECONDS)
-        if self._is_left:
+        if self._is_upstream_leaving:
             self._loop.call_soon(self._leave_if_idle)
 
     def lose(self, stream: ClientStream, *, by_reset: bool) -> None:
         """End a stream as its server's connection ended: by the end of the client's, if that has no other stream."""
-        self._lost[stream] = by_reset
+        self._lost_streams[stream] = by_reset
         self._loop.call_soon(self._end_lost)  # after all streams of that server
 
     def _end_lost(self) -> None:
         """End the lost streams when the client has all that came of them."""
-        self._lost = {stream: by for stream, by in self._lost.items() if self.streams.get(stream.id) is stream}
-        if not self._lost or self._socket.is_closed:
+        self._lost_streams = {
+            stream: by_reset for stream, by_reset in self._lost_streams.items() if self.streams.get(stream.id) is stream
+        }
+        if not self._lost_streams or self._socket.is_closed:
             return
-        for stream in self._lost:
+        for stream in self._lost_streams:
             stream.pump()
-        if any(stream.unsent for stream in self._lost):
+        if any(stream.unsent for stream in self._lost_streams):
             return
-        lost, self._lost = self._lost, {}
-        if all(stream in lost for stream in self.streams.values()):
-            self._end_connection(by_reset=any(lost.values()))
+        streams, self._lost_streams = self._lost_streams, {}
+        if all(stream in streams for stream in self.streams.values()):
+            self._end_connection(by_reset=any(streams.values()))
             return
-        for stream in lost:
+        for stream in streams:
             stream.close()
 
     def give_up(self, stream: ClientStream, seconds: float) -> None:
@@ -474,26 +465,26 @@ class Http2Client(Http2[ClientStream], Takeover):
         New requests need a new connection, where the client repeats those after that number. A refused one before it
         is reset on its own.
         """
-        self._is_left = True
+        self._is_upstream_leaving = True
         self._announcements += 1
-        if self._announcements > _ANNOUNCEMENTS:
+        if self._announcements > 8:  # the client may read none of them
             return
         if announced.is_graceful:
             self.announce(announced)
             return
-        last_stream = self._highest
+        last_stream = self._highest_stream
         while last_stream in refused:
             last_stream -= 2  # a client's streams have odd numbers
         self._announce_end(max(last_stream, 0), announced.code, announced.debug)
         for id in refused:
             stream = self.streams.get(id)
             if stream is not None and id > last_stream:
-                stream.ended()
+                stream.drop_output()
 
     def _announce_end(self, last_stream: int, code: int = ErrorCodes.NO_ERROR, debug: bytes = b"") -> None:
         """Send a GOAWAY frame: no request after the stream `last_stream` is processed."""
-        self._last = last_stream if self._last is None else min(last_stream, self._last)
-        self.announce(GoAway(self._last, code, debug))
+        self._last_stream = last_stream if self._last_stream is None else min(last_stream, self._last_stream)
+        self.announce(GoAway(self._last_stream, code, debug))
 
     def upstream_closed(self, *, is_reset: bool) -> None:
         """Close after a server closed the last connection, unless another request is being answered."""
@@ -502,8 +493,8 @@ class Http2Client(Http2[ClientStream], Takeover):
 
     def leave(self) -> None:
         """Announce the end, and refuse further requests."""
-        if self._last is None and not self.is_over:
-            self._announce_end(self._highest)
+        if self._last_stream is None and not self.is_over:
+            self._announce_end(self._highest_stream)
 
     def _leave_if_idle(self) -> None:
         """End the connection in good order, unless a request is being answered or an API server keeps its own."""
@@ -515,11 +506,11 @@ class Http2Client(Http2[ClientStream], Takeover):
 
     def _end_connection(self, *, by_reset: bool) -> None:
         """Close the connection when all is sent, and give the client time to read it."""
-        if self._last is None:
-            self._last = self._highest
+        if self._last_stream is None:
+            self._last_stream = self._highest_stream
         self.mirror.close()
         self.flush()
-        self._resets = by_reset
+        self._is_reset_due = by_reset
         self._loop.call_later(LINGER_SECONDS, self._owner.close)
         if by_reset:
             self._reset_when_sent()
@@ -534,7 +525,7 @@ class Http2Client(Http2[ClientStream], Takeover):
     def progressed(self) -> None:
         """The kernel has taken more."""
         super().progressed()
-        if self._resets:
+        if self._is_reset_due:
             self._reset_when_sent()
 
     # the end
@@ -556,9 +547,9 @@ class Http2Client(Http2[ClientStream], Takeover):
         """End: wiretape closed the connection."""
         self._end_streams(lambda stream: stream.drop(ended_by, detail))
 
-    def ended(self, error: Exception | None, at: int) -> None:
+    def close_broken(self, error: Exception | None, at: int) -> None:
         """End, and close the connection: the client broke HTTP/2."""
-        reason = f"a client broke HTTP/2: {words(error) if error else ''}"
+        reason = f"a client broke HTTP/2: {error_text(error) if error else ''}"
         self.dropped("client", f"wiretape closed the connection: {reason}")
         self.app.client_rejected(Refusal(400, reason))
         self._socket.end()
@@ -574,7 +565,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         """End all requests, and close the connections to API servers."""
         streams, self.streams = self.streams, {}
         for stream in streams.values():
-            stream.ended()
+            stream.drop_output()
             try:
                 end(stream)
             except Exception as error:  # noqa: BLE001 - one stream's fault must not keep the others

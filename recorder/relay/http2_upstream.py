@@ -28,17 +28,14 @@ from wiretape.recorder.relay.upstream import (
     Carrier,
     Connection,
     ResponseHead,
-    Taker,
     Transport,
+    error_text,
     lost_by,
-    words,
 )
 
 PROTOCOL: Final = "h2"
 """The name of HTTP/2 over TLS (ALPN), and of the framing of its bodies."""
 ALPN = (PROTOCOL, "http/1.1")
-FIRST_STREAMS = 100
-"""Limit of streams before the server's settings: RFC 9113, 6.5.2, recommends no smaller one."""
 SETTLE_SECONDS = 5.0
 """Time for a server without TLS to answer HTTP/2's preface; one that does not gets HTTP/1.1."""
 
@@ -47,8 +44,8 @@ class StreamCarrier(Carrier):
     """A stream to an API server, which carries one exchange; it waits until the server allows another stream."""
 
     __slots__ = (
-        "_connection", "_ends", "_expected", "_fields", "_has_ended", "_new_head", "_owed", "_padding", "_pieces",
-        "_received", "_request", "_reset_by", "_sent_padding", "_sent_trailers", "_stream", "_waiting",
+        "_connection", "_early_body", "_ends", "_expected_bytes", "_fields", "_has_ended", "_new_head", "_owed",
+        "_padding", "_pieces", "_received", "_request", "_reset_code", "_sent_padding", "_sent_trailers", "_stream",
     )  # fmt: skip
 
     protocol = PROTOCOL
@@ -58,15 +55,15 @@ class StreamCarrier(Carrier):
         super().__init__(connection.clock, connection.upstream, connection.socket.loop)
         self.reused = reused
         self._stream: Http2Stream[StreamCarrier] | None = None
-        self._waiting: list[bytes] = []
+        self._early_body: list[bytes] = []
         """The request's body, until the stream is open."""
         self._ends = False
         self._sent_trailers: Sequence[tuple[bytes, bytes]] | None = None
         self._pieces: list[bytes] = []
         self._new_head: Headers | None = None
         self._has_ended = False
-        self._reset_by: int | None = None
-        self._expected: int | None = None
+        self._reset_code: int | None = None
+        self._expected_bytes: int | None = None
         """The size of the body by the head's content-length."""
         self._received = 0
         self._padding = self._sent_padding = 0
@@ -103,7 +100,7 @@ class StreamCarrier(Carrier):
         if guard.takes_trailers(request.headers):
             self._fields.append((b"te", b"trailers"))
         if body:
-            self._waiting.append(body)
+            self._early_body.append(body)
         if body is not None:
             self._end()
         self._active_at = self._clock.now()
@@ -112,15 +109,15 @@ class StreamCarrier(Carrier):
     def open(self, stream: "Http2Stream[StreamCarrier]") -> None:
         """Send the head, and the received part of the body, on a stream."""
         self._stream = stream
-        is_all = self._ends and not self._waiting and self._sent_trailers is None
+        is_all = self._ends and not self._early_body and self._sent_trailers is None
         self._connection.ask(stream.id, self._request, self._fields, ends=is_all)
         if is_all:
-            stream.ended()
+            stream.drop_output()
             self._connection.output_ended(stream)
         stream.pad(self._sent_padding)
-        for piece in self._waiting:
+        for piece in self._early_body:
             stream.write(piece)
-        self._waiting.clear()
+        self._early_body.clear()
         if self._ends:
             stream.end(self._passed_trailers())
         self._pump()
@@ -140,17 +137,17 @@ class StreamCarrier(Carrier):
         if self.sending is Sending.OPEN:
             self.sending = SENDING[self.sending, "give all"]
 
-    def send_body(self, piece: bytes, *, last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
+    def send_body(self, piece: bytes, *, is_last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
         """Send a piece of the request's body; trailers may follow the last one."""
         self._active_at = self._clock.now()
-        if last:
+        if is_last:
             self._sent_trailers = trailers
             self._end()
         if self._stream is None:
-            self._waiting.append(piece)
+            self._early_body.append(piece)
             return
         self._stream.write(piece)
-        if last:
+        if is_last:
             self._stream.end(self._passed_trailers())
         self._pump()
 
@@ -165,7 +162,7 @@ class StreamCarrier(Carrier):
     @property
     def unsent(self) -> int:
         """Bytes of the request's body that wait for the server's window or for the kernel."""
-        return sum(map(len, self._waiting)) if self._stream is None else self._stream.unsent
+        return sum(map(len, self._early_body)) if self._stream is None else self._stream.unsent
 
     def output_progressed(self) -> None:
         """Report that more of the request has been taken."""
@@ -178,7 +175,7 @@ class StreamCarrier(Carrier):
     def is_half_closed(self) -> bool:
         """True if the response is whole, and the server still takes the request's body."""
         is_open = self._stream is not None and self._stream.output is not Output.ENDED
-        return is_open and self.state is Receiving.ENDED and self._reset_by is None
+        return is_open and self.state is Receiving.ENDED and self._reset_code is None
 
     @property
     def client_stream(self) -> int:
@@ -192,7 +189,6 @@ class StreamCarrier(Carrier):
     # the response
 
     def head_came(self, headers: Headers) -> None:
-        """Receive the head."""
         self._new_head = headers
 
     def informed(self, headers: Headers) -> None:
@@ -205,7 +201,7 @@ class StreamCarrier(Carrier):
     @property
     def takes_data(self) -> bool:
         """True between the head of the response and its end."""
-        return self.state is Receiving.STREAMING and not self._has_ended and self._reset_by is None
+        return self.state is Receiving.STREAMING and not self._has_ended and self._reset_code is None
 
     def data_came(self, data: bytes, flow_controlled: int) -> None:
         """Receive a part of the body."""
@@ -216,7 +212,6 @@ class StreamCarrier(Carrier):
             self._pieces.append(data)
 
     def trailers_came(self, trailers: Headers) -> None:
-        """Receive the trailers."""
         self.trailers = [pair for pair in trailers if guard.are_fields([pair]) and not pair[0].startswith(b":")]
 
     def input_ended(self) -> None:
@@ -224,22 +219,23 @@ class StreamCarrier(Carrier):
         self._has_ended = True
 
     def input_reset(self, code: int) -> None:
-        self._reset_by = code
+        self._reset_code = code
 
     def deliver(self, at: int) -> None:
         """Report all that one read brought."""
         taker = self._taker
         if taker is None:
             return
-        if self.state in RUNNING:
-            self._report(taker, at)
-        elif self._reset_by is not None:  # after the response: the server wants no more of the request
-            taker.request_refused()
-
-    def _report(self, taker: Taker, at: int) -> None:
-        """Report what one read brought of the response."""
+        if self.state not in RUNNING:
+            if self._reset_code is not None:  # after the response: the server wants no more of the request
+                taker.request_refused()
+            return
         self._active_at = at
-        head, body = self._take_head(at), self._take_body(at)
+        head, pieces = self._take_head(at), self._pieces
+        if len(pieces) > 1:
+            self.merged_at = at
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
         if self.state in RUNNING:
             self._note_end()
         is_over = self.state not in RUNNING
@@ -253,14 +249,6 @@ class StreamCarrier(Carrier):
             taker.response_received(at, head, body, is_over)
         if not is_over and self._flow is Flow.OPEN:
             self._acknowledge()
-
-    def _take_body(self, at: int) -> bytes:
-        pieces = self._pieces
-        if len(pieces) > 1:
-            self.merged_at = at
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        return body
 
     def _take_head(self, at: int) -> ResponseHead | None:
         """Return the head if it is new, or note that it is none."""
@@ -279,21 +267,21 @@ class StreamCarrier(Carrier):
         head.status, head.framing, head.keeps = int(status), "none" if is_bare else PROTOCOL, True
         head.headers = [pair for pair in headers if not pair[0].startswith(b":")]
         head.fields, head.passed = guard.read_answer(head.headers)
-        self._expected = None if is_bare else guard.content_length(head.fields)
+        self._expected_bytes = None if is_bare else guard.content_length(head.fields)
         self.state = RECEIVING[self.state, "head"]
         self._facts.headers_ns = at - self._facts.t0
         return head
 
     def _note_end(self) -> None:
         if self._has_ended and self.state is Receiving.STREAMING:
-            if self._expected is not None and self._received != self._expected:
-                message = f"upstream ended after {self._received} of {self._expected} bytes"
+            if self._expected_bytes is not None and self._received != self._expected_bytes:
+                message = f"upstream ended after {self._received} of {self._expected_bytes} bytes"
                 self._break("length", message, ErrorCodes.PROTOCOL_ERROR)
             else:
                 self.state = RECEIVING[self.state, "end"]
-        elif self._reset_by is not None:
-            name = reset_code("rst", self._reset_by)
-            self._break("reset", f"upstream reset the stream ({name})", self._reset_by, name)
+        elif self._reset_code is not None:
+            name = reset_code("rst", self._reset_code)
+            self._break("reset", f"upstream reset the stream ({name})", self._reset_code, name)
 
     def _break(self, ended_by: EndedBy, message: str, code: int | None = None, name: str | None = None) -> None:
         self.state = RECEIVING[self.state, "break"]
@@ -331,7 +319,7 @@ class StreamCarrier(Carrier):
         A whole response ends its exchange: the rest of a request that still comes is not needed.
         """
         self._timer.cancel()
-        is_answered = self._has_ended or self._reset_by is not None
+        is_answered = self._has_ended or self._reset_code is not None
         is_open = not is_answered or (self._stream is not None and self._stream.output is not Output.ENDED)
         reason = ErrorCodes.NO_ERROR if self.state is Receiving.ENDED else ErrorCodes.CANCEL
         self._connection.forget(self, self._stream, reason if code is None else code, resets=is_open)
@@ -361,7 +349,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         self._announced: GoAway | None = None
         self._numbers: dict[int, int] = {}
         """The numbers of streams by the client's."""
-        self._waiting: deque[StreamCarrier] = deque()
+        self._queue: deque[StreamCarrier] = deque()
         """Exchanges that wait until the server allows another stream."""
         self._handlers |= {
             events.ResponseReceived: self._response_came,
@@ -377,8 +365,8 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
 
     @property
     def streams_allowed(self) -> int:
-        """The limit of streams that the server takes at a time."""
-        return self.h2.remote_settings.max_concurrent_streams if self.settled.done() else FIRST_STREAMS
+        """The limit of streams that the server takes; before its settings, the one that RFC 9113, 6.5.2 recommends."""
+        return self.h2.remote_settings.max_concurrent_streams if self.settled.done() else 100
 
     # streams
 
@@ -390,21 +378,20 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         return not self.is_over and self._announced is None
 
     def carrier(self) -> StreamCarrier:
-        """Return the carrier of one exchange."""
         reused, self.has_served = self.has_served, True
         return StreamCarrier(self, reused=reused)
 
     def admit(self, carrier: StreamCarrier) -> None:
         """Open a stream for an exchange as soon as the server allows it."""
-        self._waiting.append(carrier)
+        self._queue.append(carrier)
         self._admit()
 
     def _admit(self) -> None:
         """Open streams for waiting exchanges while the server allows it and reads the bytes sent."""
-        while self._waiting and len(self.streams) < self.streams_allowed:
+        while self._queue and len(self.streams) < self.streams_allowed:
             if self.is_over or self.unsent > UNREAD_BYTES:
                 return
-            carrier = self._waiting.popleft()
+            carrier = self._queue.popleft()
             id = self.h2.get_next_available_stream_id()
             stream = self.streams[id] = Http2Stream(self, id, carrier)
             carrier.open(stream)
@@ -432,14 +419,14 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
     ) -> None:
         """Forget an exchange, and reset its stream if it has not ended."""
         if stream is None:
-            if carrier in self._waiting:
-                self._waiting.remove(carrier)
+            if carrier in self._queue:
+                self._queue.remove(carrier)
             return
         if self.streams.pop(stream.id, None) is None or self.is_over:
             return
         self._numbers.pop(carrier.client_stream, None)
         if resets:
-            stream.ended()
+            stream.drop_output()
             self.reset(stream.id, code)
         self._admit()
         self._close_if_left()
@@ -490,7 +477,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         """Pass the announcement on, and end the exchanges that the server will not process."""
         self._announced = announced
         unprocessed = [stream.receiver for id, stream in self.streams.items() if id > announced.last_stream]
-        unprocessed += self._waiting
+        unprocessed += self._queue
         self.on_leaving(announced, frozenset(carrier.client_stream for carrier in unprocessed))
         name = reset_code("goaway", announced.code)
         refused = UpstreamError(
@@ -513,14 +500,14 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
     def lost(self, error: Exception | None) -> None:
         """End all exchanges: the server closed the connection, or broke it."""
         ended_by: EndedBy = "reset" if error and self.settled.done() else lost_by(error)
-        exchanges = *(stream.receiver for stream in self.streams.values()), *self._waiting
+        exchanges = *(stream.receiver for stream in self.streams.values()), *self._queue
         self.is_reset = ended_by == "reset" and all(carrier.state is not Receiving.WAITING for carrier in exchanges)
-        self._end_all(ended_by, words(error) if error else "upstream closed the connection", self.socket.stamp)
+        self._end_all(ended_by, error_text(error) if error else "upstream closed the connection", self.socket.stamp)
 
-    def ended(self, error: Exception | None, at: int) -> None:
+    def close_broken(self, error: Exception | None, at: int) -> None:
         """End all exchanges: the server broke HTTP/2."""
         self.socket.close()
-        self._end_all("framing", f"upstream broke HTTP/2: {words(error) if error else ''}", at)
+        self._end_all("framing", f"upstream broke HTTP/2: {error_text(error) if error else ''}", at)
 
     def _end_all(self, ended_by: EndedBy, message: str, at: int) -> None:
         name = None if self._announced is None else reset_code("goaway", self._announced.code)
@@ -528,13 +515,13 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         if not self.settled.done():
             self.settled.set_exception(failure)
             self.settled.exception()  # nobody has to wait for it
-        for carrier in (*(stream.receiver for stream in self.streams.values()), *self._waiting):
+        for carrier in (*(stream.receiver for stream in self.streams.values()), *self._queue):
             try:
                 carrier.broke(failure, at)
             except Exception as error:  # noqa: BLE001 - one exchange's fault must not end the others
                 carrier.failed(error)
         self.streams.clear()
-        self._waiting.clear()
+        self._queue.clear()
         self.on_closed()
 
     def close(self, *, by_reset: bool = False) -> None:
@@ -548,7 +535,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         """Report a fault of our own to all exchanges, after the data that came before."""
         self._deliver_last(self.socket.stamp)
         self.socket.close()
-        for carrier in (*(stream.receiver for stream in self.streams.values()), *self._waiting):
+        for carrier in (*(stream.receiver for stream in self.streams.values()), *self._queue):
             carrier.failed(error)
         self.on_closed()
 

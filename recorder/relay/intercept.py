@@ -268,7 +268,7 @@ class Forward:
         except UpstreamError:
             return fallback
         if sock.protocol == PROTOCOL:
-            client.opened = Http2Connection(sock, SYSTEM, upstream)
+            client.prepared_upstream = Http2Connection(sock, SYSTEM, upstream)
         else:
             client.adopt(transport.serve(sock, upstream))
         return sock.protocol if takes_http2 else fallback

@@ -10,11 +10,6 @@ from typing import Any
 
 from wiretape.recorder.tape import faults
 
-_STDERR = 2
-_COLLECT_AFTER = 30_000
-"""Number of objects allocated and not freed that starts a garbage collection: those of 500 short exchanges at once,
-which have ended before most of them are looked at. That takes 1 to 3 ms."""
-
 
 def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run a command's main coroutine on uvloop where there is one."""
@@ -29,10 +24,11 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 def open_standard_streams() -> None:
     """Open closed standard streams: else a file of ours gets their descriptor, and a library's output to it."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+    stderr = 2
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= stderr:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
-    sys.stderr = sys.stderr or os.fdopen(_STDERR, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(stderr, "w", closefd=False)
 
 
 @contextlib.contextmanager
@@ -40,7 +36,8 @@ def _seldom_collecting() -> Iterator[None]:
     """Keep the garbage collector away from imported modules: a pass through them would delay every stream."""
     thresholds = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER, 50, 100)
+    # The objects of 500 short exchanges at once, which have ended before most of them are looked at: 1 to 3 ms a pass.
+    gc.set_threshold(30_000, 50, 100)
     try:
         yield
     finally:

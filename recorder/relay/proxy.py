@@ -15,8 +15,9 @@ import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
+from operator import attrgetter
 from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 from h2.errors import ErrorCodes
@@ -31,7 +32,7 @@ from wiretape.recorder.relay.app import HttpApp
 from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.http2_upstream import PROTOCOL
-from wiretape.recorder.relay.recording import ExchangeFrames, Unrecorded
+from wiretape.recorder.relay.recording import ExchangeFrames, Unrecorded, UntakenRead
 from wiretape.recorder.relay.request import HTTP2, Headers, Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Http1Client
@@ -42,17 +43,14 @@ from wiretape.recorder.relay.websocket import WebSocket
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.redact import Redactor
 
-ID_BYTES = 8
-_BUFFERED_IDS = 64
-
 _next_ids = list[str]()
 os.register_at_fork(after_in_child=_next_ids.clear)  # else both processes would generate the same ids
 
 
 def new_id() -> str:
     """Return a new id, made of 16 random hexadecimal digits."""
-    if not _next_ids:
-        digits, size = os.urandom(ID_BYTES * _BUFFERED_IDS).hex(), 2 * ID_BYTES
+    if not _next_ids:  # many at once: one system call serves 64 exchanges
+        digits, size = os.urandom(64 * 8).hex(), 16
         _next_ids.extend(exchange_id(digits[at : at + size]) for at in range(0, len(digits), size))
     return _next_ids.pop()
 
@@ -67,23 +65,24 @@ LAG_SECONDS = 0.005
 """Interval between measurements of the event loop's lag, where it stamps reads and nothing else shows the lag."""
 LATE_NS = 1_000_000
 """Resolution of the event loop's timers; a longer delay is lag."""
-_RESUMED_NS = 20_000_000
-"""Time in which a process that goes on after a stop comes to the signal, perhaps after the first reads."""
-_STALL_NS = 60_000_000_000
-_STALL_LOOK_SECONDS = 5.0
 _LAG_NS = int(LAG_SECONDS * 1e9)
-_KEPT_OFF = guard.HOP_BY_HOP | {b"host", b"content-length", b"expect", b"x-wiretape-label"}
+_NOT_PASSED = guard.HOP_BY_HOP | {b"host", b"content-length", b"expect", b"x-wiretape-label"}
 """Headers of a request that upstream does not get as they came."""
-_ACCEPT = b"accept-encoding"
-_INFORMED_OFF = frozenset((b"x-wiretape-id", b"content-length"))
-_PROMISED = re.compile(rb"\btimeout\s*=\s*(\d{1,6})", re.IGNORECASE)
-_CLOSED = ("eof", "reset")
-_OWN = ("local", "headers_timeout", "idle_timeout")
+_OWN_LIMITS = ("local", "headers_timeout", "idle_timeout")
 """Failures by limits of wiretape or of this machine, which would not occur without wiretape."""
-_NO_WEBSOCKET = frozenset((200, 404, 405, 501))
-"""Answers to an upgrade by servers without WebSocket; Python's answer is 403 without a body."""
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
-_STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, "local": 503}
+
+
+class Lag(NamedTuple):
+    """A delay of the event loop, in the clock's ns.
+
+    `ran_at` is the last time before it at which the loop is known to have run, `since` the time from which it was late
+    for certain, `until` the delay's end.
+    """
+
+    ran_at: int = 0
+    since: int = 0
+    until: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +123,13 @@ class Proxy(HttpApp):
     sends_continue = False
     records_refusals = True
     live: "set[RelayedExchange | WebSocket]" = field(default_factory=set)
-    lag: tuple[int, int, int] = 0, 0, 0
-    """The event loop's last delay that was noticed: the last time before it at which the loop is known to have run, the
-    time from which it was late for certain, and the delay's end."""
+    lag: Lag = field(default_factory=Lag)
+    """The last delay that was noticed."""
     _is_noting: bool = False
     _unstamped: "set[RelayedExchange | WebSocket]" = field(default_factory=set)
     """Running exchanges with reads that the kernel did not stamp."""
-    _measuring: asyncio.TimerHandle | None = None
-    _looking: asyncio.TimerHandle | None = None
+    _lag_timer: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
         # Two witnesses of a delay cost nothing: a read of data that the kernel has stamped, and the frames' timer.
@@ -158,7 +156,7 @@ class Proxy(HttpApp):
 
     def client_failed(self, error: Exception) -> None:
         """Report a fault of wiretape's own."""
-        self.on_trouble(f"a connection failed by a fault of wiretape's own: {_where(error)}")
+        self.on_trouble(f"a connection failed by a fault of wiretape's own: {_placed_description(error)}")
 
     def relay(
         self,
@@ -183,8 +181,8 @@ class Proxy(HttpApp):
         self.live.add(exchange)
         if not self.transport.has_kernel_time:
             self.measure_lag(exchange)
-        if self._looking is None:
-            self._look_later()
+        if self._stall_timer is None:
+            self._check_stalls_later()
         try:
             exchange.begin(target, {**self.labels, **labels, **own_labels})
         except Exception as error:  # noqa: BLE001 - every failure in here is reported to the client and the user
@@ -194,14 +192,14 @@ class Proxy(HttpApp):
     def measure_lag(self, exchange: "RelayedExchange") -> None:
         """Measure the event loop's lag while an exchange runs whose timestamps are the loop's."""
         self._unstamped.add(exchange)
-        if self._measuring is None:
+        if self._lag_timer is None:
             self._measure_after(self.clock.now() + _LAG_NS)
 
     def _measure_after(self, due: int) -> None:
-        self._measuring = asyncio.get_running_loop().call_later(LAG_SECONDS, self._measure, due)
+        self._lag_timer = asyncio.get_running_loop().call_later(LAG_SECONDS, self._measure, due)
 
     def _measure(self, due: int) -> None:
-        self._measuring = None
+        self._lag_timer = None
         now = self.clock.now()
         if (late_ns := now - due - LATE_NS) > LATE_NS:
             self.note_late(due, late_ns, due - _LAG_NS)
@@ -211,7 +209,8 @@ class Proxy(HttpApp):
     def note_stop(self) -> None:
         """Note that the process was stopped until now, for as long as nothing was read."""
         now = self.clock.now()
-        since = self.transport.ran_before(now - _RESUMED_NS)
+        # A process that goes on after a stop comes to the signal within 20 ms, perhaps after the first reads.
+        since = self.transport.ran_before(now - 20_000_000)
         self.note_late(since, now - since)
 
     def note_late(self, since: int, late_ns: int, ran_at: int = 0) -> None:
@@ -221,11 +220,12 @@ class Proxy(HttpApp):
         """
         ran_at, until = max(ran_at, self.transport.ran_before(since)), since + late_ns
         if self._is_noting:  # another witness of the same turn of the loop
-            ran_at, since, until = min(ran_at, self.lag[0]), min(since, self.lag[1]), max(until, self.lag[2])
+            lag = self.lag
+            ran_at, since, until = min(ran_at, lag.ran_at), min(since, lag.since), max(until, lag.until)
         else:
             self._is_noting = True
             asyncio.get_running_loop().call_soon(self._note_lag)  # after the reads of the delay
-        self.lag = ran_at, since, until
+        self.lag = Lag(ran_at, since, until)
 
     def _note_lag(self) -> None:
         """Note the event loop's lag in the running exchanges, whose timestamps may be late."""
@@ -238,20 +238,21 @@ class Proxy(HttpApp):
         self.live.discard(exchange)
         self._unstamped.discard(exchange)
 
-    def _look_later(self) -> None:
-        self._looking = asyncio.get_running_loop().call_later(_STALL_LOOK_SECONDS, self._look)
+    def _check_stalls_later(self) -> None:
+        self._stall_timer = asyncio.get_running_loop().call_later(5.0, self._check_stalls)
 
-    def _look(self) -> None:
-        """End exchanges whose client stalls, at intervals while there are any."""
-        self._looking = None
+    def _check_stalls(self) -> None:
+        """End exchanges whose client stalls, at intervals while there are any: an idle relay is not woken."""
+        self._stall_timer = None
         self.end_stalled()
         if self.live:
-            self._look_later()
+            self._check_stalls_later()
 
     def end_stalled(self) -> None:
         """End the exchanges whose client has not taken anything for a minute."""
+        since = self.clock.now() - 60_000_000_000
         for exchange in list(self.live):
-            exchange.end_if_stalled(self.clock.now() - _STALL_NS)
+            exchange.end_if_stalled(since)
 
     def cut_quiet(self) -> None:
         """End the exchanges for which a stop need not wait."""
@@ -269,9 +270,28 @@ class RelayedExchange(Responder):
     """A request on its way upstream, and its answer on its way back; its stages are those of `states.Stage`."""
 
     __slots__ = (
-        "_asks_identity", "_client", "_connecting", "_connection", "_continue", "_failure", "_headers", "_labels",
-        "_now", "_options", "_proxy", "_recording", "_request", "_rest_limit", "_stage", "_target", "_upload",
-        "_upstream", "_waiting", "_waits_since", "_wants_websocket", "_websocket",
+        "_asks_identity",
+        "_client",
+        "_connecting",
+        "_connection",
+        "_continue",
+        "_failure",
+        "_headers",
+        "_labels",
+        "_now",
+        "_options",
+        "_proxy",
+        "_recording",
+        "_request",
+        "_rest_limit",
+        "_stage",
+        "_target",
+        "_untaken_reads",
+        "_upload",
+        "_upstream",
+        "_waits_since",
+        "_wants_websocket",
+        "_websocket",
     )  # fmt: skip
 
     def __init__(
@@ -293,7 +313,8 @@ class RelayedExchange(Responder):
         self._headers: Headers = request.headers
         """The request's headers as they are sent, but for those of the connection."""
         if self._asks_identity:
-            self._headers = [*(pair for pair in request.headers if pair[0] != _ACCEPT), (_ACCEPT, b"identity")]
+            name = b"accept-encoding"
+            self._headers = [*(pair for pair in request.headers if pair[0] != name), (name, b"identity")]
         self._wants_websocket = client.may_switch
         self._connection: Carrier | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -303,12 +324,10 @@ class RelayedExchange(Responder):
         """The failure of upstream and its timestamp, until the answer."""
         self._rest_limit: asyncio.TimerHandle | None = None
         self._waits_since: int | None = None
-        self._waiting = list[tuple[int, bytes, int]]()
-        """Reads that the kernel has not taken for the client: timestamp, body, and end in all that was written."""
+        self._untaken_reads = list[UntakenRead]()
 
     @property
     def id(self) -> str:
-        """Its id on the tape."""
         return self._recording.id
 
     @property
@@ -321,8 +340,13 @@ class RelayedExchange(Responder):
     def begin(self, target: bytes, labels: dict[str, str]) -> None:
         """Send the request upstream, and record it."""
         self._target, self._labels = target, labels
-        if self._request.refusal is not None:
-            self._refuse(self._request.refusal)
+        refusal = self._request.refusal
+        if refusal is not None:
+            self._recording.start()
+            self._enter(None)
+            self._proxy.client_rejected(refusal)
+            _answer_error(self._client, refusal.status, refusal.message, "refused", self._recording.id)
+            self._end("local", refusal.message, self._now())
             return
         if self._options.failure is not None:
             self._recording.start()
@@ -349,15 +373,8 @@ class RelayedExchange(Responder):
         if self._upload is RequestBody.COMING:
             self.body_came()
 
-    def _refuse(self, refusal: Refusal) -> None:
-        """Record the request, as far as it has come, and answer it."""
-        self._recording.start()
-        self._enter(None)
-        self._proxy.client_rejected(refusal)
-        _answer_error(self._client, refusal.status, refusal.message, "refused", self._recording.id)
-        self._end("local", refusal.message, self._now())
-
     def _enter(self, body: bytes | None) -> None:
+        """Record the request's head, and its body if that has come whole."""
         request = self._request
         self._recording.begin(
             journal.Begin(
@@ -406,7 +423,7 @@ class RelayedExchange(Responder):
     def _passed_headers(self) -> Headers:
         """Return the request's headers for upstream, without those of the connection."""
         request, authorization = self._request, self._upstream.authorization
-        headers = [pair for pair in self._headers if pair[0] not in _KEPT_OFF]
+        headers = [pair for pair in self._headers if pair[0] not in _NOT_PASSED]
         if b"connection" in request.spelling and (names := guard.named_by_connection(request.headers)):
             headers = [pair for pair in headers if pair[0] not in names]
         if authorization and b"authorization" not in request.spelling:
@@ -427,21 +444,19 @@ class RelayedExchange(Responder):
             if self._request.complete or not self._recording.takes_upload:
                 self._tell_failure()
             return
-        if self._connection is not None:
-            self._pass_body(self._connection)
-
-    def _pass_body(self, connection: Carrier) -> None:
-        """Send the received part of the request's body."""
-        piece, last = self._request.take(), self._request.complete
+        connection = self._connection
+        if connection is None:
+            return
+        piece, is_last = self._request.take(), self._request.complete
         if piece:
             self._recording.upload(piece)
         if self._request.padding:
             self._pass_padding(connection)
-        connection.send_body(piece, last=last, trailers=self._request.trailers)
-        if last:
+        connection.send_body(piece, is_last=is_last, trailers=self._request.trailers)
+        if is_last:
             self._end_upload()
             self._end_uploading()
-        self._client.hold_body(not last and connection.unsent > UNSENT_BYTES)
+        self._client.hold_body(not is_last and connection.unsent > UNSENT_BYTES)
 
     def _pass_padding(self, connection: Carrier) -> None:
         connection.pad(self._request.padding)
@@ -451,7 +466,7 @@ class RelayedExchange(Responder):
         """Record the received rest of the request's body, and its end."""
         self._upload = RequestBody.WHOLE
         self._recording.upload(self._request.take())
-        self._recording.uploaded(whole=self._request.complete)
+        self._recording.uploaded(is_whole=self._request.complete)
 
     def request_failed(self, refusal: Refusal) -> None:
         """End the exchange: the rest of the request's body will not come."""
@@ -469,7 +484,7 @@ class RelayedExchange(Responder):
         if head.status == 100 and guard.expects_continue(self._request.headers):
             self._ask_for_body()
         elif self._is_unanswered:
-            headers = guard.end_to_end(head.headers, without=_INFORMED_OFF)
+            headers = guard.end_to_end(head.headers, without=frozenset((b"x-wiretape-id", b"content-length")))
             self._client.inform(head.status, head.reason, headers)
 
     def _ask_for_body(self) -> None:
@@ -494,12 +509,12 @@ class RelayedExchange(Responder):
     def _end_uploading(self) -> None:
         """End an exchange whose answer is whole when upstream has the whole request, too."""
         if self._stage is Stage.UPLOADING and self._connection is not None and not self._connection.is_half_closed:
-            self._finish(whole=True)
+            self._finish(is_upload_over=True)
 
     def request_refused(self) -> None:
         """Continue to read from both: the answer, or else the end of the connection, has the reason."""
         if self._stage is Stage.UPLOADING:
-            self._finish(whole=True)
+            self._finish(is_upload_over=True)
         elif self._upload is RequestBody.COMING:
             self._client.hold_body(False)
 
@@ -513,8 +528,8 @@ class RelayedExchange(Responder):
                 if self._client.send(body, chunk):
                     relayed = self._now()
             finally:  # a read is recorded also if the client's side fails
-                if chunk and relayed is not None and not self._waiting:
-                    self._recording.read(at, relayed, body)
+                if chunk and relayed is not None and not self._untaken_reads:
+                    self._recording.put_read(at, relayed, body)
                 else:
                     self._relayed(at, relayed, body)
             return
@@ -522,7 +537,7 @@ class RelayedExchange(Responder):
         assert connection is not None
         if head is not None or self._stage is Stage.RELAYING:
             self._send_edge(at, head, body, ends=ends, is_whole=ends and connection.failure is None)
-        if ends and self._waiting and connection.failure is None:
+        if ends and self._untaken_reads and connection.failure is None:
             self._stage = STAGE[self._stage, "drain"]
         elif ends:
             self._finish()
@@ -532,7 +547,7 @@ class RelayedExchange(Responder):
         client, relayed = self._client, None
         try:
             if head is not None:
-                self._start(head)
+                self._begin_answer(head)
             if body:
                 client.add(body)
             if is_whole and self._connection is not None:
@@ -541,14 +556,13 @@ class RelayedExchange(Responder):
                 relayed = self._now()
         finally:
             if head is not None:
-                self._recording.head(head.status, head.headers, head.framing)
+                self._recording.put_head(head.status, head.headers, head.framing)
                 if not ends and self._connection is not None and self._options.is_recorded:
                     self._connection.limit(self._proxy.transport.limits.idle)
             if body:
                 self._relayed(at, relayed, body)
 
-    def _start(self, head: ResponseHead) -> None:
-        """Begin the answer."""
+    def _begin_answer(self, head: ResponseHead) -> None:
         self._stage = STAGE[self._stage, "answer"]
         if self._continue is not None:
             self._continue.cancel()
@@ -559,9 +573,10 @@ class RelayedExchange(Responder):
             headers = providers.relocated(self._upstream, headers, self._request.origin)
         self._client.keep_seconds = _keep_seconds(headers) if b"keep-alive" in head.fields else KEEP_ALIVE_SECONDS
         status, reason = head.status, head.reason
-        if self._wants_websocket and _speaks_no_websocket(head) and (instead := _fallback(self._request.headers)):
+        fallback = _websocket_fallback(head, self._request.headers) if self._wants_websocket else None
+        if fallback is not None:
             headers += [(b"upgrade", b"HTTP/1.1"), (b"x-wiretape-upstream-status", b"%d" % status)]
-            status, reason = instead, b""
+            status, reason = fallback, b""
         self._client.start(status, reason, headers, chunked=chunked, closes=not head.keeps)
 
     def _relayed(self, at: int, relayed: int | None, body: bytes) -> None:
@@ -570,25 +585,25 @@ class RelayedExchange(Responder):
             self.note_lag()
         if self._recording.clock == "loop":
             self._proxy.measure_lag(self)
-        if relayed is not None and not self._waiting:
-            self._recording.read(at, relayed, body)
+        if relayed is not None and not self._untaken_reads:
+            self._recording.put_read(at, relayed, body)
             return
-        if not self._waiting:
+        if not self._untaken_reads:
             self._waits_since = self._now()
-        self._waiting.append((at, body, self._client.written))
-        if self._client.unsent > UNSENT_BYTES and self._connection is not None and not self._connection.ended:
+        self._untaken_reads.append(UntakenRead(at, body, self._client.written))
+        if self._client.unsent > UNSENT_BYTES and self._connection is not None and not self._connection.is_over:
             self._connection.pause()
 
     def client_progressed(self) -> None:
         """Record the reads that the kernel has taken now; resume upstream when half of the limit is free."""
         relayed, unsent = self._now(), self._client.unsent
-        count = bisect_right(self._waiting, self._client.written - unsent, key=itemgetter(2))
-        taken_reads = self._waiting[:count]
-        del self._waiting[:count]  # at once: of tiny chunks there may be tens of thousands
+        count = bisect_right(self._untaken_reads, self._client.written - unsent, key=attrgetter("end"))
+        taken_reads = self._untaken_reads[:count]
+        del self._untaken_reads[:count]  # at once: of tiny chunks there may be tens of thousands
         for at, body, _ in taken_reads:
-            self._recording.read(at, relayed, body)
-        self._waits_since = relayed if self._waiting else None
-        if self._stage is Stage.DRAINING and not self._waiting:
+            self._recording.put_read(at, relayed, body)
+        self._waits_since = relayed if self._untaken_reads else None
+        if self._stage is Stage.DRAINING and not self._untaken_reads:
             self._finish()
         elif self._connection is not None and unsent < UNSENT_BYTES // 2:
             self._connection.resume()
@@ -600,7 +615,7 @@ class RelayedExchange(Responder):
         assert isinstance(self._connection, Connection)
         assert isinstance(self._client, Http1Client)
         self._stage = STAGE[self._stage, "switch"]
-        self._recording.head(head.status, head.headers, head.framing)
+        self._recording.put_head(head.status, head.headers, head.framing)
         headers = [*UPGRADE, *_passed(head, self._recording.id if self._options.is_recorded else None)]
         self._websocket = WebSocket(self._client, self._connection, self._recording, self)
         self._proxy.live.discard(self)
@@ -620,17 +635,17 @@ class RelayedExchange(Responder):
 
     def failed(self, error: Exception) -> None:
         """Report a fault of our own."""
-        self._proxy.on_trouble(f"a WebSocket failed by a fault of wiretape's own: {_where(error)}")
+        self._proxy.on_trouble(f"a WebSocket failed by a fault of wiretape's own: {_placed_description(error)}")
 
     # endings
 
-    def _finish(self, *, whole: bool = False) -> None:
-        """End as the response ended, after the request's body if upstream takes more of it, unless that is `whole`."""
+    def _finish(self, *, is_upload_over: bool = False) -> None:
+        """End as the response ended; if upstream still takes the request's body, after that."""
         assert self._connection is not None
         if self._connection.failure is not None:
             self._fail(self._connection.failure, self._connection.ended_at)
             return
-        if not whole and self._connection.is_half_closed:
+        if not is_upload_over and self._connection.is_half_closed:
             self._stage = STAGE[self._stage, "upload"]
             return
         self._end("end", None, self._connection.ended_at)
@@ -663,9 +678,13 @@ class RelayedExchange(Responder):
         assert self._failure is not None
         error, at = self._failure
         is_unanswered, on_unreached = self._is_unanswered, self._options.on_unreached
-        code = self._cut_code(error)
-        self._end(error.ended_by, str(error), at)
-        is_mirrored = error.code is not None or (self._recording.connection_reused and error.ended_by in _CLOSED)
+        is_own_limit = error.ended_by in _OWN_LIMITS
+        # A connection of HTTP/2 that was lost has no code for its streams; one of HTTP/1.1 is the exchange's alone.
+        is_stream_lost = not isinstance(self._connection, Connection) and not is_own_limit
+        code = ErrorCodes.INTERNAL_ERROR if error.code is None and not is_stream_lost else error.code
+        self._end(error.ended_by, str(error), at)  # which forgets the connection
+        is_closed = self._recording.connection_reused and error.ended_by in ("eof", "reset")
+        is_mirrored = error.code is not None or is_closed
         cut = self._client.reset if error.ended_by == "reset" else self._client.cut
         if isinstance(error, ProxyRefusal) and self._request.method == "CONNECT" and on_unreached is not None:
             text = f"wiretape: {error}\n".encode()
@@ -675,19 +694,14 @@ class RelayedExchange(Responder):
         if not is_unanswered or is_mirrored:
             cut(code)
             return
-        if on_unreached is not None and error.ended_by not in _OWN:
+        if on_unreached is not None and not is_own_limit:
             cut()
             on_unreached(error)
             return
         place = "" if error.ended_by == "local" else f"upstream {self._upstream.host}: "
-        status = _STATUS.get(error.ended_by, 502)
+        statuses = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, "local": 503}
+        status = statuses.get(error.ended_by, 502)
         _answer_error(self._client, status, f"{place}{error}", error.ended_by, self._recording.id)
-
-    def _cut_code(self, error: UpstreamError) -> int | None:
-        """Return the HTTP/2 error for the client; None if the connection that mirrors the client's was lost."""
-        is_alone = isinstance(self._connection, Connection)  # of HTTP/1.1: the exchange's own
-        is_lost = not is_alone and error.ended_by not in _OWN
-        return ErrorCodes.INTERNAL_ERROR if error.code is None and not is_lost else error.code
 
     def _end(self, ended_by: EndedBy, detail: str | None, at: int) -> None:
         """Record the ending, which is upstream's where that failed first; keep or close the connection upstream."""
@@ -704,9 +718,9 @@ class RelayedExchange(Responder):
                 pending.cancel()
         if self._upload is RequestBody.COMING:
             self._end_upload()
-        for came_at, body, _ in self._waiting:
-            self._recording.read(came_at, None, body)
-        self._waiting.clear()
+        for read_at, body, _ in self._untaken_reads:
+            self._recording.put_read(read_at, None, body)
+        self._untaken_reads.clear()
         connection, self._connection = self._connection, None  # else both would wait for a garbage collection
         reset_code = None if ended_by == "end" else self._reset_code(ended_by)
         if connection is None:
@@ -739,7 +753,6 @@ class RelayedExchange(Responder):
         return None if code is None else reset_code("rst", code)
 
     def client_left(self) -> None:
-        """End because the client left."""
         if self._stage is not Stage.ENDED:
             at = self._now()
             self._recording.client_closed_ns = at - self._recording.t0
@@ -764,11 +777,10 @@ class RelayedExchange(Responder):
             self._client.close()
 
     def cut(self, ended_by: EndedBy, detail: str) -> None:
-        """End at once."""
         if self._stage is Stage.ENDED:
             return
         if self._stage is Stage.UPLOADING:
-            self._finish(whole=True)
+            self._finish(is_upload_over=True)
             return
         is_unanswered = self._is_unanswered
         self._end(ended_by, detail, self._now())
@@ -779,13 +791,13 @@ class RelayedExchange(Responder):
 
     def taker_failed(self, error: Exception) -> None:
         """End because of wiretape's own fault: report it to the client and the user, and record it."""
-        self._proxy.on_trouble(f"an exchange failed by a fault of wiretape's own: {_where(error)}")
+        self._proxy.on_trouble(f"an exchange failed by a fault of wiretape's own: {_placed_description(error)}")
         is_unanswered = self._is_unanswered
-        self._end("died", f"a fault of wiretape's own: {_described(error)}", self._now())
+        self._end("died", f"a fault of wiretape's own: {_description(error)}", self._now())
         if not is_unanswered:
             self._client.close()
             return
-        _answer_error(self._client, 500, f"a fault of its own: {_described(error)}", "internal", self._recording.id)
+        _answer_error(self._client, 500, f"a fault of its own: {_description(error)}", "internal", self._recording.id)
 
     def note_lag(self) -> None:
         """Record that timestamps may be late: separate reads may have merged while the loop was late."""
@@ -815,14 +827,15 @@ def _passed(head: ResponseHead, id: str | None) -> Headers:
     return passed
 
 
-def _speaks_no_websocket(head: ResponseHead) -> bool:
-    """Return True if the answer to an upgrade is that of a server without WebSocket at this path."""
+def _websocket_fallback(head: ResponseHead, headers: Headers) -> int | None:
+    """Return the status for which the program that sent `headers` falls back to HTTP; None: it needs no other.
+
+    None, too, if `head` is not the answer to an upgrade by a server without WebSocket at this path.
+    """
     lengths = [value for name, value in head.headers if name.lower() == b"content-length"]
-    return head.status in _NO_WEBSOCKET or (head.status == 403 and lengths == [b"0"])
-
-
-def _fallback(headers: Headers) -> int | None:
-    """Return the status for which the program that sent these headers falls back to HTTP; None: it needs no other."""
+    is_refused = head.status == 403 and lengths == [b"0"]  # by a server in Python
+    if head.status not in (200, 404, 405, 501) and not is_refused:
+        return None
     agents = (value.decode("latin-1") for name, value in headers if name in (b"user-agent", b"originator"))
     programs = filter(None, map(apis.program_by_agent, agents))
     return next((program.falls_back_on for program in programs if program.falls_back_on), None)
@@ -831,7 +844,7 @@ def _fallback(headers: Headers) -> int | None:
 def _keep_seconds(headers: Headers) -> float:
     """Return the keep-alive time of the client's connection: the one that the passed headers promise, within bounds."""
     values = b",".join(value for name, value in headers if name.lower() == b"keep-alive")
-    promised = _PROMISED.search(values)
+    promised = re.search(rb"\btimeout\s*=\s*(\d{1,6})", values, re.IGNORECASE)
     return min(max(KEEP_ALIVE_SECONDS, float(promised[1]) if promised else 0), KEEP_ALIVE_MOST_SECONDS)
 
 
@@ -847,11 +860,11 @@ def _answer_error(
     client.answer(status, body, "application/json", headers)
 
 
-def _where(error: Exception) -> str:
+def _placed_description(error: Exception) -> str:
     place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{_described(error)} at {place.filename}:{place.lineno}"
+    return f"{_description(error)} at {place.filename}:{place.lineno}"
 
 
-def _described(error: BaseException) -> str:
+def _description(error: BaseException) -> str:
     """Return an error's type and message; its `repr` may contain all the bytes concerned."""
     return Redactor(None).text(f"{type(error).__name__}: {error}")

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,8 +24,18 @@ STORED_BYTES = 64 << 20
 _MOST_BYTES = 1 << 50
 _REDACTOR = Redactor(None)
 _BEGUN = facts.names(Begun)
-_begun = attrgetter(*_BEGUN)
-_answered, _connected, _ended = facts.reader(Answered), facts.reader(Connected), facts.reader(Connected, Ended)
+_begun_facts = attrgetter(*_BEGUN)
+_answered_facts, _connected_facts, _end_facts = (
+    facts.reader(Answered), facts.reader(Connected), facts.reader(Connected, Ended)
+)  # fmt: skip
+
+
+class UntakenRead(NamedTuple):
+    """A read that the kernel has not taken for the other side; `end` is its place in all that was written there."""
+
+    at: int
+    data: bytes
+    end: int
 
 
 @dataclass(slots=True)
@@ -47,13 +57,13 @@ class ClientSide:
         self._tap, self.id, self._t0, self._storable, self._on_gap = tap, id, t0, storable, on_gap
         self.bytes = self.gap = self.seq = 0
 
-    def read(self, at: int, relayed: int | None, data: bytes) -> None:
+    def put_read(self, at: int, relayed: int | None, data: bytes) -> None:
         """Enter one read, handed to upstream at `relayed`; once one could not be kept, none after it is."""
         size = len(data)
         self.bytes += size
         relayed_ns = None if relayed is None else relayed - self._t0
         is_kept = self.bytes <= self._storable
-        if not is_kept or not self._tap.frames.read(self, at - self._t0, relayed_ns, data, size):
+        if not is_kept or not self._tap.frames.put_read(self, at - self._t0, relayed_ns, data, size):
             self._storable = -1
             self.gap += size
             self._tap.counts.dropped_bytes += size
@@ -119,7 +129,7 @@ class ExchangeFrames(ConnectionFacts):
         if self._unrecorded:
             self._tap.counts.unrecorded += 1
             self._storable, self._put = -1, _send_nothing
-        self._request = _begun(frame)
+        self._request = _begun_facts(frame)
         self._tap.unstored.follow(self)
         if self._unrecorded:
             self._tap.unstored.note_lack(self)
@@ -153,15 +163,14 @@ class ExchangeFrames(ConnectionFacts):
         upload = self._upload
         return upload is not None and upload.size < REQUEST_STORED_BYTES and not (upload.has_gap or self._unrecorded)
 
-    def uploaded(self, *, whole: bool) -> None:
-        """Enter that no more of the request body comes; `whole`: all of it came."""
+    def uploaded(self, *, is_whole: bool) -> None:
+        """Enter that no more of the request body comes; `is_whole`: all of it came."""
         upload, self._upload = self._upload, None
         if upload is not None:
-            size, sha256 = (upload.size, upload.sha256.hexdigest()) if whole else (upload.length, None)
-            self._put(journal.Uploaded(self.id, size, sha256, truncated=not whole))
+            size, sha256 = (upload.size, upload.sha256.hexdigest()) if is_whole else (upload.length, None)
+            self._put(journal.Uploaded(self.id, size, sha256, truncated=not is_whole))
 
-    def head(self, status: int, headers: list[tuple[bytes, bytes]], framing: Framing | None) -> None:
-        """Enter the response's head."""
+    def put_head(self, status: int, headers: list[tuple[bytes, bytes]], framing: Framing | None) -> None:
         self._head = journal.Head(
             id=self.id,
             headers=headers,
@@ -176,12 +185,12 @@ class ExchangeFrames(ConnectionFacts):
         )
         self._put(self._head)
 
-    def read(self, at: int, relayed: int | None, data: bytes) -> None:
+    def put_read(self, at: int, relayed: int | None, data: bytes) -> None:
         """Enter one read; once one of a stream could not be kept, none after it is."""
         t0, size = self.t0, len(data)
         self.bytes += size
         relayed_ns = None if relayed is None else relayed - t0
-        if self.bytes > self._storable or not self._frames.read(self, at - t0, relayed_ns, data, size):
+        if self.bytes > self._storable or not self._frames.put_read(self, at - t0, relayed_ns, data, size):
             self._storable = -1
             self._gap += size
             self._tap.counts.dropped_bytes += size
@@ -212,7 +221,7 @@ class ExchangeFrames(ConnectionFacts):
         `reset_code` is the HTTP/2 error that ended it, as `exchange.reset_code` names it.
         """
         if self._upload is not None:
-            self.uploaded(whole=False)
+            self.uploaded(is_whole=False)
         self._end = journal.End(
             id=self.id,
             ended_by=ended_by,
@@ -249,9 +258,9 @@ class ExchangeFrames(ConnectionFacts):
         if self._described is not None and self._described[0] == progress:
             return self._described[1]
         if self._end is not None:
-            ending = _ended(self._end) | {"ended_detail": None}  # it is not redacted, and losses go to the disk
+            ending = _end_facts(self._end) | {"ended_detail": None}  # it is not redacted, and losses go to the disk
         else:
-            ending = _connected(self) | {
+            ending = _connected_facts(self) | {
                 "client_closed_ns": self.client_closed_ns,
                 "bytes": self.bytes,
                 "clock_error_ns": self.clock_error_ns,
@@ -262,7 +271,7 @@ class ExchangeFrames(ConnectionFacts):
             request = dict(zip(_BEGUN, self._request, strict=True))
             path, upstream = request["path"].partition("?")[0], request["upstream"]
             began = Began(**request | {"path": _REDACTOR.path(path), "upstream": _REDACTOR.url(upstream)})
-        answer = {} if self._head is None else _answered(self._head)
+        answer = {} if self._head is None else _answered_facts(self._head)
         relayed = Relayed(id=self.id, began=began, **answer, **ending)
         self._described = progress, relayed
         return relayed
@@ -273,7 +282,7 @@ def _send_nothing(frame: journal.Entry) -> None:
 
 
 class _Unentered(ClientSide):
-    def read(self, at: int, relayed: int | None, data: bytes) -> None:
+    def put_read(self, at: int, relayed: int | None, data: bytes) -> None:
         """Enter nothing."""
 
 
@@ -284,7 +293,7 @@ class Unrecorded(ExchangeFrames):
         """Enter nothing, from now on either."""
         self._put = _send_nothing
 
-    def read(self, at: int, relayed: int | None, data: bytes) -> None:
+    def put_read(self, at: int, relayed: int | None, data: bytes) -> None:
         """Enter nothing."""
 
     def switch(self) -> ClientSide:

@@ -50,22 +50,9 @@ LAST_SECONDS = 60.0
 """Time that an unread last response is kept for a slow client."""
 UPLOAD_BYTES = 256 << 10
 """Limit of a request body that waits for upstream, and of the bytes after an upgrade; beyond it the client waits."""
-_BACKLOG = 2048
-_RESERVED_DESCRIPTORS = 8
-"""Descriptors reserved for refusals, a second writer and temporary files."""
-_ACCEPTED_AT_ONCE = 4
-"""Limit of connections accepted at once: low, so that clients are served in the order of their arrival."""
-_ACCEPT_AGAIN_SECONDS = 0.2
-_REFUSED_KEPT = 3
-_REFUSED_SECONDS = 1.0
-_TELL_SECONDS = 10.0
-_FAMILIES = {2: socket.AF_INET, 4: socket.AF_INET6}
-"""Families of addresses by the number of their parts."""
-_STOP_LOOK_SECONDS = 0.02
 _REASONS = {status.value: status.phrase.encode() for status in http.HTTPStatus}
 _HTTP2 = b"PRI"
 """The first bytes of HTTP/2's preface, which begins no request of HTTP/1.1 (RFC 9113, 3.4)."""
-_LAST_CHUNK = b"0\r\n\r\n"
 _ANSWERED = (Outbound.ASKED, Outbound.ANSWERING, Outbound.LAST)
 _ENDING = (Outbound.FLUSHING, Outbound.LINGERING, Outbound.CLOSED)
 
@@ -83,9 +70,9 @@ class Http1Client:
         "_clock",
         "_deadline",
         "_flow",
+        "_idle_connections",
         "_is_chunked",
         "_is_reset",
-        "_kept",
         "_on_closed",
         "_out",
         "_outbound",
@@ -96,7 +83,7 @@ class Http1Client:
         "_takeover",
         "_timer",
         "keep_seconds",
-        "opened",
+        "prepared_upstream",
     )  # fmt: skip
 
     def __init__(self, sock: Socket, app: App, clock: Clock, on_closed: Callable[["Http1Client"], None]) -> None:
@@ -107,7 +94,7 @@ class Http1Client:
         self._responder: Responder | None = None
         self._takeover: Takeover | None = None
         self._is_reset = False
-        self.opened: Http2Connection | None = None
+        self.prepared_upstream: Http2Connection | None = None
         """The connection to the API server that mirrors this one, if it speaks HTTP/2 and was opened before it."""
         self._out: list[bytes] = []
         self._is_chunked = False
@@ -115,7 +102,7 @@ class Http1Client:
         self._timer = LazyTimer(sock.loop)
         self.keep_seconds = KEEP_ALIVE_SECONDS
         """Time that the connection is kept without a request."""
-        self._kept = dict[str, Connection]()
+        self._idle_connections = dict[str, Connection]()
         """Idle connections to API servers by their URL; the one used last is the last."""
 
     def open(self) -> None:
@@ -157,7 +144,7 @@ class Http1Client:
         reader.switch()
         self._outbound = OUTBOUND[self._outbound, "switch"]
         self._deadline = None
-        mirrored, self.opened = self.opened, None
+        mirrored, self.prepared_upstream = self.prepared_upstream, None
         self._takeover = Http2Client(self, self._socket, self._app, self._clock, mirrored)
         self._takeover.received(at, memoryview(received))
 
@@ -181,7 +168,7 @@ class Http1Client:
         """Close, and tell the responder, or the other protocol."""
         responder, takeover = self._release()
         if error is not None:
-            for connection in self._kept.values():
+            for connection in self._idle_connections.values():
                 connection.reset()
         self.close()
         if takeover is not None:
@@ -221,7 +208,7 @@ class Http1Client:
         requests = self._requests
         if self._outbound is not Outbound.IDLE:
             if self._responder is not None:
-                self._tell_responder(self._responder, requests[0])
+                self._notify_responder(self._responder, requests[0])
         elif requests and (requests[0].complete or self._reader.rejection is None):
             request = requests[0]
             request.has_news = False
@@ -235,8 +222,7 @@ class Http1Client:
             self.answer(rejection.status, f"wiretape: {rejection.message}\n".encode(), "text/plain")
         self._regulate()
 
-    def _tell_responder(self, responder: Responder, request: Request) -> None:
-        """Notify a responder of its request's body."""
+    def _notify_responder(self, responder: Responder, request: Request) -> None:
         if request.has_news:
             request.has_news = False
             responder.body_came()
@@ -244,9 +230,9 @@ class Http1Client:
         if rejection is not None and not request.complete and self._responder is responder:
             responder.request_failed(rejection)
 
-    def hold_body(self, held: bool) -> None:
+    def hold_body(self, is_held: bool) -> None:
         """Hold the request's body back, or release it."""
-        self._flow = Flow.HELD if held else Flow.OPEN
+        self._flow = Flow.HELD if is_held else Flow.OPEN
         self._regulate()  # also if unchanged: the received part may have been consumed
 
     def _regulate(self) -> None:
@@ -348,14 +334,14 @@ class Http1Client:
         self._outbound = OUTBOUND[self._outbound, "switch"]
         self._socket.write(b"".join([*_head_lines(status, reason, headers), b"\r\n"]))
         self._takeover, self._responder, self._deadline = takeover, None, None
-        self._close_kept()
+        self._close_idle_connections()
         self._socket.resume()
         return self._socket, early
 
-    def hand_over(self, responder: Responder, other: Responder) -> None:
+    def hand_over(self, responder: Responder, successor: Responder) -> None:
         """Replace a responder, if its client is still there."""
         if self._responder is responder:
-            self._responder = other
+            self._responder = successor
 
     def replace(self, sock: Socket) -> None:
         """Go on over another socket: the same connection, but secured."""
@@ -396,7 +382,7 @@ class Http1Client:
     def add_end(self, trailers: Headers | None = None) -> None:
         """End an answer's body; trailers, which only HTTP/2 brings, are not sent."""
         if self._is_chunked:
-            self._out.append(_LAST_CHUNK)
+            self._out.append(b"0\r\n\r\n")
 
     def flush(self) -> bool:
         """Send the bytes that were added; return True if the kernel took all of them at once."""
@@ -433,7 +419,6 @@ class Http1Client:
 
     @property
     def connection(self) -> "Http1Client":
-        """This connection."""
         return self
 
     @property
@@ -485,13 +470,13 @@ class Http1Client:
         self._reader.deafen()
         if linger:
             self._outbound = OUTBOUND[self._outbound, "linger"]
-            self._close_kept()
+            self._close_idle_connections()
             self._socket.end()
             self._socket.resume()
             self._set_deadline(LINGER_SECONDS)
         elif self._socket.unsent:
             self._outbound = OUTBOUND[self._outbound, "flush"]
-            self._close_kept()
+            self._close_idle_connections()
             self._set_deadline(LAST_SECONDS)
         else:
             self.close()
@@ -523,7 +508,7 @@ class Http1Client:
 
     def reuse(self, upstream: Upstream) -> Connection | None:
         """Return the connection that an earlier exchange left open, if it is still open and silent."""
-        connection = self._kept.pop(upstream.url, None)
+        connection = self._idle_connections.pop(upstream.url, None)
         if connection is None or connection.is_silent():
             return connection
         connection.close()
@@ -548,30 +533,30 @@ class Http1Client:
 
     def adopt(self, connection: Connection) -> None:
         """Keep an idle connection for the next request to its server."""
-        connection.closed_by_peer = self._kept_closed
-        self._kept[connection.upstream.url] = connection
-        if len(self._kept) > IDLE_CONNECTIONS:
-            self._kept.pop(next(iter(self._kept))).close()
+        connection.closed_by_peer = self._idle_closed
+        self._idle_connections[connection.upstream.url] = connection
+        if len(self._idle_connections) > IDLE_CONNECTIONS:
+            self._idle_connections.pop(next(iter(self._idle_connections))).close()
 
-    def _kept_closed(self, connection: Connection, error: Exception | None) -> None:
+    def _idle_closed(self, connection: Connection, error: Exception | None) -> None:
         """End as a server ended a connection between two exchanges, unless another server keeps its own.
 
         A request that has begun to come stays: it goes over a new connection, instead of being lost with this one. So
         does the first request, for which the connection was opened: a new one has the reason.
         """
-        if self._kept.get(connection.upstream.url) is connection:
-            del self._kept[connection.upstream.url]
-        if self._kept or not self.is_idle or not connection.reused:
+        if self._idle_connections.get(connection.upstream.url) is connection:
+            del self._idle_connections[connection.upstream.url]
+        if self._idle_connections or not self.is_idle or not connection.reused:
             return
         self._socket.look()
         if self._outbound not in _ANSWERED and not self._reader.has_partial_head:
             self._is_reset = error is not None
             self.close()
 
-    def _close_kept(self) -> None:
-        for connection in self._kept.values():
+    def _close_idle_connections(self) -> None:
+        for connection in self._idle_connections.values():
             connection.close()
-        self._kept.clear()
+        self._idle_connections.clear()
 
     def drop(self) -> None:
         """Close the connection for a reason of our own, and report it: the client has not left."""
@@ -591,9 +576,9 @@ class Http1Client:
         if self._is_reset:
             self._socket.reset()
         self._socket.close()
-        self._close_kept()
-        if self.opened is not None:
-            self.opened.close()
+        self._close_idle_connections()
+        if self.prepared_upstream is not None:
+            self.prepared_upstream.close()
         self._reader.close()
         self._timer.cancel()
         self._on_closed(self)
@@ -625,11 +610,12 @@ class _Listener:
         self._sock, self._app, self._clock, self._on_refused = sock, app, clock, on_refused
         self._kernel_time = kernel_time
         self._loop = asyncio.get_running_loop()
-        self._limit = max((local.free_descriptors() - _RESERVED_DESCRIPTORS) // 2, 1)
+        # Each client has a connection upstream; eight are left for refusals, a second writer and temporary files.
+        self._limit = max((local.free_descriptors() - 8) // 2, 1)
         self.clients: set[Http1Client] = set()
         self.accepted = 0
         self._refused: deque[socket.socket] = deque()
-        self._untold = 0
+        self._unreported_count = 0
         self._timers: dict[str, asyncio.TimerHandle] = {}
         sock.setblocking(False)
         self._resume()
@@ -638,15 +624,15 @@ class _Listener:
         self._loop.add_reader(self._sock, self._accept)
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTED_AT_ONCE):
+        for _ in range(4):  # few at once, so that clients are served in the order of their arrival
             try:
                 connection, _ = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:  # no immediate retry, which would fail again
                 self._loop.remove_reader(self._sock)
-                self._timers["resume"] = self._loop.call_later(_ACCEPT_AGAIN_SECONDS, self._resume)
-                self._tell()
+                self._timers["resume"] = self._loop.call_later(0.2, self._resume)
+                self._note_refusal()
                 return
             connection.setblocking(False)
             self.accepted += 1
@@ -669,10 +655,10 @@ class _Listener:
             connection.send(head % len(reason) + reason)
             connection.shutdown(socket.SHUT_WR)
         self._refused.append(connection)
-        while len(self._refused) > _REFUSED_KEPT:
+        while len(self._refused) > 3:  # they take descriptors, too
             self._close_refused()
-        self._loop.call_later(_REFUSED_SECONDS, self._close_refused)
-        self._tell()
+        self._loop.call_later(1.0, self._close_refused)
+        self._note_refusal()
 
     def _close_refused(self) -> None:
         if self._refused:
@@ -681,23 +667,23 @@ class _Listener:
                 connection.recv(HEAD_BYTES)
             connection.close()
 
-    def _tell(self) -> None:
+    def _note_refusal(self) -> None:
         """Report the first refusal at once, and then the number of further ones, at intervals."""
-        self._untold += 1
-        if "tell" not in self._timers:
-            self._tell_now()
+        self._unreported_count += 1
+        if "report" not in self._timers:
+            self._report_refusals()
 
-    def _tell_now(self) -> None:
-        self._timers.pop("tell", None)
-        if self._untold:
-            count = counted(self._untold, "connection")
+    def _report_refusals(self) -> None:
+        self._timers.pop("report", None)
+        if self._unreported_count:
+            count = counted(self._unreported_count, "connection")
             self._on_refused(Refusal(503, f"{count}: {local.no_descriptors()}"))
-            self._untold = 0
-            self._timers["tell"] = self._loop.call_later(_TELL_SECONDS, self._tell_now)
+            self._unreported_count = 0
+            self._timers["report"] = self._loop.call_later(10.0, self._report_refusals)
 
     def close(self) -> None:
         """Accept nothing more."""
-        self._tell_now()
+        self._report_refusals()
         self._loop.remove_reader(self._sock)
         for timer in self._timers.values():
             timer.cancel()
@@ -711,7 +697,8 @@ class _ListeningSocket(socket.socket):
 
     def accept(self) -> tuple[socket.socket, tuple[Any, ...]]:
         descriptor, address = self._accept()  # type: ignore[attr-defined] # which `socket.accept` calls, too
-        return socket.socket(_FAMILIES[len(address)], socket.SOCK_STREAM, 0, descriptor), address
+        family = socket.AF_INET if len(address) == 2 else socket.AF_INET6
+        return socket.socket(family, socket.SOCK_STREAM, 0, descriptor), address
 
 
 def listen(
@@ -732,7 +719,7 @@ def listen(
         sock.bind((host, port))
         if shares:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        sock.listen(_BACKLOG)
+        sock.listen(2048)
         send_at_once(sock)  # as each connection that it accepts
         ask_for_times(sock)  # it exists as long as the recorder, so that no connection is the first
     except OSError as error:
@@ -784,7 +771,7 @@ class Server:
         with contextlib.suppress(TimeoutError):  # open connections are closed below
             async with asyncio.timeout(seconds):
                 while self._listener.clients:
-                    await asyncio.sleep(_STOP_LOOK_SECONDS)
+                    await asyncio.sleep(0.02)
                     self.close_idle()
         for client in list(self._listener.clients):
             client.drop()

@@ -35,15 +35,11 @@ _SO_TIMESTAMPNS: int | None = 35 if sys.platform == "linux" and struct.calcsize(
 HAS_KERNEL_TIME = _SO_TIMESTAMPNS is not None
 _TIMESPEC = struct.Struct("@ll")
 _unpack_time = _TIMESPEC.unpack
-_LINGER_NOT = struct.pack("ii", 1, 0)
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 # All sockets of a process read into the same memory: a read is handled before the next one.
 _READ = memoryview(bytearray(READ_BYTES))
 _INTO = [_READ]
 _PLAIN = memoryview(bytearray(2 * READ_BYTES))
-_MOST_EVENTS = 256
-_HANG_UP = 0x18
-"""EPOLLERR and EPOLLHUP; other systems have no such names."""
 _NOT_NOW = (BlockingIOError, InterruptedError)
 RESET_SECONDS = 60.0
 """Time that a reset waits for a slow peer."""
@@ -117,7 +113,7 @@ class _Poller:
             poller = cls._by_loop[loop] = cls(loop)
         return poller
 
-    def read(self, descriptor: int, sock: "Socket") -> None:
+    def watch(self, descriptor: int, sock: "Socket") -> None:
         """Call the socket's `look` whenever it can be read."""
         if sys.platform != "linux":
             asyncio.get_running_loop().add_reader(descriptor, sock.look)
@@ -144,11 +140,11 @@ class _Poller:
 
     def _report(self) -> None:
         self._new.clear()
-        for descriptor, events in self._epoll.poll(0, _MOST_EVENTS):
+        for descriptor, events in self._epoll.poll(0, 256):
             sock = self._sockets.get(descriptor)
             if sock is None or descriptor in self._new:  # the event may be an earlier socket's of the same number
                 continue
-            if events & _HANG_UP:
+            if events & 0x18:  # EPOLLERR or EPOLLHUP, names that other systems lack
                 sock.hung_up()
             if sock.is_reading:  # an earlier event may have paused it
                 sock.look()
@@ -260,7 +256,7 @@ class Socket:
     def resume(self) -> None:
         if not (self.is_reading or self.is_closed):
             self.is_reading, self._free_at = True, self._now()
-            self._poller.read(self._sock.fileno(), self)
+            self._poller.watch(self._sock.fileno(), self)
 
     def hung_up(self) -> None:
         """Read to the end from now on; a paused socket that can wait is not watched until it is resumed."""
@@ -607,8 +603,7 @@ class _Shaking:
     def received(self, at: int, data: memoryview) -> None:
         """Ignore it: no data is passed on before the end of the handshake."""
 
-    def progressed(self) -> None:
-        """Ignore it."""
+    def progressed(self) -> None: ...
 
     def write_failed(self, error: OSError) -> None:
         """Ignore it: the next read reports the cause."""
@@ -636,7 +631,7 @@ def reset_when_taken(sock: socket.socket) -> None:
                 if any(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))):
                     loop.call_later(delay, look, min(2 * delay, 0.05))
                     return
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # 0 s: a reset
         sock.close()
 
     weakref.finalize(look, sock.close)  # the event loop may end before
@@ -653,10 +648,9 @@ def send_at_once(sock: socket.socket) -> None:
 
 def connect_at_once(host: str, port: int) -> socket.socket | None:
     """Open a connection to an address of this machine without waiting; None if that takes longer, or fails."""
-    if not _is_loopback(host):
+    family = _loopback_family(host)
+    if family is None:
         return None
-    family = _family(host)
-    assert family is not None
     try:
         sock = socket.socket(family, socket.SOCK_STREAM)
     except OSError:
@@ -735,8 +729,8 @@ async def _addresses(host: str, port: int) -> list[Address]:
 
 
 @functools.cache
-def _is_loopback(host: str) -> bool:
-    return _family(host) is not None and ipaddress.ip_address(host).is_loopback
+def _loopback_family(host: str) -> int | None:
+    return _family(host) if _family(host) is not None and ipaddress.ip_address(host).is_loopback else None
 
 
 @functools.cache

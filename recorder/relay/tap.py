@@ -43,19 +43,11 @@ PROMPT_SECONDS = 0.03
 """Time for gathering all other frames, so that viewers see an exchange's begin and end soon."""
 _TIMER_NS = 1_000_000
 """Resolution of the event loop's timers; a longer delay is the loop's."""
-_PIPE_BYTES = 4 << 20
-_LATER_SECONDS = 0.05
 HEARTBEAT_SECONDS = 5.0
-_LAST_SECONDS = 0.5
 _CUT_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
-_BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
-_WATCH_SECONDS = 0.25
 MEASURING_SECONDS = 3.0
 """Time allowed for measuring after a signal of the system, which may kill whoever takes longer."""
-_NOTICE_SECONDS = 1.0, 5.0
-"""Time until a close first reports its progress, and the interval after that."""
-_MAY_WAIT = (journal.SocketReads, journal.Upload, journal.Heartbeat)
 
 
 class FlushTimer:
@@ -118,7 +110,9 @@ class Tap:
         self.frames = FrameQueue(clock, queue_bytes, self._flush_reads)
         self._flush_timer = FlushTimer(clock, self._flush)
         self._lost = 0
-        self._tasks: list[asyncio.Task[None]] = []
+        self._writer_task: asyncio.Task[None] | None = None
+        self._loss_task: asyncio.Task[None] | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
         self._is_closing = self._is_hurried = False
         self._all_stored = asyncio.Event()
         self._launching: asyncio.Task[bool] | None = None
@@ -149,10 +143,10 @@ class Tap:
         reached.cancel()
         if not (is_plain and self.writers.reached.is_set()):
             await self._launching
-        works = [self._keep_writer_running, self._watch_losses]
+        self._writer_task = asyncio.create_task(self._keep_writer_running())
+        self._loss_task = asyncio.create_task(self._watch_losses())
         if not self.writers.place.is_worker:
-            works.append(self._send_heartbeats)
-        self._tasks = [asyncio.create_task(work()) for work in works]
+            self._heartbeat_task = asyncio.create_task(self._send_heartbeats())
 
     async def ready(self) -> None:
         """Wait until the first writer holds the tape, or has failed to."""
@@ -175,6 +169,7 @@ class Tap:
     async def _keep_writer_running(self) -> None:
         """Handle the writer's answers; when it dies, start another, waiting longer each time."""
         attempt = 0
+        backoff_seconds = 0.05, 0.2, 0.5, 1.0, 2.0, 5.0
         assert self._launching is not None
         await self._follow_launch(self._launching)
         while True:
@@ -189,7 +184,7 @@ class Tap:
             if process is not None and process.pid is not None:  # else the relay that started it reports that
                 count = counted(len(self.frames), "frame")
                 self._report(f"the writer ended; starting another (to be sent again: {count})")
-            await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
+            await asyncio.sleep(backoff_seconds[min(attempt, len(backoff_seconds) - 1)])
             attempt += 1
             await self._follow_launch(self._launch(attempt), attempt)
 
@@ -324,7 +319,7 @@ class Tap:
     async def _watch_losses(self) -> None:
         """Report losses, and list them in the file beside the tape."""
         while True:
-            await asyncio.sleep(_WATCH_SECONDS)
+            await asyncio.sleep(0.25)
             self._watch()
 
     def _watch(self) -> None:
@@ -340,10 +335,9 @@ class Tap:
         self.unstored.keep(share.unstored)
 
     def share(self) -> Share:
-        """Return this relay's own share."""
         now = self._clock.now()
         waiting_ns = self._waiting_ns(now)
-        unstored = self.unstored.listed(is_late=self.gave_up or self._is_closing or waiting_ns > LATE_NS)
+        unstored = self.unstored.snapshot(is_late=self.gave_up or self._is_closing or waiting_ns > LATE_NS)
         silent_ns = min(waiting_ns, now - self.writers.heard_ns)
         return Share(self.counts, unstored, waiting_ns, self.gave_up or self.unstored.has_gaps, silent_ns=silent_ns)
 
@@ -363,7 +357,8 @@ class Tap:
             self.writers.unfinished.add(entry.id)
         self.frames.put(entry)
         if self._flush_timer.wait > PROMPT_SECONDS:
-            self._flush_timer.set(GATHER_SECONDS if isinstance(entry, _MAY_WAIT) else PROMPT_SECONDS)
+            may_wait = isinstance(entry, (journal.SocketReads, journal.Upload, journal.Heartbeat))
+            self._flush_timer.set(GATHER_SECONDS if may_wait else PROMPT_SECONDS)
 
     def _flush_reads(self) -> None:
         if self._flush_timer.wait > GATHER_SECONDS:
@@ -395,10 +390,10 @@ class Tap:
         if process is None or process.is_over or process.sink.is_closing():
             return  # the next writer gets all kept frames
         pipe = process.sink
-        while not self.frames.is_sent and pipe.get_write_buffer_size() <= _PIPE_BYTES:
+        while not self.frames.is_sent and pipe.get_write_buffer_size() <= 4 << 20:
             pipe.write(self.frames.take_piece())
         if not self.frames.is_sent:
-            self._flush_timer.set(_LATER_SECONDS)
+            self._flush_timer.set(0.05)
 
     async def close(self, grace: float = 10.0) -> int:
         """Make the writer commit and measure everything and end; return the number of frames that are not stored.
@@ -406,8 +401,8 @@ class Tap:
         That takes as long as it needs, unless it is cut: only a standstill of `grace` seconds ends it.
         """
         self._is_closing = True
-        for task in self._tasks[2:]:
-            task.cancel()  # no heartbeat may follow the end
+        if self._heartbeat_task is not None:
+            self._heartbeat_task.cancel()  # no heartbeat may follow the end
         self.put(journal.Left() if self.writers.place.is_worker else journal.Close(self._clock.wall()))
         self._flush()
         is_loading = self._launching is not None and not self._launching.done()
@@ -420,7 +415,7 @@ class Tap:
         self.writers.heard_ns = now = self._clock.now()
         if self._deadline_ns < now + int(_CUT_SECONDS * 1e9):
             self.cut()  # it was cut before, and the end of the workers has used up that time
-        telling = asyncio.create_task(self._tell_what_is_left())
+        progress_task = asyncio.create_task(self._report_remaining())
         while self.frames and self._goes_on(grace):
             self._all_stored.clear()
             with contextlib.suppress(TimeoutError):
@@ -432,32 +427,32 @@ class Tap:
             self._report(f"{counted(self.frames.entries, 'frame')} could not be stored: {reason}")
             self._watch()
         await self._end_writer(grace)
-        telling.cancel()
+        progress_task.cancel()
         self.unstored.close()
         self._count_pending_as_lost()
         return self._lost
 
     async def _cancel_tasks(self) -> None:
-        tasks = self._tasks if self._launching is None else [*self._tasks, self._launching]
-        for task in tasks:
+        tasks = self._writer_task, self._loss_task, self._heartbeat_task, self._launching
+        running_tasks = [task for task in tasks if task is not None]
+        for task in running_tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*running_tasks, return_exceptions=True)
 
     def _goes_on(self, grace: float) -> bool:
         """Return True if there is no standstill of `grace` seconds, or of a writer that loads, and no cut."""
         is_loading = self._launching is not None and not self._launching.done()
         return self._clock.now() < self._deadline_ns and self.writers.goes_on(grace, is_loading)
 
-    async def _tell_what_is_left(self) -> None:
+    async def _report_remaining(self) -> None:
         """Print the number of exchanges still to be stored and measured, at intervals if it changes."""
-        delay, then = _NOTICE_SECONDS
         reported = 0
-        await asyncio.sleep(delay)
+        await asyncio.sleep(1.0)
         while not self.writers.place.is_worker:
             if (remaining := len(self.writers.unfinished)) not in (0, reported):
                 reported = remaining
                 self._on_notice(f"storing and measuring {counted(remaining, 'exchange')} (ctrl-c again to cut) …")
-            await asyncio.sleep(then)
+            await asyncio.sleep(5.0)
 
     def hurry(self) -> None:
         """Make `close` leave the measuring of stored exchanges to the next writer after `MEASURING_SECONDS`."""
@@ -468,11 +463,12 @@ class Tap:
         if self.writers.process is not None:
             self.writers.process.end()
         began = self._clock.now()
-        until, leave_at = began + int(_LAST_SECONDS * 1e9), began + int(MEASURING_SECONDS * 1e9)
-        while any(not task.done() for task in self._tasks[:1]) and (self._goes_on(grace) or self._clock.now() < until):
+        until, leave_at = began + 500_000_000, began + int(MEASURING_SECONDS * 1e9)
+        task = self._writer_task
+        while task is not None and not task.done() and (self._goes_on(grace) or self._clock.now() < until):
             if self._is_hurried and not self.frames and self._clock.now() >= leave_at:
                 break
-            await asyncio.wait(self._tasks[:1], timeout=_LOOK_SECONDS)
+            await asyncio.wait((task,), timeout=_LOOK_SECONDS)
         async with self.writers.starting:  # a start cancelled half-way would leave a process without an owner
             await self._cancel_tasks()
         if self.writers.process is not None:

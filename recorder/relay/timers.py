@@ -3,9 +3,6 @@
 import asyncio
 from collections.abc import Callable
 
-_FARTHEST_SECONDS = 60.0
-"""Limit of one wait: a timer that is set for later fires on the way, so that nearer deadlines seldom need a new one."""
-
 
 class LazyTimer:
     """A timer that is moved only when it fires, or must fire sooner: its owner then looks for the deadline of now.
@@ -26,8 +23,8 @@ class LazyTimer:
             if self._at <= due:
                 return
             self._handle.cancel()
-        if seconds > _FARTHEST_SECONDS:
-            due, seconds = due - int((seconds - _FARTHEST_SECONDS) * 1e9), _FARTHEST_SECONDS
+        if seconds > 60:  # it fires on the way, so that nearer deadlines seldom need a new one
+            due, seconds = due - int((seconds - 60) * 1e9), 60
         self._at, self._handle = due, self._loop.call_later(seconds, self._fire, call)
 
     def _fire(self, call: Callable[[], object]) -> None:
@@ -35,7 +32,6 @@ class LazyTimer:
         call()
 
     def cancel(self) -> None:
-        """Call nothing."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

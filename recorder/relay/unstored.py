@@ -11,15 +11,13 @@ from wiretape.recorder.tape.losses import Keeper, Relayed, Unstored
 
 _MOST_LISTED = 1000
 """Limit of unstored exchanges listed beside the tape; of more, only the number and the bytes are kept."""
-_LAST_SECONDS = 0.5
 
 
 class Followed(Protocol):
     """An exchange whose end is not stored yet."""
 
     @property
-    def id(self) -> str:
-        """Its id."""
+    def id(self) -> str: ...
 
     @property
     def bytes(self) -> int:
@@ -35,7 +33,7 @@ class UnstoredExchanges:
     def __init__(self, session: str) -> None:
         self._followed, self._lacking = dict[str, Followed](), dict[str, Followed]()
         self._forgotten = Unstored(session)
-        self._kept = Unstored(session)
+        self._file_content = Unstored(session)
         self._keeper: Keeper | None = None
 
     @property
@@ -62,7 +60,7 @@ class UnstoredExchanges:
         self.drop(exchange.id)
         self._forgotten = _with_more(self._forgotten, 1, exchange.relayed().all_bytes)
 
-    def listed(self, *, is_late: bool) -> Unstored:
+    def snapshot(self, *, is_late: bool) -> Unstored:
         """Return the exchanges that lack a part; all that are not stored, if storing `is_late`."""
         followed = self._followed if is_late else self._lacking
         exchanges = [exchange.relayed() for exchange in islice(followed.values(), _MOST_LISTED)]
@@ -81,18 +79,18 @@ class UnstoredExchanges:
         except OSError as error:
             self._keeper = None
             on_trouble(f"data that cannot be stored cannot be kept beside the tape either ({error.strerror})")
-        self._kept = Unstored(self._forgotten.session)
+        self._file_content = Unstored(self._forgotten.session)
 
     def keep(self, unstored: Unstored) -> None:
         """Write exchanges into the file, if they have changed."""
-        if self._keeper is not None and unstored != self._kept:
+        if self._keeper is not None and unstored != self._file_content:
             self._keeper.keep(unstored)
-            self._kept = unstored
+            self._file_content = unstored
 
     def close(self) -> None:
         """Wait a moment until the file is written."""
         if self._keeper is not None:
-            self._keeper.close(_LAST_SECONDS)
+            self._keeper.close(0.5)
 
 
 def _with_more(unstored: Unstored, count: int, size: int) -> Unstored:

@@ -33,17 +33,12 @@ HEAD_BYTES = 64 << 10
 """Limit of a response head, in bytes; also of trailers and chunk extensions."""
 LOOKS = 8
 """Limit of reads from a kept connection before it is used again."""
-_UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
-"""OpenSSL's codes for certificates that are self-signed, or signed by an unknown authority."""
-_REFUSALS = ("_ALERT_HANDSHAKE_FAILURE", "_ALERT_BAD_CERTIFICATE", "_ALERT_UNKNOWN_CA", "_ALERT_ACCESS_DENIED")
-"""OpenSSL's names of alerts by which a server refuses a client's certificate, or, before TLS 1.3, the lack of one."""
 IDLE_CONNECTIONS = 8
 """Limit of idle connections of HTTP/1.1: of one client's to API servers, or of a client of HTTP/2 to one of them."""
 NO_BODY = frozenset({204, 304})
 """The statuses of answers without a body."""
 UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 """The headers by which both sides of HTTP/1.1 change to WebSocket."""
-_ADDRESS = re.compile(r"<memory at 0x[0-9a-f]+>")
 _WAITING, _STREAMING = Receiving.WAITING, Receiving.STREAMING
 RUNNING = (_STREAMING, _WAITING)
 T = TypeVar("T")
@@ -199,7 +194,7 @@ class Carrier(ABC):
         """
 
     @abstractmethod
-    def send_body(self, piece: bytes, *, last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
+    def send_body(self, piece: bytes, *, is_last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
         """Send a piece of the request's body; over HTTP/2, trailers may follow the last one."""
 
     @abstractmethod
@@ -221,7 +216,7 @@ class Carrier(ABC):
         return None
 
     @property
-    def ended(self) -> bool:
+    def is_over(self) -> bool:
         """True after the end of the response."""
         return self.state not in RUNNING
 
@@ -317,8 +312,8 @@ class Connection(Carrier):
     """One connection of HTTP/1.1, which carries an exchange at a time."""
 
     __slots__ = (
-        "_body", "_expected", "_is_at_chunk", "_is_chunked", "_overhead", "_parser", "_received", "_socket", "_wanted",
-        "closed_by_peer", "via",
+        "_body", "_expected_answer", "_expected_bytes", "_is_at_chunk", "_is_chunked", "_overhead", "_parser",
+        "_received", "_socket", "closed_by_peer", "via",
     )  # fmt: skip
 
     def __init__(self, sock: Socket, clock: Clock, upstream: Upstream) -> None:
@@ -338,7 +333,7 @@ class Connection(Carrier):
     def begin(self, taker: Taker, facts: ConnectionFacts, *, bodiless: bool, switches: bool = False) -> None:
         super().begin(taker, facts, bodiless=bodiless, switches=switches)
         self._socket.expect()
-        self._wanted = (
+        self._expected_answer = (
             _ExpectedAnswer.SWITCH if switches else _ExpectedAnswer.HEAD if bodiless else _ExpectedAnswer.BODY
         )
         if self._parser is None:
@@ -359,7 +354,7 @@ class Connection(Carrier):
         headers = [(b"host", authority), *headers]
         if self._is_chunked:
             headers.append((b"transfer-encoding", b"chunked"))
-        if self._wanted is _ExpectedAnswer.SWITCH:
+        if self._expected_answer is _ExpectedAnswer.SWITCH:
             headers += UPGRADE
         elif not request.keeps:
             headers.append((b"connection", b"close"))
@@ -370,29 +365,29 @@ class Connection(Carrier):
         lines = [b"%s: %s" % (spelled(name, name), value) for name, value in headers]
         head = b"\r\n".join((b"%s %s HTTP/1.1" % (request.method.encode("ascii"), target), *lines, b"\r\n"))
         if body is None:
-            self.send(head, last=False)
+            self.send(head, is_last=False)
         else:
-            self.send(head + (self._framed(body, last=True) if self._is_chunked else body), last=True)
+            self.send(head + (self._framed(body, is_last=True) if self._is_chunked else body), is_last=True)
 
     def pad(self, size: int) -> None:
         """Ignore it: HTTP/1.1 has no padding."""
 
-    def send_body(self, piece: bytes, *, last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
-        framed = self._framed(piece, last=last)
-        if framed or last:
-            self.send(framed, last=last)
+    def send_body(self, piece: bytes, *, is_last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
+        framed = self._framed(piece, is_last=is_last)
+        if framed or is_last:
+            self.send(framed, is_last=is_last)
 
-    def _framed(self, body: bytes, *, last: bool) -> bytes:
+    def _framed(self, body: bytes, *, is_last: bool) -> bytes:
         if not self._is_chunked:
             return body
         framed = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
-        return framed + b"0\r\n\r\n" if last else framed
+        return framed + b"0\r\n\r\n" if is_last else framed
 
-    def send(self, data: bytes, *, last: bool) -> None:
+    def send(self, data: bytes, *, is_last: bool) -> None:
         """Send a piece of the request."""
         self._active_at = self._clock.now()
         is_taken = self._socket.write(data)
-        if last and self.sending is Sending.OPEN:
+        if is_last and self.sending is Sending.OPEN:
             self.sending = SENDING[self.sending, "give all"]
             if is_taken:
                 self._sent(self._clock.now())
@@ -496,8 +491,8 @@ class Connection(Carrier):
 
     def _switch(self, taker: Taker, at: int, data: memoryview, error: Exception) -> bool:
         """Hand the connection over if it has switched to the requested protocol; return True if it has."""
-        is_asked_for = self._wanted is _ExpectedAnswer.SWITCH and self.head.status == 101 and self.state is _WAITING
-        if not is_asked_for or not isinstance(error, httptools.HttpParserUpgrade):
+        is_switch = self.head.status == 101 and isinstance(error, httptools.HttpParserUpgrade)
+        if not is_switch or self._expected_answer is not _ExpectedAnswer.SWITCH or self.state is not _WAITING:
             return False
         self.state = RECEIVING[self.state, "switch"]
         self.head.framing = "websocket"
@@ -588,7 +583,7 @@ class Connection(Carrier):
         self._delimit(self._parser.get_http_version())
         self.state = RECEIVING[self.state, "head"]
         self._facts.headers_ns = self._active_at - self._facts.t0
-        if self._wanted is _ExpectedAnswer.HEAD:
+        if self._expected_answer is _ExpectedAnswer.HEAD:
             self.state = RECEIVING[self.state, "end"]
             self._parser = None  # which waits for a body
 
@@ -599,14 +594,14 @@ class Connection(Carrier):
         length = fields.get(b"content-length")
         if codings not in ([], [b"chunked"], [b"identity"]):
             raise ValueError("a transfer coding that was not asked for (RFC 9112, 6.1)")
-        if self._wanted is _ExpectedAnswer.HEAD or self.head.status in NO_BODY:
+        if self._expected_answer is _ExpectedAnswer.HEAD or self.head.status in NO_BODY:
             self.head.framing = "none"
         elif codings == [b"chunked"]:
             self.head.framing = "chunked"
             self._is_at_chunk = True
         elif length:
             self.head.framing = "length"
-            self._expected = int(length[-1])
+            self._expected_bytes = int(length[-1])
         else:
             self.head.framing = "close"
         connection = guard.tokens(fields[b"connection"]) if b"connection" in fields else []
@@ -645,13 +640,13 @@ class Connection(Carrier):
 
     def _lost(self, error: Exception | None) -> None:
         if error is not None:
-            self._fail("reset" if self.state is _STREAMING else lost_by(error), words(error))
+            self._fail("reset" if self.state is _STREAMING else lost_by(error), error_text(error))
         elif self.state is _WAITING:
             self._fail("eof", "upstream closed the connection without an answer")
         elif self.head.framing == "close":
             self.state = RECEIVING[self.state, "end"]
         elif self.head.framing == "length":
-            self._fail("length", f"upstream closed after {self._received} of {self._expected} bytes")
+            self._fail("length", f"upstream closed after {self._received} of {self._expected_bytes} bytes")
         else:
             self._fail("eof", "upstream closed before the end of the chunked body")
 
@@ -666,19 +661,22 @@ def _ignore_close(_connection: Connection, _error: Exception | None) -> None:
     pass
 
 
-def words(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return an error's own words, or advice on certificates; its type where it has no words, or a number alone.
 
     Addresses of memory are left out.
     """
-    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _UNKNOWN_AUTHORITY:
+    unknown_authority = (18, 19, 20, 21)  # OpenSSL's codes: self-signed, or signed by an unknown authority
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in unknown_authority:
         return f"its certificate is not trusted here ({error.verify_message}): name its authority's by --ca-file"
     reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
     if reason.endswith("_ALERT_CERTIFICATE_REQUIRED"):
         return "it asks for a client certificate: name one by --client-cert"
-    if reason.endswith(_REFUSALS):
+    # Alerts by which a server refuses a client's certificate, or, before TLS 1.3, the lack of one.
+    refusals = "_ALERT_HANDSHAKE_FAILURE", "_ALERT_BAD_CERTIFICATE", "_ALERT_UNKNOWN_CA", "_ALERT_ACCESS_DENIED"
+    if reason.endswith(refusals):
         return f"it refuses the connection ({error}): if it asks for a client certificate, name one by --client-cert"
-    text = _ADDRESS.sub("bytes", str(error))  # hpack quotes its input so
+    text = re.sub(r"<memory at 0x[0-9a-f]+>", "bytes", str(error))  # hpack quotes its input so
     return f"{type(error).__name__} {text}".rstrip() if not text or text.isdigit() else text
 
 
@@ -776,7 +774,7 @@ class Transport:
         except OSError as error:
             if local.is_local(error):
                 raise UpstreamError("local", local.cause(error)) from error
-            raise UpstreamError(why_not_connected(error), words(error)) from error
+            raise UpstreamError(why_not_connected(error), error_text(error)) from error
 
     def connect_at_once(self, upstream: Upstream, facts: ConnectionFacts) -> Connection | None:
         """Open a connection to a server on this machine without waiting; None: `connect` has to."""

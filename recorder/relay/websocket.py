@@ -12,17 +12,15 @@ from typing import Protocol
 
 from wiretape.recorder.facts import EndedBy
 from wiretape.recorder.relay.client import LINGER_SECONDS
-from wiretape.recorder.relay.recording import ExchangeFrames
+from wiretape.recorder.relay.recording import ExchangeFrames, UntakenRead
 from wiretape.recorder.relay.request import Headers
 from wiretape.recorder.relay.responder import Takeover
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.sockets import Socket
-from wiretape.recorder.relay.upstream import Connection, ResponseHead, words
+from wiretape.recorder.relay.upstream import Connection, ResponseHead, error_text
 
 UNSENT_BYTES = 256 << 10
 """Limit of unsent bytes towards one side; beyond it the other has to wait."""
-QUIET_NS = 1_000_000_000
-"""Silence after which a stopping recorder does not wait for a WebSocket."""
 
 Enter = Callable[[int, int | None, bytes], None]
 
@@ -45,8 +43,7 @@ class _SocketDirection:
 
     def __init__(self, source: Socket, target: Socket, enter: Enter, now: Callable[[], int]) -> None:
         self._source, self._target, self._enter, self._now = source, target, enter, now
-        self._waiting: deque[tuple[int, bytes, int]] = deque()
-        """Reads that the kernel has not taken: timestamp, bytes, and end offset in all written bytes."""
+        self._untaken_reads: deque[UntakenRead] = deque()
         self.waits_since: int | None = None
         self.came_at = now()
         self.paused = 0
@@ -55,13 +52,13 @@ class _SocketDirection:
         """Write a read to the other side at once, then record it."""
         is_taken, relayed = self._target.write(data), self._now()
         self.came_at = relayed
-        if is_taken and not self._waiting:
+        if is_taken and not self._untaken_reads:
             self._enter(at, relayed, data)
         elif not self._target.unsent:  # the other side accepts no more bytes
             self._enter(at, None, data)
         else:
             self.waits_since = self.waits_since or self._now()
-            self._waiting.append((at, data, self._target.written))
+            self._untaken_reads.append(UntakenRead(at, data, self._target.written))
             if self._target.unsent > UNSENT_BYTES:
                 self._source.pause()
                 self.paused += 1
@@ -69,18 +66,18 @@ class _SocketDirection:
     def progressed(self) -> None:
         """Record the reads that the kernel has taken now; read on when half of the limit is free."""
         relayed, unsent = self._now(), self._target.unsent
-        while self._waiting and self._waiting[0][2] <= self._target.written - unsent:
-            at, data, _ = self._waiting.popleft()
+        while self._untaken_reads and self._untaken_reads[0].end <= self._target.written - unsent:
+            at, data, _ = self._untaken_reads.popleft()
             self._enter(at, relayed, data)
-        self.waits_since = relayed if self._waiting else None
+        self.waits_since = relayed if self._untaken_reads else None
         if unsent < UNSENT_BYTES // 2:
             self._source.resume()
 
     def end(self) -> None:
         """Record the reads that the kernel has not taken."""
-        for at, data, _ in self._waiting:
+        for at, data, _ in self._untaken_reads:
             self._enter(at, None, data)
-        self._waiting.clear()
+        self._untaken_reads.clear()
         self.waits_since = None
 
 
@@ -98,8 +95,8 @@ class WebSocket(Takeover):
         self._now, self._upstream = now, self._connection.release(self)
         self._near, early = self._client.switch(head.status, head.reason, headers, self)
         self._near.stamp_as(self._upstream)
-        self._down = _SocketDirection(self._upstream, self._near, self._recording.read, now)
-        self._up = _SocketDirection(self._near, self._upstream, self._recording.switch().read, now)
+        self._down = _SocketDirection(self._upstream, self._near, self._recording.put_read, now)
+        self._up = _SocketDirection(self._near, self._upstream, self._recording.switch().put_read, now)
         if early_bytes:
             self._down.relay(at, early_bytes)
         if early:
@@ -137,7 +134,6 @@ class WebSocket(Takeover):
         self._end(*(self._ending or (ended_by, detail, self._now())))
 
     def failed(self, error: Exception) -> None:
-        """End because of wiretape's own fault."""
         self._owner.failed(error)
         self.cut("died", "a fault of wiretape's own")
 
@@ -158,7 +154,7 @@ class WebSocket(Takeover):
 
     def upstream_lost(self, error: Exception | None, at: int) -> None:
         """End as upstream closed, and let the client have all that came."""
-        self._ending = ending = ("end", None, at) if error is None else ("reset", words(error), at)
+        self._ending = ending = ("end", None, at) if error is None else ("reset", error_text(error), at)
         if self._down.waits_since is None:
             self._end_with_upstream(*ending)
 
@@ -176,9 +172,9 @@ class WebSocket(Takeover):
 
     @property
     def is_quiet(self) -> bool:
-        """True if no bytes came for `QUIET_NS`, and none wait."""
+        """True if no bytes came for a second, and none wait: a stopping recorder does not wait for it."""
         came_at = max(self._up.came_at, self._down.came_at)
-        return not (self._near.unsent or self._upstream.unsent) and came_at < self._now() - QUIET_NS
+        return not (self._near.unsent or self._upstream.unsent) and came_at < self._now() - 1_000_000_000
 
     def note_lag(self) -> None:
         """Note that reads may be stamped late."""

@@ -24,9 +24,6 @@ _REACH_NS = 10_000_000_000
 """Time allowed for connecting to a writer that another relay starts, …"""
 READY_SECONDS = 10.0
 """… and for each answer of that writer, which sends one every second while it loads."""
-_JOINING_SECONDS = 0.1
-"""Time for which a start waits for that answer, which comes at once unless the other relay has just begun, too."""
-_LOOK_SECONDS = 0.05
 
 
 class EndedEarly(WriterFailed):
@@ -79,7 +76,7 @@ class Writers:
                 until += self._clock.now() - began  # a writer that dies while it loads has taken its time for that
                 if self._clock.now() > until or isinstance(error, (PermissionError, TimeoutError)):
                     raise link.unreachable(self._path, str(error) or "it does not answer") from error
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(0.05)
 
     async def _introduce(
         self, connecting: Coroutine[Any, Any, Link], send_all: Callable[[], None], attempt: int
@@ -88,7 +85,8 @@ class Writers:
         async with self.starting:
             process = self.process = await connecting
         loop = asyncio.get_running_loop()
-        loop.call_later(_JOINING_SECONDS if process.pid is None else 0, self.reached.set)
+        # The answer of another relay's writer comes at once, unless that relay has just begun, too.
+        loop.call_later(0.1 if process.pid is None else 0, self.reached.set)
         # The session comes first, and all kept frames follow at once, so that no flush comes between.
         process.sink.write(b"".join(journal.encode(0, frame) for frame in self._preamble()))
         send_all()
@@ -124,9 +122,9 @@ class Writers:
         if not isinstance(answer, journal.Fatal):
             raise EndedEarly("the writer process ended before it was ready: run 'wiretape db check'")
         if answer.final:  # the tape's state follows: earlier writers' frames may be gone
-            while isinstance(last := await link.read_answer(process.answers), journal.Loading):
+            while isinstance(answer_after := await link.read_answer(process.answers), journal.Loading):
                 pass
-            self.verified = last if isinstance(last, journal.Verified) else None
+            self.verified = answer_after if isinstance(answer_after, journal.Verified) else None
         kind = BY_EXIT_CODE.get(answer.exit_code, WriterFailed)
         raise TapeGone(answer.message) if answer.final and kind is WriterFailed else kind(answer.message)
 

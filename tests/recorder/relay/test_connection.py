@@ -35,7 +35,7 @@ class Exchange:
     def begin(self, *, bodiless: bool = False) -> None:
         self.facts = ConnectionFacts()
         self.connection.begin(self, self.facts, bodiless=bodiless)
-        self.connection.send(b"request", last=True)
+        self.connection.send(b"request", is_last=True)
 
     def feed(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -167,7 +167,7 @@ def test_a_reset_is_distinguished_from_a_close() -> None:
 )
 def test_a_body_that_came_whole_is_no_failure(pieces: tuple[bytes, ...], bodiless: bool) -> None:
     exchange = fed(*pieces, ends=True, bodiless=bodiless)
-    assert (exchange.connection.ended, exchange.connection.failure) == (True, None)
+    assert (exchange.connection.is_over, exchange.connection.failure) == (True, None)
     assert exchange.told == ["over"]
 
 
@@ -187,7 +187,7 @@ def test_a_body_that_came_whole_is_no_failure(pieces: tuple[bytes, ...], bodiles
 )
 def test_a_connection_is_kept_after_a_clean_end_only(response: bytes, keeps: bool) -> None:
     exchange = fed(response)
-    assert (exchange.connection.ended, exchange.connection.is_reusable()) == (True, keeps)
+    assert (exchange.connection.is_over, exchange.connection.is_reusable()) == (True, keeps)
     assert (exchange.connection.state is Receiving.SURPLUS) == (response.startswith(OK) and response != OK)
 
 
@@ -195,7 +195,7 @@ def test_a_connection_is_kept_only_after_the_whole_request() -> None:
     async def main() -> None:
         exchange = Exchange()
         exchange.connection.begin(exchange, ConnectionFacts(), bodiless=False)
-        exchange.connection.send(b"half", last=False)
+        exchange.connection.send(b"half", is_last=False)
         exchange.feed(OK)
         assert not exchange.connection.is_reusable()
 
@@ -207,8 +207,8 @@ def test_a_request_is_sent_once_the_kernel_has_it() -> None:
         exchange = Exchange()
         exchange.connection.begin(exchange, facts := ConnectionFacts(), bodiless=False)
         exchange.socket.takes_all, exchange.now = False, 5
-        exchange.connection.send(b"head", last=False)
-        exchange.connection.send(b"body", last=True)
+        exchange.connection.send(b"head", is_last=False)
+        exchange.connection.send(b"body", is_last=True)
         for unsent, sent in ((3, None), (0, 7)):
             exchange.socket.unsent = unsent
             exchange.now += 1

@@ -16,7 +16,7 @@ def test_a_frames_reads_precede_its_other_entries_by_source() -> None:
     queue, one, other = FrameQueue(SYSTEM), Source("e1"), Source("e2")
     queue.put(end("e1", []))
     for source, at, data in [(one, 1, b"a"), (other, 2, b"b"), (one, 3, b"c")]:
-        queue.read(source, at, at, data, len(data))
+        queue.put_read(source, at, at, data, len(data))
     queue.encode()
 
     reads, last = decoded(queue.take_piece())
@@ -41,7 +41,7 @@ def test_another_writer_gets_all_frames_that_are_not_acknowledged() -> None:
 
 def test_the_size_counts_all_that_is_not_acknowledged() -> None:
     queue, source = FrameQueue(SYSTEM), Source("e1")
-    queue.read(source, 1, 1, b"abc", 3)
+    queue.put_read(source, 1, 1, b"abc", 3)
     assert queue.size == 3
     queue.encode()
     assert queue.size == len(queue.take_piece())
@@ -51,9 +51,9 @@ def test_the_size_counts_all_that_is_not_acknowledged() -> None:
 
 def test_a_large_body_gets_a_frame_and_a_piece() -> None:
     queue, source = FrameQueue(SYSTEM), Source("e1")
-    queue.read(source, 1, 1, b"a", 1)
+    queue.put_read(source, 1, 1, b"a", 1)
     queue.encode()
-    queue.read(source, 2, 2, bytes(1 << 20), 1 << 20)  # fills the frame
+    queue.put_read(source, 2, 2, bytes(1 << 20), 1 << 20)  # fills the frame
     queue.encode()
     assert len(queue) == 2
     assert len(queue.take_piece()) < 100

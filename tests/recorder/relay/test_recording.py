@@ -49,9 +49,9 @@ def test_timestamps_count_from_just_before_the_request_is_sent(tape: Path) -> No
         recording.begin(begin("e1"))
         assert recording.t0 == 1001
         recording.connected_ns, recording.sent_ns, recording.headers_ns = 10, 20, 30
-        recording.head(200, HEADERS, "chunked")
+        recording.put_head(200, HEADERS, "chunked")
         for place, data in enumerate(STREAM):
-            recording.read(1041 + place, 1051 + place, data)
+            recording.put_read(1041 + place, 1051 + place, data)
         recording.end("end", None, 1061)
 
     row = record(tape, scenario)
@@ -64,7 +64,7 @@ def test_an_undelivered_read_has_no_relay_timestamp(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         recording.client_closed_ns = 7
-        recording.read(1009, None, b"late")
+        recording.put_read(1009, None, b"late")
         recording.end("client", "the client \ud800left", 1010, paused=3, surplus=True)
 
     row = record(tape, scenario)
@@ -80,9 +80,9 @@ def test_dropped_reads_are_a_counted_gap_after_a_prefix(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         for no, data in enumerate(pieces):
-            recording.read(2000 + no, 2000 + no, data)
+            recording.put_read(2000 + no, 2000 + no, data)
         tap.frames.limit += 100_000
-        recording.read(3000, 3000, b"there is room again, but a hole would be before it")
+        recording.put_read(3000, 3000, b"there is room again, but a hole would be before it")
         recording.end("end", None, 4000)
         dropped.append(tap.counts.dropped_bytes)
 
@@ -102,7 +102,7 @@ def test_a_body_is_stored_up_to_a_bound(tape: Path, monkeypatch: pytest.MonkeyPa
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         for data in (b"12345", b"67890", b"x"):
-            recording.read(2000, 2000, data)
+            recording.put_read(2000, 2000, data)
         recording.end("end", None, 3000)
 
     row = record(tape, scenario)
@@ -132,7 +132,7 @@ def test_a_request_body_is_stored_up_to_a_bound(tape: Path, monkeypatch: pytest.
         begin_in_pieces(recording)
         for piece in (b"123456", b"789012", b"345"):
             recording.upload(piece)
-        recording.uploaded(whole=True)
+        recording.uploaded(is_whole=True)
         recording.end("end", None, 3000)
         assert tap.counts.dropped_bytes == 0
 
@@ -149,7 +149,7 @@ def test_request_pieces_after_a_dropped_one_are_not_stored(tape: Path) -> None:
         recording.end("client", None, 3000)
         assert tap.counts.dropped_bytes == 5010
         recording.upload(b"too late")
-        recording.uploaded(whole=True)
+        recording.uploaded(is_whole=True)
 
     row = record(tape, scenario, queue_bytes=5000)
     assert (row["request_body"], row["request_size"], row["request_truncated"]) == (b"1" * 1000, None, 1)
@@ -161,7 +161,7 @@ def test_the_connection_and_the_clock_are_noted(tape: Path) -> None:
         recording.begin(begin("e1"))
         recording.sent_ns, recording.headers_ns, recording.connection_reused = 20, 30, True
         recording.clock, recording.clock_error_ns = "kernel", 50
-        recording.head(200, HEADERS, "chunked")
+        recording.put_head(200, HEADERS, "chunked")
         recording.end("end", None, 1061)
         known = recording.relayed()
         assert (known.connection_reused, known.clock, known.clock_error_ns) == (True, "kernel", 50)
@@ -179,7 +179,7 @@ def test_a_streams_protocol_trailers_and_error_are_noted(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         recording.sent_ns, recording.headers_ns, recording.protocol = 20, 30, "h2"
-        recording.head(200, HEADERS, "length")
+        recording.put_head(200, HEADERS, "length")
         trailers = [(b"grpc-status", b"8"), (b"x-api-key", b"sk-proj-c4n4ryc4n4ry")]
         recording.end("reset", None, 1061, trailers=trailers, reset_code="rst_cancel")
         known = recording.relayed()
@@ -215,7 +215,7 @@ def test_an_exchange_is_described_again_only_after_progress(tape: Path) -> None:
         recording.begin(begin("e1"))
         first = recording.relayed()
         assert recording.relayed() is first
-        recording.read(recording.t0 + 5, None, b"data")
+        recording.put_read(recording.t0 + 5, None, b"data")
         second = recording.relayed()
         assert (second.bytes, recording.relayed() is second) == (4, True)
         recording.end("end", None, recording.t0 + 9)
@@ -248,10 +248,10 @@ def test_client_data_beyond_the_bound_is_only_counted(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1", method="GET", body=b""))
         recording.connected_ns, recording.sent_ns, recording.headers_ns = 10, 20, 30
-        recording.head(101, [], "websocket")
+        recording.put_head(101, [], "websocket")
         client = recording.switch()
         for place, size in enumerate((100, 1 << 20, 10)):
-            client.read(1041 + place, 1051 + place, bytes(size))
+            client.put_read(1041 + place, 1051 + place, bytes(size))
         assert tap.share().lacking
         assert recording.relayed().all_bytes == 110 + (1 << 20)
         recording.end("client", None, 1061)

@@ -66,7 +66,7 @@ async def test_unstored_data_is_counted_and_kept_beside_the_tape(tape: Path) -> 
     recording = ExchangeFrames(joined, SYSTEM, "b1")
     recording.begin(begin("b1"))
     for _ in range(10):
-        recording.read(SYSTEM.now(), None, bytes(300))
+        recording.put_read(SYSTEM.now(), None, bytes(300))
     dropped = joined.counts.dropped_bytes
     assert 0 < dropped < 3000
     await until(lambda: (kept := losses.read(tape)) and [(one.id, one.bytes) for one in kept.exchanges])

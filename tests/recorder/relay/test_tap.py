@@ -305,9 +305,9 @@ def test_all_reads_that_are_gathered_together_are_one_entry(tape: Path) -> None:
             one.begin(begin(one.id))
         for place in range(100):
             for one in both:
-                one.read(SYSTEM.now(), None, b"%02d" % place)
+                one.put_read(SYSTEM.now(), None, b"%02d" % place)
         both[0].end("end", None, SYSTEM.now())
-        both[1].read(SYSTEM.now(), None, b"more")
+        both[1].put_read(SYSTEM.now(), None, b"more")
         assert await running.close(grace=0.05) == 2 + 1 + 1 + 1  # begun, read, ended, closed
 
     play(scenario())
@@ -325,7 +325,7 @@ def test_an_end_does_not_wait_for_gathered_reads(tape: Path, monkeypatch: pytest
             both = [ExchangeFrames(running, SYSTEM, id) for id in ("e1", "e2")]
             for one in both:
                 one.begin(begin(one.id))
-                one.read(SYSTEM.now(), None, b"data")
+                one.put_read(SYSTEM.now(), None, b"data")
             both[0].end("end", None, SYSTEM.now())
             await until(lambda: running.counts.recorded == 1)
             assert running.counts.stored_bytes == 8  # those of the other one went with it

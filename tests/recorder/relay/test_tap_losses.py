@@ -44,13 +44,13 @@ def test_reads_past_the_bound_are_dropped_not_the_others(tape: Path) -> None:
             for frame in (begin("e1"), head("e1")):
                 running.put(frame)
             source = Source("e1")
-            kept = [running.frames.read(source, seq, None, piece, len(piece)) for seq, piece in enumerate(pieces)]
+            kept = [running.frames.put_read(source, seq, None, piece, len(piece)) for seq, piece in enumerate(pieces)]
             assert kept == sorted(kept, reverse=True)
             assert 40 < sum(kept) < 50
             running.put(end("e1", pieces[: sum(kept)], gap=1000 * kept.count(False)))
             os.kill(running.pid or 0, signal.SIGCONT)
             await until(lambda: running.counts.recorded == 1)
-            assert running.frames.read(Source("e2"), 0, None, b"", 50_000)
+            assert running.frames.put_read(Source("e2"), 0, None, b"", 50_000)
 
     play(scenario())
 
@@ -291,13 +291,13 @@ def test_the_next_recorder_enters_a_full_disks_gaps(
             await running.start()
         first, late = (ExchangeFrames(running, SYSTEM, id) for id in ("e1", "e2"))
         first.begin(begin("e1"))
-        first.read(SYSTEM.now(), None, STREAM[0])
+        first.put_read(SYSTEM.now(), None, STREAM[0])
         await until(lambda: running.counts.stored_bytes)
         os.kill(running.pid or 0, signal.SIGUSR1)
-        first.read(SYSTEM.now(), None, noise)
+        first.put_read(SYSTEM.now(), None, noise)
         first.end("end", None, SYSTEM.now())
         late.begin(begin("e2", body=noise))
-        late.read(SYSTEM.now(), None, b"12345")
+        late.put_read(SYSTEM.now(), None, b"12345")
         await until(lambda: "database or disk is full" in said)
         await until(lambda: losses.read(tape) == Unstored(SESSION.uuid, [first.relayed(), late.relayed()]))
         late.end("end", None, SYSTEM.now())
@@ -324,7 +324,7 @@ def test_a_stalled_writer_is_reported_at_start_and_end(tape: Path) -> None:
             recording = ExchangeFrames(running, SYSTEM, "e1")
             recording.begin(begin("e1"))
             for _ in range(20):
-                recording.read(SYSTEM.now(), None, b"x" * 1000)
+                recording.put_read(SYSTEM.now(), None, b"x" * 1000)
             await until(lambda: said)
             lost = running.counts.dropped_bytes
             assert said == [f"{lost:,} bytes could not be stored; streams go on"]
@@ -343,7 +343,7 @@ def test_a_gap_is_kept_while_its_stream_runs(tape: Path) -> None:
             recording = ExchangeFrames(running, SYSTEM, "e1")
             recording.begin(begin("e1"))
             for _ in range(20):
-                recording.read(SYSTEM.now(), None, b"x" * 1000)
+                recording.put_read(SYSTEM.now(), None, b"x" * 1000)
             os.kill(running.pid or 0, signal.SIGCONT)
             await until(lambda: (losses.read(tape) or Unstored("")).exchanges == [recording.relayed()])
             recording.end("end", None, SYSTEM.now())

@@ -21,8 +21,8 @@ from wiretape.recorder.relay.upstream import (
     ResponseHead,
     Timeouts,
     Transport,
+    error_text,
     why_not_connected,
-    words,
 )
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
@@ -80,7 +80,7 @@ async def ask(
     taken = Taken(connection, facts)
     connection.begin(taken, facts, bodiless=False)
     connection.limit(limit)
-    connection.send(request, last=True)
+    connection.send(request, is_last=True)
     return taken
 
 
@@ -384,4 +384,4 @@ def test_errors_of_connecting_are_distinguished() -> None:
     ],
 )
 def test_an_error_is_told_by_words(error: Exception, text: str) -> None:
-    assert words(error) == text
+    assert error_text(error) == text
