@@ -5,7 +5,7 @@ import pytest
 from tests.support.cases import each_case
 
 
-def test_every_case_is_run_and_each_failure_names_its_case() -> None:
+def test_every_case_runs_and_failures_name_theirs() -> None:
     ran = []
 
     @each_case("number, limit", [(1, 2), pytest.param(5, 2, id="too large"), (7, 3), (0, 1)])
@@ -20,7 +20,7 @@ def test_every_case_is_run_and_each_failure_names_its_case() -> None:
     assert [error.__notes__ for error in raised.value.exceptions] == [["case 1: too large"], ["case 2: 7-3"]]
 
 
-def test_an_exception_that_was_expected_and_did_not_come_is_a_failure() -> None:
+def test_a_missing_expected_exception_is_a_failure() -> None:
     @each_case("kind", [ValueError])
     def check(kind: type[Exception]) -> None:
         with pytest.raises(kind):
@@ -30,7 +30,7 @@ def test_an_exception_that_was_expected_and_did_not_come_is_a_failure() -> None:
         check()
 
 
-def test_cases_do_not_share_a_fixture_that_is_made_for_each_test() -> None:
+def test_cases_do_not_share_function_fixtures() -> None:
     with pytest.raises(AssertionError, match="must not share"):
 
         @each_case("number", [1])
@@ -38,7 +38,7 @@ def test_cases_do_not_share_a_fixture_that_is_made_for_each_test() -> None:
             pass
 
 
-def test_cases_of_tables_are_multiplied_and_fixtures_are_passed_on() -> None:
+def test_tables_cases_multiply_and_fixtures_pass_through() -> None:
     seen = []
 
     @each_case("one", "ab", ids=str.upper)

@@ -52,13 +52,13 @@ def all_commands() -> list[tuple[str, click.Command]]:
 
 
 @each_case(("name", "command"), all_commands())
-def test_every_command_and_option_has_help_and_is_in_the_topic_on_commands(name: str, command: click.Command) -> None:
+def test_every_command_and_option_has_help_and_is_listed(name: str, command: click.Command) -> None:
     assert command.help
     assert all(option.help for option in command.params if isinstance(option, click.Option))
     assert command.hidden or name == "wiretape" or f"`{name}`: " in TOPICS["commands"]
 
 
-def test_the_generated_parts_of_the_readme_the_topics_and_the_tables_are_true() -> None:
+def test_the_generated_parts_of_the_texts_are_true() -> None:
     # Apart from this process: click keeps what a command was first called with.
     files = ["README.md", "recorder/tape/tables.py", *(f"viewer/help/{topic}.md" for topic in TOPICS)]
     command = [sys.executable, "-m", "cogapp", "-c", "--check", "--diff", *files]
@@ -72,7 +72,7 @@ def test_the_newest_heading_of_the_changelog_is_the_version() -> None:
     assert heading[1] == __version__ == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
-def test_every_topic_of_help_that_the_texts_name_is_listed() -> None:
+def test_every_help_topic_named_in_texts_exists() -> None:
     texts = "".join([*TEXTS, (ROOT / "CHANGELOG.md").read_text("utf-8")])
     named = set(re.findall(r"`wiretape help ([a-z][\w-]+)`", texts))
     assert len(named) > 5
@@ -85,7 +85,7 @@ def test_every_link_between_topics_leads_to_one() -> None:
     assert links <= {f"{topic}.md" for topic in TOPICS}
 
 
-def test_a_topic_begins_with_a_title_and_a_summary_of_one_line() -> None:
+def test_a_topic_begins_with_title_and_summary() -> None:
     for topic, text in TOPICS.items():
         title, empty, summary, *_ = text.splitlines()
         assert (title[:2], empty, summary[-1] in ".?") == ("# ", "", True), topic
@@ -95,13 +95,13 @@ def test_the_readme_is_short_enough_to_be_read() -> None:
     assert len(README.split()) <= 900
 
 
-def test_every_link_of_the_readme_within_the_project_leads_to_a_file() -> None:
+def test_every_local_link_of_the_readme_works() -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]*)", README)
     assert len(links) > 20
     assert [link for link in links if not (ROOT / link).is_file()] == []
 
 
-def test_every_file_and_folder_that_the_texts_for_contributors_name_is_there() -> None:
+def test_every_path_named_for_contributors_exists() -> None:
     texts = README + TOPICS["architecture"] + (ROOT / ".github/CONTRIBUTING.md").read_text("utf-8")
     named = re.findall(r"`((?:recorder|viewer|migrations)/[\w/.]*)`", texts)
     assert len(named) > 10
@@ -128,19 +128,19 @@ def place(demo: tuple[Path, str], tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_the_queries_of_the_readme_have_answers_on_the_tape_of_the_demo(query: str, place: Path) -> None:
+def test_the_readmes_queries_have_answers_on_the_demo(query: str, place: Path) -> None:
     with closing(sqlite3.connect(f"file:{place}/demo.db?mode=ro", uri=True)) as connection:
         assert connection.execute(query).fetchall()
 
 
-def test_a_query_of_the_readme_that_counts_failures_covers_generations() -> None:
+def test_the_readmes_failure_queries_cover_generations() -> None:
     counting = [query for query in QUERIES if "outcome NOT IN" in query]
     assert counting
     assert all(f"operation IN {GENERATIONS}" in query for query in counting)
 
 
 @pytest.mark.parametrize("command", sorted({command.removeprefix(".venv/bin/") for command in SHOWN}))
-def test_a_command_of_the_readme_or_a_topic_works_on_the_tape_of_the_demo(command: str, place: Path) -> None:
+def test_every_documented_command_works_on_the_demo(command: str, place: Path) -> None:
     program, *arguments = shlex.split(command)
     assert program == "wiretape"
     if arguments[0] == "view":
@@ -165,16 +165,14 @@ def without_numbers(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("command", "shown"), OUTPUTS)
-def test_an_output_that_the_readme_shows_is_printed_on_the_tape_of_the_demo(
-    command: str, shown: str, place: Path
-) -> None:
+def test_every_output_in_the_readme_is_printed(command: str, shown: str, place: Path) -> None:
     with Terminal([*forked.CLI, *shlex.split(command)[1:]], directory=place, columns=80) as terminal:
         assert terminal.ended() == 0
         lines = iter(without_numbers(terminal.sent.decode()))
     assert [line for line in without_numbers(shown) if line not in lines] == []
 
 
-def test_the_python_of_the_readme_works_on_the_tape_of_the_demo(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readmes_python_works_on_the_demo(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = re.findall(r"```python\n(import wiretape.*?)```", README + TOPICS["python"], re.DOTALL)
     assert codes
     monkeypatch.chdir(place)
@@ -185,7 +183,7 @@ def test_the_python_of_the_readme_works_on_the_tape_of_the_demo(place: Path, mon
         assert len(names["frame"]) == 18
 
 
-def test_the_recording_in_python_that_the_readme_and_a_topic_show_works(
+def test_the_documented_recording_in_python_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     codes = re.findall(r"```python\n(import openai, wiretape.*?)```", README + TOPICS["python"], re.DOTALL)
@@ -230,7 +228,7 @@ def test_the_test_of_the_readme_passes_on_its_tape(place: Path) -> None:
     assert re.search(r"^1 passed", done.stdout, re.MULTILINE), done.stdout
 
 
-def test_help_of_the_package_begins_with_an_example_that_is_true(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_packages_help_begins_with_a_true_example(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     _, _, example = str(wiretape.__doc__).partition("\n\n")
     assert example.startswith("    >>> import wiretape\n")
@@ -240,7 +238,7 @@ def test_help_of_the_package_begins_with_an_example_that_is_true(place: Path, mo
 @pytest.mark.parametrize(
     "module", ["wiretape.recorder.commands.cli", "wiretape.viewer.cli", "wiretape.recorder.tape.writer"]
 )
-def test_importing_a_command_line_or_the_writer_loads_no_heavy_library(module: str) -> None:
+def test_importing_commands_or_the_writer_loads_nothing_heavy(module: str) -> None:
     heavy = "pandas textual httpx brotli backports.zstd compression.zstd"
     heavy += " sqlalchemy alembic" if module.endswith("cli") else ""
     code = f"import sys, {module}; print([name for name in {heavy.split()!r} if name in sys.modules])"

@@ -179,7 +179,7 @@ async def test_curl_gets_every_byte(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_a_recorder_that_did_not_run_says_that_its_timestamps_are_suspect(tmp_path: Path) -> None:
+async def test_a_recorder_that_slept_calls_its_timestamps_suspect(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     scene = answer([(0.02, chunk(str(number))) for number in range(20)] + [(0.0, DONE)])
     async with (

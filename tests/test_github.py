@@ -84,7 +84,7 @@ def test_no_expression_stands_in_a_script(path: Path) -> None:
 
 
 @each_case("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_may_only_read_and_runs_once_and_its_actions_have_a_major_version(path: Path) -> None:
+def test_workflows_only_read_run_once_and_pin_their_actions(path: Path) -> None:
     workflow = yaml.safe_load(path.read_text("utf-8"))
     assert workflow["permissions"] == {"contents": "read"}
     assert workflow["concurrency"]["group"]
@@ -94,7 +94,7 @@ def test_a_workflow_may_only_read_and_runs_once_and_its_actions_have_a_major_ver
     assert all((ROOT / name / "action.yml").exists() for name in used if name.startswith("."))
 
 
-def test_no_workflow_waits_for_a_group_that_its_caller_holds() -> None:
+def test_no_workflow_waits_for_its_callers_group() -> None:
     groups = [yaml.safe_load(path.read_text("utf-8"))["concurrency"]["group"].lower() for path in WORKFLOWS]
     assert len(set(groups)) == len(groups)
     assert not any("github.workflow" in group for group in groups)
@@ -108,7 +108,7 @@ def test_ci_runs_on_every_supported_version_of_python() -> None:
     assert workflow["jobs"]["test"]["steps"][-1]["run"] == ".ci/run"
 
 
-def test_the_checks_run_in_an_environment_of_their_own_and_end_with_all_tests_by_the_command_of_the_readme(
+def test_checks_run_isolated_and_end_with_all_tests(
     tmp_path: Path,
 ) -> None:
     (tmp_path / ".ci").mkdir()
@@ -140,7 +140,7 @@ def test_each_command_for_contributors_is_a_task() -> None:
     assert tasks == ["@just --list --unsorted", *commands]
 
 
-def test_ci_runs_tests_with_the_oldest_version_of_each_dependency() -> None:
+def test_ci_also_tests_each_dependencys_oldest_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert [name for name in project["dependencies"] if not re.match(r"[\w.-]+>=\d", name)] == []
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
@@ -188,7 +188,7 @@ def test_rules_are_arguments_and_no_script(demo: tuple[Path, str], tmp_path: Pat
 
 
 @on_loop
-async def test_a_command_is_recorded_to_a_tape_that_is_judged(tmp_path: Path) -> None:
+async def test_a_command_is_recorded_to_a_judged_tape(tmp_path: Path) -> None:
     import asyncio
 
     script = (
@@ -212,14 +212,14 @@ def test_a_command_that_fails_fails_the_action(tmp_path: Path) -> None:
     assert not (tmp_path / "later").exists()
 
 
-def test_an_action_with_neither_tape_nor_command_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
+def test_an_action_without_work_is_refused_before_installing(tmp_path: Path) -> None:
     runner = Runner(tmp_path, rules="--max n=1")
     assert runner.run(step("Install wiretape")) == 2
     assert "::error title=wiretape check::Nothing to judge" in runner.printed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["script", "wiretape"]
 
 
-def test_what_was_tested_and_built_once_is_published_without_a_password() -> None:
+def test_tested_builds_are_published_without_a_password() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))["jobs"]
     assert [
         name for name, job in jobs.items() for step in job.get("steps", ()) if "-m build" in step.get("run", "")
@@ -231,7 +231,7 @@ def test_what_was_tested_and_built_once_is_published_without_a_password() -> Non
 
 
 @pytest.mark.parametrize(("tag", "code"), [(f"v{__version__}", 0), ("v99.0", 1), (__version__, 1)])
-def test_a_release_is_made_only_of_a_tag_that_is_the_version(tmp_path: Path, tag: str, code: int) -> None:
+def test_only_a_tag_of_the_version_is_released(tmp_path: Path, tag: str, code: int) -> None:
     release = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))
     script = next(step for step in release["jobs"]["build"]["steps"] if step.get("id") == "version")
     (tmp_path / "dist").mkdir()

@@ -69,7 +69,7 @@ def test_lists_statistics_conversations_and_exports_have_the_same_total(tape: Pa
     assert {name: exported[name] for name in TOTAL} == TOTAL
 
 
-def test_usage_stays_as_it_came_and_the_cost_is_of_the_same_counts(tape: Path) -> None:
+def test_usage_stays_verbatim_and_costs_use_its_counts(tape: Path) -> None:
     shown = json.loads(run(tape, "show", ID, "--format", "json").stdout)
     assert shown["usage"] == REPORTED | SPLIT | {"output_tokens": 5}
     assert shown["cost"] == pytest.approx((12 * 3 + 9000 * 0.3 + 1000 * 3.75 + 5 * 15) / 10**6)
@@ -118,15 +118,13 @@ def chat(prompt: int, details: dict[str, int]) -> bytes:
         ({"cached_tokens": 900, "cache_write_tokens": 200}, None),
     ],
 )
-def test_where_the_total_is_reported_the_uncached_tokens_are_its_remainder(
-    details: dict[str, int], uncached: int | None
-) -> None:
+def test_uncached_tokens_are_the_reported_totals_remainder(details: dict[str, int], uncached: int | None) -> None:
     found = derived(chat(1000, details), content_type="application/json")
     assert (found.input_tokens, found.input_uncached_tokens) == (1000, uncached)
 
 
 @each_case("name", shapes.SHAPES)
-def test_the_total_is_the_sum_of_its_parts_for_each_usual_shape_of_usage(name: str) -> None:
+def test_the_total_sums_the_parts_of_usual_usage(name: str) -> None:
     shape = shapes.SHAPES[name]
     found = derived(shape.body, content_type=shape.type, path=shape.path)
     cached = (found.cache_read_input_tokens or 0) + (found.cache_write_input_tokens or 0)
@@ -143,7 +141,7 @@ RATES = (
 )
 
 
-def test_the_cache_hit_rate_is_of_all_tokens_of_the_request(tmp_path: Path) -> None:
+def test_the_cache_hit_rate_covers_all_request_tokens(tmp_path: Path) -> None:
     frames: list[Frame] = []
     for number, (prompt, details, _) in enumerate(RATES):
         id, parts = f"{number:016x}", [(100, chat(prompt, details))]

@@ -39,7 +39,7 @@ def public_functions(node: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDe
             yield child
 
 
-def test_public_functions_of_more_than_five_lines_have_a_docstring() -> None:
+def test_long_public_functions_have_a_docstring() -> None:
     bare = [
         f"{path.relative_to(ROOT)}:{function.lineno} {function.name}"
         for path in MODULES
@@ -50,7 +50,7 @@ def test_public_functions_of_more_than_five_lines_have_a_docstring() -> None:
     assert bare == []
 
 
-def test_no_field_has_the_name_of_a_type_of_its_class() -> None:
+def test_no_field_is_named_like_its_classs_type() -> None:
     """From Python 3.14 on, annotations are evaluated after the class: the name is the field's default then."""
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -73,7 +73,7 @@ def attributes(node: ast.ClassDef) -> set[str]:
     return declared | {child.attr for child in stored if isinstance(child.value, ast.Name) and child.value.id == "self"}
 
 
-def test_no_class_of_the_viewer_but_a_record_has_more_than_twenty_attributes() -> None:
+def test_only_a_viewers_records_have_over_twenty_attributes() -> None:
     large = [
         f"{path.relative_to(ROOT)} {node.name}"
         for path in MODULES
@@ -97,7 +97,7 @@ def test_only_the_folders_of_the_tape_hold_queries(path: Path) -> None:
             assert "SELECT " not in node.value
 
 
-def test_tests_lie_in_folders_of_the_same_names_as_the_code() -> None:
+def test_tests_and_code_have_folders_of_equal_names() -> None:
     folders = {path.parent.relative_to(TESTS) for package in PACKAGES for path in (TESTS / package).rglob("test_*.py")}
     assert {str(folder) for folder in folders if not (ROOT / folder).is_dir()} == set()
 

@@ -119,7 +119,7 @@ def upgrade(tape: Path) -> str:
     return run(tape, "db", "upgrade").stdout
 
 
-def test_there_is_one_head_and_it_is_the_schema_of_the_program() -> None:
+def test_the_only_head_is_the_programs_schema() -> None:
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))
     assert ScriptDirectory.from_config(config).get_heads() == [peek.REVISION]
@@ -132,7 +132,7 @@ def test_a_migrated_tape_is_what_the_tables_say() -> None:
         assert compare_metadata(MigrationContext.configure(connection, opts=options), schema.metadata) == []
 
 
-def test_an_upgraded_tape_has_the_schema_of_a_new_one_with_its_comments(recorded: Path, coming: Path) -> None:
+def test_an_upgraded_tape_has_a_new_ones_schema(recorded: Path, coming: Path) -> None:
     new = recorded.with_name("new.db")
     assert f"schema {NOW} → 9999" in upgrade(recorded)
     with opened(new):
@@ -154,7 +154,7 @@ def test_an_upgraded_tape_has_the_schema_of_a_new_one_with_its_comments(recorded
 @pytest.mark.damages
 @pytest.mark.parametrize("number", ["0000", "0002", "0024"])
 @pytest.mark.parametrize("command", ["ls", "stats", "db info", "db check", "db upgrade", "db rebuild"])
-def test_a_tape_of_a_schema_before_the_release_is_not_supported(recorded: Path, command: str, number: str) -> None:
+def test_a_tape_from_before_the_release_is_unsupported(recorded: Path, command: str, number: str) -> None:
     damage(recorded, f"UPDATE alembic_version SET version_num='{number}'")
     before = recorded.read_bytes()
     with pytest.raises(SchemaMismatch, match=f"schema {number}, which was used before wiretape 0.1.0 and is not supp"):
@@ -170,15 +170,13 @@ def test_a_later_version_does_not_upgrade_it_either(recorded: Path, coming: Path
 
 
 @pytest.mark.damages
-def test_a_tape_of_the_very_first_schema_is_not_supported(recorded: Path) -> None:
+def test_a_tape_of_the_first_schema_is_unsupported(recorded: Path) -> None:
     damage(recorded, "ALTER TABLE exchanges DROP COLUMN request_truncated")
     with pytest.raises(SchemaMismatch, match="request_truncated: it is damaged, or of a version before"):
         file.upgrade(recorded, "a test")
 
 
-def test_an_older_tape_is_not_written_before_it_is_upgraded_and_loses_nothing_then(
-    recorded: Path, coming: Path
-) -> None:
+def test_an_older_tape_is_written_only_after_upgrading(recorded: Path, coming: Path) -> None:
     with pytest.raises(SchemaMismatch, match="not 9999: run 'wiretape db upgrade'"), opened(recorded):
         pass
     before = held(recorded)
@@ -199,7 +197,7 @@ def held(tape: Path) -> list[list[tuple[object, ...]]]:
 
 
 @pytest.mark.parametrize("fault", ["raise", "kill"])
-def test_a_migration_that_is_cut_short_leaves_the_tape_as_it_was(recorded: Path, coming: Path, fault: str) -> None:
+def test_an_interrupted_migration_leaves_the_tape_unchanged(recorded: Path, coming: Path, fault: str) -> None:
     before = definitions_of(recorded)
     command = ("-c", UPGRADE, str(coming), str(recorded))
     with Forked(command, env={**os.environ, "FAULT": fault}, stderr=subprocess.PIPE) as process:
@@ -236,7 +234,7 @@ def upgraded_until(tape: Path, point: int) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def test_an_upgrade_that_is_killed_leaves_a_tape_that_it_goes_on_with(many: Path, coming: Path) -> None:
+def test_a_killed_upgrade_can_be_continued(many: Path, coming: Path) -> None:
     contents = held(many)
     for point in itertools.count(1):
         copy = many.with_name(f"{point}.db")
@@ -260,7 +258,7 @@ def test_an_upgrade_that_is_killed_leaves_a_tape_that_it_goes_on_with(many: Path
     assert point > 7
 
 
-def test_the_tape_as_it_was_keeps_its_mode_and_is_private(recorded: Path, coming: Path) -> None:
+def test_the_original_tape_keeps_its_mode_and_privacy(recorded: Path, coming: Path) -> None:
     recorded.chmod(0o640)
     before = held(recorded)
     _, backup = file.upgrade(recorded, "a test") or ("", recorded)
@@ -307,7 +305,7 @@ def test_an_installed_wiretape_finds_the_migrations_it_ships(recorded: Path, tmp
     assert bodies_of(recorded) == before
 
 
-def test_measures_of_an_older_decoder_are_derived_again_by_an_upgrade_and_a_rebuild(tape: Path) -> None:
+def test_upgrades_and_rebuilds_derive_older_measures_again(tape: Path) -> None:
     with opened(tape) as store:
         record(store, exchange("e1", WIRES["messages"].parts))
     unread = (

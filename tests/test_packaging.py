@@ -58,7 +58,7 @@ def test_the_wheel_ships_the_packages_and_the_migrations(installed: Path) -> Non
     assert {path.name for path in installed.iterdir()} == {"wiretape", "wiretape-0.1.0.dist-info"}
 
 
-def test_a_wheel_that_is_built_from_the_source_archive_has_the_same_files(installed: Path, tmp_path: Path) -> None:
+def test_a_wheel_from_the_source_archive_is_equal(installed: Path, tmp_path: Path) -> None:
     (source,) = SdistBuilder(str(ROOT)).build(directory=str(tmp_path))
     with tarfile.open(source) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -67,7 +67,7 @@ def test_a_wheel_that_is_built_from_the_source_archive_has_the_same_files(instal
     assert names == {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
 
 
-def test_a_project_with_a_viewer_and_a_recorder_of_its_own_runs_its_tests(installed: Path, tmp_path: Path) -> None:
+def test_projects_with_their_own_viewer_and_recorder_work(installed: Path, tmp_path: Path) -> None:
     for name in ("viewer.py", "recorder/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("OWNER = 'the project'\n")
@@ -83,7 +83,7 @@ def test_a_project_with_a_viewer_and_a_recorder_of_its_own_runs_its_tests(instal
     assert "1 passed" in run(str(installed), code, tmp_path)
 
 
-def test_every_link_and_picture_of_the_package_page_leads_to_a_file_of_the_release(installed: Path) -> None:
+def test_every_package_page_link_leads_to_a_file(installed: Path) -> None:
     metadata = (installed / "wiretape-0.1.0.dist-info/METADATA").read_text("utf-8")
     source = re.findall(r"^Project-URL: Source, https://github.com/(.*)", metadata, re.MULTILINE)
     page = metadata.partition("\n\n")[2]
@@ -125,9 +125,7 @@ def test_an_installed_wiretape_can_be_imported(installed: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("words", [["--version"], ["help", "quickstart"], ["help", "ttft"]], ids=" ".join)
-def test_an_installed_wiretape_runs_as_a_module_and_has_its_topics(
-    installed: Path, tmp_path: Path, words: list[str]
-) -> None:
+def test_an_installed_wiretape_runs_as_module_with_topics(installed: Path, tmp_path: Path, words: list[str]) -> None:
     command = [sys.executable, "-m", "wiretape", *words]
     environment = os.environ | {"PYTHONPATH": str(installed)}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
@@ -137,7 +135,7 @@ def test_an_installed_wiretape_runs_as_a_module_and_has_its_topics(
     ] in done.stdout
 
 
-def test_an_editable_wiretape_can_be_imported_and_is_the_checkouts_own(editable: str, tmp_path: Path) -> None:
+def test_an_editable_wiretape_is_the_checkouts_own(editable: str, tmp_path: Path) -> None:
     code = "import wiretape.viewer; print(wiretape.__file__); print(wiretape.viewer.__file__)"
     found = [Path(line).resolve() for line in run(editable, code, tmp_path).splitlines()]
     assert found == [ROOT / ".package/wiretape/__init__.py", ROOT / "viewer/__init__.py"]
@@ -167,7 +165,7 @@ def test_all_public_names_are_there_and_no_others(editable: str, tmp_path: Path)
     assert "True" not in run(editable, code, tmp_path)
 
 
-def test_a_tape_that_is_not_there_is_a_wiretape_error(editable: str, tmp_path: Path) -> None:
+def test_a_missing_tape_is_a_wiretape_error(editable: str, tmp_path: Path) -> None:
     code = """
 import wiretape
 try:

@@ -72,7 +72,7 @@ def ran(project: Path, *arguments: str) -> tuple[list[str], str]:
     return sorted(set(re.findall(r"::(\S+) PASSED", done.stdout))), done.stdout
 
 
-def test_a_test_that_takes_much_cpu_fails_until_it_is_listed_and_then_runs_with_all_or_by_name(project: Path) -> None:
+def test_an_expensive_test_fails_until_it_is_listed(project: Path) -> None:
     everything = ["test_quick", "test_slow[1]", "test_slow[2]", "test_slow_by_its_program"]
     tests, shown = ran(project)
     assert tests == everything
@@ -85,7 +85,7 @@ def test_a_test_that_takes_much_cpu_fails_until_it_is_listed_and_then_runs_with_
     assert ran(project, "checks/test_some.py")[0] == everything
 
 
-def test_a_test_that_became_quick_leaves_the_table_when_it_is_measured_and_no_other_does(project: Path) -> None:
+def test_only_a_remeasured_quick_test_leaves_the_table(project: Path) -> None:
     table = project / "checks" / "slow.txt"
     table.write_text("# The quick tier took 9 s.\n1.00 a.py::test\n1.00 test_some.py::test_quick\n")
     ran(project, "--renew-tiers", "checks/test_some.py::test_quick")
@@ -103,7 +103,7 @@ def functions(module: ast.AST, prefix: str = "") -> set[str]:
     return found
 
 
-def test_each_slow_test_exists_and_took_more_than_the_limit() -> None:
+def test_each_slow_test_exists_and_exceeds_the_limit() -> None:
     _, slow = tiers.read(TABLE)
     names = {module for module, _, _ in (test.partition("::") for test in slow)}
     modules = [path for path in TABLE.parent.rglob("test_*.py") if path.name in names]
@@ -113,7 +113,7 @@ def test_each_slow_test_exists_and_took_more_than_the_limit() -> None:
     assert [test for test, took_s in slow.items() if took_s < tiers.LIMIT_S] == []
 
 
-def test_the_tiers_take_no_more_cpu_than_two_cores_have_in_their_time() -> None:
+def test_the_tiers_fit_two_cores_in_their_time() -> None:
     quick_s, slow = tiers.read(TABLE)
     assert 0 < quick_s <= QUICK_S
     assert quick_s + sum(slow.values()) <= ALL_S

@@ -51,7 +51,7 @@ def test_a_user_who_cancels_closes_the_stream(wiretape_server: "WiretapeServer")
 
 
 @pytest.mark.wiretape(speed=4)
-def test_a_user_sees_a_sign_of_life_while_the_model_is_silent(wiretape_server: "WiretapeServer") -> None:
+def test_a_silent_model_still_shows_a_sign_of_life(wiretape_server: "WiretapeServer") -> None:
     async def watch() -> str:
         return "".join([text async for text in app.shown(*ASKED, patience=0.1)])
 

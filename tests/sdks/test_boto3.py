@@ -199,7 +199,7 @@ async def test_boto3_gets_of_converse_what_the_tape_has(relay: Relay, name: str)
 @pytest.mark.usefixtures("no_profile")
 @pytest.mark.parametrize("name", ["bedrock-anthropic", "bedrock-nova"])
 @on_loop
-async def test_boto3_gets_of_an_invoked_model_what_the_tape_has(relay: Relay, name: str) -> None:
+async def test_boto3_gets_the_tapes_answer_of_invoked_models(relay: Relay, name: str) -> None:
     got = Converse()
     await asyncio.to_thread(ask_bedrock, relay, name, got)
     row = await measured(relay, name)
@@ -241,7 +241,7 @@ async def test_boto3_got_as_far_as_the_tape(
 
 @pytest.mark.usefixtures("no_profile")
 @on_loop
-async def test_a_signature_for_the_upstream_survives_and_no_key_is_on_the_tape(relay: Relay) -> None:
+async def test_a_signature_survives_and_no_key_is_recorded(relay: Relay) -> None:
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials

@@ -120,7 +120,7 @@ async def test_the_cohere_sdk_streams_what_the_tape_has(relay: Relay) -> None:
 
 
 @on_loop
-async def test_the_cohere_sdk_gets_a_whole_answer_as_the_tape_has_it(relay: Relay) -> None:
+async def test_the_cohere_sdk_gets_the_tapes_whole_answer(relay: Relay) -> None:
     async with command(relay, "cohere-whole") as client:
         got = await client.chat(**ASK)
     row = await measured(relay, "cohere-whole")

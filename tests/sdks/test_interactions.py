@@ -86,7 +86,7 @@ async def test_the_sdk_gets_the_steps_that_the_tape_has(relay: Relay) -> None:
     ("name", "outcome"), [("cut", ("truncated", "eof")), ("failed", ("error_event", "mid_stream"))]
 )
 @on_loop
-async def test_a_cut_or_failed_answer_ends_for_the_sdk_like_any_other_but_not_on_the_tape(
+async def test_the_sdk_cannot_tell_broken_answers_but_tapes_can(
     relay: Relay, name: str, outcome: tuple[str, str]
 ) -> None:
     got = [one async for one in events(relay, name)]

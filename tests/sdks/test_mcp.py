@@ -44,7 +44,7 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
 
 
 @on_loop
-async def test_the_client_of_mcp_gets_the_result_and_the_progress_that_the_tape_has(relay: Relay) -> None:
+async def test_the_mcp_client_gets_the_tapes_result_and_progress(relay: Relay) -> None:
     from mcp.client.client import Client
 
     steps: list[tuple[float, float | None, str | None]] = []

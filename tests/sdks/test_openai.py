@@ -187,7 +187,7 @@ async def test_the_openai_sdk_got_as_far_as_the_tape(
 
 
 @on_loop
-async def test_the_openai_sdk_has_the_custom_calls_of_the_tape(relay: Relay) -> None:
+async def test_the_openai_sdk_has_the_tapes_custom_calls(relay: Relay) -> None:
     async with gpt(relay, "chat-custom") as client:
         got = await client.chat.completions.create(model="gpt", messages=[{"role": "user", "content": "Hi."}])
     (call,) = got.choices[0].message.tool_calls or ()

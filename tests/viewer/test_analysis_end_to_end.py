@@ -177,7 +177,7 @@ def near(value: float) -> Any:
 
 
 @pytest.mark.parametrize(("tool", "name"), EXPECTED)
-def test_an_example_measured_as_a_tool_has_the_tools_figures(recorded: Path, tool: str, name: str) -> None:
+def test_an_example_measured_like_a_tool_agrees(recorded: Path, tool: str, name: str) -> None:
     expected = dict(EXPECTED[tool, name])
     rows, beside = measured_as(recorded, tool, f"label:example={name}")
     failed = expected.pop("failed", None)
@@ -221,7 +221,7 @@ def test_all_tools_are_shown() -> None:
     ("tool", "failed"),
     [("vllm", 3), ("sglang", 3), ("guidellm", 4), ("aiperf", 2), ("otel", 6)],
 )  # fmt: skip
-def test_the_population_fails_as_often_as_a_tool_would_say(recorded: Path, tool: str, failed: int) -> None:
+def test_tools_report_the_populations_failure_rate(recorded: Path, tool: str, failed: int) -> None:
     _, beside = measured_as(recorded, tool, "label:example=ex5_population")
     assert f"{tool}: {failed} of 11 failed ({100 * failed / 11:.2f} %)" in beside
     assert "left out: the client left × 1" in beside
@@ -281,7 +281,7 @@ def test_nothing_is_found_where_nothing_is(recorded: Path) -> None:
     assert all(row["low"] <= 0 <= row["high"] for row in judged)
 
 
-def test_of_many_halves_of_the_same_few_seem_to_differ(recorded: Path) -> None:
+def test_many_halves_of_the_same_few_seem_different(recorded: Path) -> None:
     """All intervals of a comparison hold together with 95 %: of 20 comparisons of equals, 1 may find a difference."""
     with queries.opened(recorded) as connection:
         alike = tables.exchanges.c.labels["run"].in_(("base", "same"))

@@ -60,16 +60,14 @@ def test_an_interpreter_without_safe_path_imports_from_the_directory(directory: 
     assert imported(directory) == {"json", "viewer"}
 
 
-def test_a_large_exchange_is_decoded_without_an_import_from_the_directory(
-    directory: Path, tape: Path, connection: Connection
-) -> None:
+def test_decoding_imports_nothing_from_the_directory(directory: Path, tape: Path, connection: Connection) -> None:
     decoders = Decoders(tape, Thresholds())
     assert len(decoders.ask(queries.find(connection, TOOLS)).answer().transcript) == 5
     decoders.close()
     assert imported(directory) == set()
 
 
-def test_an_export_of_the_viewer_imports_nothing_from_the_directory(directory: Path, tape: Path) -> None:
+def test_exporting_imports_nothing_from_the_directory(directory: Path, tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
             app.push_screen(export_menu(app, [("one", ["export", COMPLETE])]))
@@ -105,9 +103,7 @@ def descendants(pid: int) -> dict[str, bytes]:
     return found
 
 
-def test_what_a_recorder_starts_imports_nothing_from_the_directory_and_gets_no_password_of_a_proxy(
-    directory: Path, tmp_path: Path
-) -> None:
+def test_a_recorders_children_import_nothing_and_get_no_password(directory: Path, tmp_path: Path) -> None:
     options = ["--workers", "2", "--metrics", ":0", "--otlp", "http://127.0.0.1:9", "--intercept"]
     command = ["record", "--db", str(tmp_path / "new.db"), "--listen", ":0", *options]
     modules = (
@@ -139,7 +135,7 @@ def test_what_a_recorder_starts_imports_nothing_from_the_directory_and_gets_no_p
         )  # a companion ships by another's proxy
 
 
-def test_a_command_that_is_run_imports_as_it_always_does(directory: Path, tmp_path: Path) -> None:
+def test_a_command_imports_as_it_always_does(directory: Path, tmp_path: Path) -> None:
     program = "import os, json; print(os.environ.get('PYTHONSAFEPATH'))"
     command = [*WIRETAPE, "run", "--db", str(tmp_path / "new.db"), "--", sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -69,7 +69,7 @@ def test_a_wrong_option_is_2() -> None:
         (("ls", "--db", __file__), errors.ForeignFile),
     ],
 )
-def test_what_cannot_be_read_is_left_to_main_as_one_line(tape: Path, arguments: tuple[str, ...], kind: type) -> None:
+def test_an_unreadable_argument_is_one_line(tape: Path, arguments: tuple[str, ...], kind: type) -> None:
     result = CliRunner().invoke(group, arguments, env={"WIRETAPE_DB": str(tape)})
     assert isinstance(result.exception, kind)
     assert "\n" not in str(result.exception)
@@ -113,7 +113,7 @@ def test_a_reader_that_leaves_is_no_error(tape: Path, unbuffered: str) -> None:
     assert (process.wait(timeout=60), said) == (141, b"")
 
 
-def test_a_list_that_is_followed_ends_when_its_reader_leaves_though_nothing_more_comes(tape: Path) -> None:
+def test_a_followed_list_ends_with_its_reader(tape: Path) -> None:
     command = [*CLI, "ls", "-F", "--db", str(tape)]
     with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -173,7 +173,7 @@ def exit_code_of(body: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> o
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
-def test_output_that_does_not_fit_is_an_error_of_one_line(tape: Path, unbuffered: str) -> None:
+def test_output_that_does_not_fit_is_one_line(tape: Path, unbuffered: str) -> None:
     environment = os.environ | {"WIRETAPE_DB": str(tape), "PYTHONUNBUFFERED": unbuffered}
     command = [sys.executable, "-m", "wiretape.viewer.cli", "show", TOOLS, "--part", "raw"]
     with open("/dev/full", "wb") as full:
@@ -245,7 +245,7 @@ def test_every_command_and_option_has_help(command: click.Command) -> None:
     assert all(option.help for option in command.params if isinstance(option, click.Option))
 
 
-def test_a_usage_error_is_one_line_that_says_where_to_look() -> None:
+def test_a_usage_error_is_one_line_with_advice() -> None:
     done = wiretape("ls", "-f", "ttfx>1s")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith("wiretape ls: ")
@@ -260,7 +260,7 @@ def test_a_closed_stdout_is_one_line() -> None:
     assert done.stderr.startswith("wiretape: stdout is closed")
 
 
-def test_a_command_is_run_without_a_stdout_all_the_same(tmp_path: Path) -> None:
+def test_a_command_runs_without_stdout(tmp_path: Path) -> None:
     program = "sh -c 'echo out; echo err >&2; exit 9'"
     command = f"exec {sys.executable} -m wiretape.viewer.cli run --db {tmp_path}/t.db -- {program} >&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
@@ -290,7 +290,7 @@ def test_an_error_does_not_quote_a_key(arguments: list[str], tmp_path: Path) -> 
     assert KEY not in done.stdout + done.stderr
 
 
-def test_a_fault_of_ours_has_a_traceback_without_the_key_that_it_quotes() -> None:
+def test_our_faults_traceback_hides_quoted_keys() -> None:
     program = f"""
 import sys
 from wiretape.viewer import cli
@@ -307,7 +307,7 @@ cli.main()
     assert lines[-1] == "ValueError: Incorrect API key provided: REDACTED"
 
 
-def test_the_name_of_a_file_may_be_a_request_with_a_key(tape: Path, tmp_path: Path) -> None:
+def test_a_file_name_may_be_a_secret_request(tape: Path, tmp_path: Path) -> None:
     (source := tmp_path / f"generate?key={KEY}.txt").write_text('data: {"choices": []}\n\n', "utf-8")
     output = tmp_path / f"list?key={KEY}.csv"
     imported = tmp_path / "imported.db"  # the tape is of all tests, and is written by none

@@ -108,7 +108,7 @@ def test_a_mistake_in_the_users_file_names_that_file(files: tuple[Path, Path]) -
         config.read()
 
 
-def test_a_file_that_is_no_text_is_named_with_the_place(files: tuple[Path, Path]) -> None:
+def test_a_file_that_is_no_text_is_located(files: tuple[Path, Path]) -> None:
     files[0].write_bytes(b"slo = ''\nx\xff")
     with pytest.raises(ConfigError, match=r"^\.wiretape\.toml, line 2, column 2: the text is not UTF-8$"):
         config.read()
@@ -135,9 +135,7 @@ def test_an_unknown_theme_is_an_error(theme: str, files: tuple[Path, Path]) -> N
     Config(theme="nord").check_theme(["nord"])
 
 
-def test_every_command_that_reads_the_configuration_stops_for_the_same_mistake(
-    tape: Path, files: tuple[Path, Path]
-) -> None:
+def test_every_configured_command_stops_for_the_same_mistake(tape: Path, files: tuple[Path, Path]) -> None:
     files[0].write_text('[views]\nslow = "("\n')
     said = ".wiretape.toml, line 2, column 1: slow under [views] is no filter: "
     for command in (("show", "@"), ("stats",), ("ls", "-f", "cost>1"), ("export", "@", "--format", "asciicast")):
@@ -160,14 +158,14 @@ def test_each_source_of_thresholds_comes_before_the_next(
     assert thresholds({"stall_ms": "4", "burst_reads": None}) == Thresholds(4, 3, 0.2, 1, 0.05)
 
 
-def test_the_help_says_that_lists_and_filters_go_by_the_flags_of_the_tape(tape: Path) -> None:
+def test_the_help_says_lists_use_the_tapes_flags(tape: Path) -> None:
     said = " ".join(run(tape, "show", "--help").stdout.split())
     assert (
         "Lists, filters and --format json use the flags on the tape, set by the default limits. [default: 0.05]" in said
     )
 
 
-def test_an_empty_variable_and_a_file_about_something_else_say_nothing(
+def test_empty_variables_and_unrelated_files_say_nothing(
     files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WIRETAPE_STALL_MS", "")
@@ -244,7 +242,7 @@ def test_rules_come_from_toml_with_dots_or_quotes(tmp_path: Path) -> None:
         ("[max]\nn = " + "[" * 9000, ": its tables or lists are nested too deep"),
     ],
 )
-def test_a_mistake_in_a_file_of_rules_is_named_with_its_place(document: str, said: str) -> None:
+def test_a_mistake_in_rules_is_named_with_its_place(document: str, said: str) -> None:
     Path("rules.toml").write_text(document)
     with pytest.raises(ConfigError) as raised:
         config.rules(Path("rules.toml"))

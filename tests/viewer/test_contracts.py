@@ -20,7 +20,7 @@ OPTIONS = [pytest.param(options, id=options.name) for wing in WINGS for options 
 GIVEN = {"page": ["--with-text"], "trace": ["--with-messages"], "film": ["--speed", "2"]}
 
 
-def test_no_two_formats_of_a_kind_share_a_name_or_a_suffix() -> None:
+def test_formats_of_a_kind_share_no_name_or_suffix() -> None:
     for kind in ([row for wing in WINGS for row in wing.exports], [row for wing in WINGS for row in wing.imports]):
         names = [row.name for row in kind]
         suffixes = [row.suffix for row in kind if row.suffix]
@@ -30,7 +30,7 @@ def test_no_two_formats_of_a_kind_share_a_name_or_a_suffix() -> None:
 
 
 @pytest.mark.parametrize("export", EXPORTS)
-def test_an_export_is_a_file_of_its_suffix_whose_units_are_counted(tape: Path, tmp_path: Path, export: Export) -> None:
+def test_an_export_has_its_suffix_and_counted_units(tape: Path, tmp_path: Path, export: Export) -> None:
     file = tmp_path / f"exported{export.suffix or '.other'}"
     message = run(tape, "export", COMPLETE, *([] if export.suffix else ["--format", export.name]), "-o", str(file))
     assert file.read_bytes()
@@ -45,7 +45,7 @@ def test_an_export_is_in_the_help_with_its_summary(tape: Path, export: Export) -
 
 
 @pytest.mark.parametrize("export", EXPORTS)
-def test_an_export_of_nothing_is_refused_if_it_needs_an_exchange(tape: Path, export: Export) -> None:
+def test_an_empty_export_is_refused_if_exchanges_are_needed(tape: Path, export: Export) -> None:
     arguments = ("export", "-f", "model:of-nobody", "--format", export.name)
     error = run(tape, *arguments, code=int(export.needs_exchange)).exception
     assert isinstance(error, NotFound) == export.needs_exchange
@@ -63,7 +63,7 @@ def test_only_a_format_that_covers_generations_takes_all_operations(tape: Path, 
 
 
 @pytest.mark.parametrize("export", [row for row in EXPORTS if getattr(row.values[0], "unprintable", "")])
-def test_a_format_that_is_no_text_stays_off_the_terminal(tape: Path, export: Export) -> None:
+def test_a_binary_format_stays_off_the_terminal(tape: Path, export: Export) -> None:
     assert export.unprintable in on_terminal(tape, "export", COMPLETE, "--format", export.name)
 
 
@@ -76,7 +76,7 @@ def test_options_of_a_format_are_refused_with_any_other(tape: Path, options: Opt
 
 @pytest.mark.parametrize("format", IMPORTS)
 @pytest.mark.parametrize("data", [b"\x00", b"{", b"[1]", b"words", b"1:2:,", b"interactions:\n- 1\n", b'{"log": 1}'])
-def test_an_import_finds_no_exchange_in_other_files_and_says_why(format: Import, data: bytes) -> None:
+def test_an_import_explains_why_other_files_have_nothing(format: Import, data: bytes) -> None:
     with contextlib.suppress(NotImportable):
         for refusal in contracts.load(format.path)(data, ImportedFile("file", datetime(2026, 3, 1, tzinfo=UTC))):
             assert isinstance(refusal, Unimportable)
@@ -84,7 +84,7 @@ def test_an_import_finds_no_exchange_in_other_files_and_says_why(format: Import,
 
 
 @pytest.mark.parametrize("format", IMPORTS)
-def test_an_import_is_in_the_help_and_can_be_named(tape: Path, tmp_path: Path, format: Import) -> None:
+def test_an_import_is_in_help_and_has_names(tape: Path, tmp_path: Path, format: Import) -> None:
     assert format.name in run(tape, "import", "--help").stdout
     (file := tmp_path / "file").write_bytes(b"\x00")
     assert "file: it " in run(tape, "import", "--from", format.name, str(file), code=1).stderr

@@ -33,7 +33,7 @@ def rows(tape: Path, *arguments: str) -> Any:
     return json.loads(run(tape, *arguments, "--format", "json").stdout)
 
 
-def test_filters_find_them_and_stall_as_a_field_is_the_silence_of_output(dead: Path) -> None:
+def test_filters_find_dead_streams_by_their_silence(dead: Path) -> None:
     stalled = [row["id"] for row in rows(dead, "ls", "-f", "flag:stall")]
     assert stalled == [NEVER, PINGED, SILENT, CUT, LATE]
     assert [row["id"] for row in rows(dead, "ls", "-f", "flag:given_up")] == [NEVER, PINGED, SILENT]
@@ -83,7 +83,7 @@ def test_statistics_and_gates_judge_silences_of_every_outcome(dead: Path) -> Non
     run(dead, "check", "--max", "given_up=50%", "--max", "stall.max=4s", code=0)
 
 
-def test_the_account_of_a_silence_behind_the_first_output_is_stalled(dead: Path) -> None:
+def test_silence_behind_the_first_output_counts_as_stalled(dead: Path) -> None:
     accounts = {row["last_at"]: row for row in rows(dead, "ls", "--by", "conversation")}
     parts = [(row["stalled_ms"], row["closing_ms"], row["failed_ms"]) for _, row in sorted(accounts.items())]
     assert len(parts) == 6

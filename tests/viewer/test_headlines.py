@@ -75,9 +75,7 @@ def test_stats_in_words_names_the_same_figures(fixture: Path, by_model: dict[str
         assert {f"{row['gap_p99_ms']:,.1f}", f"{row['gap_max_ms']:,.1f}"} <= set(line.split())
 
 
-def test_the_longest_gap_of_a_group_is_the_longest_of_its_exchanges(
-    fixture: Path, by_model: dict[str, dict[str, Any]]
-) -> None:
+def test_a_groups_longest_gap_is_its_exchanges_longest(fixture: Path, by_model: dict[str, dict[str, Any]]) -> None:
     for row in by_model.values():
         assert row["gap_max_ms"] == row["max_gap_max_ms"]
     sides = ("--base", "model:gpt-x", "--new", "model:thinker-1")

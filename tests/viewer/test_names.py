@@ -45,11 +45,11 @@ def test_filters_orders_rules_and_objectives_take_every_name(row: NameRow) -> No
 
 
 @each_case("row", STATISTICS, ids=lambda row: row.name)
-def test_a_statistic_has_the_name_of_its_field_without_the_unit(row: NameRow) -> None:
+def test_a_statistic_has_its_fields_name_without_unit(row: NameRow) -> None:
     assert row.statistic == row.name.removesuffix("_ms")
 
 
-def test_lists_and_exports_take_every_name_and_print_the_one_of_the_field(tape: Path) -> None:
+def test_every_name_is_accepted_and_the_fields_printed(tape: Path) -> None:
     for row in COLUMNS:
         own = [name for name in names_of(row) if "," not in name]
         listed = run(tape, "ls", "--columns", ",".join(own), "--format", "csv").stdout
@@ -79,7 +79,7 @@ def test_a_histogram_takes_an_alias(tape: Path) -> None:
 
 
 @each_case(("heading", "name"), [*tables.NAMED.items()])
-def test_a_heading_of_a_list_is_the_name_or_an_alias_of_its_column_in_words(heading: str, name: str) -> None:
+def test_a_lists_headings_are_their_columns_names(heading: str, name: str) -> None:
     words = heading.strip().removesuffix(" UTC").replace(" ", "_")
     quantity = name.removesuffix("_ms")
     in_seconds = f"{quantity}_s"  # a heading names the unit of its cells
@@ -99,7 +99,7 @@ OTHERWISE = {
 """Columns that are no quantity, or whose headings are shorter where conversations are listed."""
 
 
-def test_a_heading_of_statistics_is_the_name_of_its_column() -> None:
+def test_a_statistics_heading_is_its_columns_name() -> None:
     named = {title: name for title, name in digest.NAMED.items() if name not in ("n", "p50", "p95", "p99", "max")}
     for title, name in named.items():
         stem = title.removesuffix(" ms").replace(" ", "_")
@@ -110,6 +110,6 @@ def test_a_heading_of_statistics_is_the_name_of_its_column() -> None:
     ("title", "name"),
     [*((title, name) for name, title in ranking.LABELS.items()), *((one.title, one.field) for one in layout.COLUMNS)],
 )
-def test_a_heading_of_the_viewer_is_the_name_or_an_alias_of_its_column_in_words(title: str, name: str | None) -> None:
+def test_the_viewers_headings_are_their_columns_names(title: str, name: str | None) -> None:
     words = title.lower().removesuffix(" ms").replace(" ", "_")
     assert fields.NAMES.get(words) == name or title in ("ID", "START", "HTTP", "HAPPENED", "TIMELINE")

@@ -12,7 +12,7 @@ from wiretape.recorder.errors import OutputRefused, WiretapeError
 from wiretape.viewer import outfile
 
 
-def test_a_file_takes_its_name_when_it_is_whole_and_is_private(tmp_path: Path) -> None:
+def test_a_private_file_is_named_when_whole(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.write_bytes(b"before")
     path.chmod(0o644)
@@ -40,7 +40,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out.csv"]
 
 
-def test_a_link_in_place_of_the_part_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_at_the_parts_place_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"mine")
     (tmp_path / "out.csv.part").symlink_to(victim)
@@ -49,7 +49,7 @@ def test_a_link_in_place_of_the_part_is_not_followed(tmp_path: Path) -> None:
     assert victim.read_bytes() == b"mine"
 
 
-def test_another_export_to_the_same_file_is_refused_and_does_no_harm(tmp_path: Path) -> None:
+def test_another_export_to_the_file_is_refused_harmlessly(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     with outfile.replacing(path) as file:
         with pytest.raises(WiretapeError, match="another export writes it"), outfile.replacing(path):
@@ -94,7 +94,7 @@ def refused(path: Path, why: str, tape: Path | None = None) -> None:
     assert not list(path.parent.glob("*.part"))
 
 
-def test_a_database_is_never_replaced_by_whatever_name_it_goes(tmp_path: Path) -> None:
+def test_a_database_of_any_name_is_never_replaced(tmp_path: Path) -> None:
     path = database(tmp_path / "any.db")
     (tmp_path / "symbolic.csv").symlink_to(path)
     (tmp_path / "hard.csv").hardlink_to(path)
@@ -102,7 +102,7 @@ def test_a_database_is_never_replaced_by_whatever_name_it_goes(tmp_path: Path) -
         refused(tmp_path / name, "is a database")
 
 
-def test_what_sqlite_and_a_recorder_keep_beside_a_database_is_never_replaced(tmp_path: Path) -> None:
+def test_files_beside_a_database_are_never_replaced(tmp_path: Path) -> None:
     path = database(tmp_path / "any.db")
     for end in ("-wal", "-shm", "-journal", ".lock"):
         refused(Path(f"{path}{end}"), "belongs to the database any.db")
@@ -119,7 +119,7 @@ def test_a_log_under_another_name_is_never_replaced(tmp_path: Path) -> None:
         refused(path, "is a database")
 
 
-def test_the_tape_that_is_read_is_never_replaced_even_if_its_header_is_gone(tmp_path: Path) -> None:
+def test_the_tape_being_read_is_never_replaced(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     tape.write_bytes(b"")
     (tmp_path / "link").hardlink_to(tape)
@@ -136,7 +136,7 @@ def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
         refused(tmp_path / name, "is not a regular file")
 
 
-def test_a_database_that_comes_while_the_file_is_written_is_not_replaced(tmp_path: Path) -> None:
+def test_a_database_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     with pytest.raises(OutputRefused), outfile.replacing(path):
         database(path)

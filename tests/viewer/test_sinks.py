@@ -28,7 +28,7 @@ def own_tape(tape: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def test_each_exchange_arrives_once_and_what_is_acknowledged_is_not_shipped_again(own_tape: Path, place: Place) -> None:
+def test_each_exchange_is_shipped_once_after_acknowledgement(own_tape: Path, place: Place) -> None:
     address, count = place
     shipped = ship(own_tape, address)
     there = count()
@@ -64,7 +64,7 @@ def test_a_batch_that_is_taken_again_is_the_same(own_tape: Path, place: Place) -
     assert 0 < count() <= batch.count
 
 
-def test_an_address_has_a_name_of_its_own_without_a_credential(place: Place) -> None:
+def test_an_address_has_a_name_without_credentials(place: Place) -> None:
     destination = contracts.destination(place[0])
     assert destination.name
     assert [*destination.arguments({"tenant": "a", "run": "b"}, 7)][:1] == ["--to"]
@@ -76,6 +76,6 @@ def test_an_address_has_a_name_of_its_own_without_a_credential(place: Place) -> 
         assert "sesame" not in str(error.value)
 
 
-def test_an_address_of_no_wing_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_address_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=re.escape(" or clickhouse://HOST")):
         contracts.destination("elsewhere://host")

@@ -88,7 +88,7 @@ def test_a_screen_lists_it_in_pages(source: Browsed, local: Browsed) -> None:
     assert source.changes(None, listed.change, listed.numbers) is None
 
 
-def test_what_it_lacks_is_refused_with_the_way_to_have_it(place: Place, source: Browsed) -> None:
+def test_an_unsupported_request_is_refused_with_the_alternative(place: Place, source: Browsed) -> None:
     assert place.lacks
     for capability in place.lacks:
         with pytest.raises(Unsupported, match="wiretape pull"):

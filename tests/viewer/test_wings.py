@@ -40,7 +40,7 @@ def test_the_core_runs_without_any_wing(core: Path, demo: tuple[Path, str], comm
     assert done.stdout
 
 
-def test_the_core_shows_a_tape_on_a_terminal_without_any_wing(core: Path, demo: tuple[Path, str]) -> None:
+def test_the_core_shows_a_tape_without_any_wing(core: Path, demo: tuple[Path, str]) -> None:
     environment = {"PYTHONPATH": str(core), "WIRETAPE_DB": str(demo[0])}
     command = ["-P", "-m", "wiretape.viewer.cli", "view"]
     with Terminal(command, environment=environment, directory=core, is_fresh=True) as terminal:
@@ -73,7 +73,7 @@ def test_a_contract_is_read_at_a_glance(contract: type) -> None:
     assert len(inspect.getsource(contract).splitlines()) <= 60
 
 
-def test_the_extras_of_the_package_are_those_of_the_core_and_of_its_wings() -> None:
+def test_the_packages_extras_are_the_cores_and_wings() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     assert {extra.name for extra in EXTRAS} == extras.keys() - {"dev"}
 

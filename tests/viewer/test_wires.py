@@ -57,7 +57,7 @@ def test_show_has_the_texts_the_tokens_and_the_api(wires: Path, name: str) -> No
 
 
 @each_wire
-def test_the_raw_part_and_an_export_as_sse_are_the_body_byte_for_byte(wires: Path, name: str) -> None:
+def test_raw_parts_and_sse_exports_are_exact_bodies(wires: Path, name: str) -> None:
     assert run(wires, "show", IDS[name], "--part", "raw").stdout_bytes == BODIES[name]
     assert run(wires, "export", IDS[name], "--format", "sse").stdout_bytes == BODIES[name]
 
@@ -69,7 +69,7 @@ def test_text_is_found_and_apis_are_filtered_by_name(wires: Path) -> None:
 
 
 @each_wire
-def test_an_answer_grows_event_by_event_and_folds_its_reasoning(recorded: Connection, name: str) -> None:
+def test_an_answer_grows_and_folds_its_reasoning(recorded: Connection, name: str) -> None:
     told = transcript(recorded, name)
     (voice,) = told.voices
     (call,) = voice.calls
@@ -94,7 +94,7 @@ def test_every_event_has_a_kind_and_a_summary(recorded: Connection, name: str) -
 
 
 @each_wire
-def test_the_parts_of_an_event_are_values_with_their_bytes(recorded: Connection, name: str) -> None:
+def test_an_events_parts_are_values_with_bytes(recorded: Connection, name: str) -> None:
     told = transcript(recorded, name)
     number = next(number for number in range(len(told)) if told.text(number) == "see.")
     head, *parts = tree.of(told, number)
@@ -108,7 +108,7 @@ def test_the_parts_of_an_event_are_values_with_their_bytes(recorded: Connection,
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_no_event_of_a_known_api_is_of_an_unknown_kind(recorded: Connection, name: str) -> None:
+def test_no_known_apis_event_has_an_unknown_kind(recorded: Connection, name: str) -> None:
     drawn = transcript(recorded, name)
     unknown = [drawn.fields(number, 200) for number in range(len(drawn)) if drawn.kind(number) == "other"]
     assert unknown == []
@@ -123,13 +123,13 @@ def test_events_of_other_kinds_are_named_by_their_type(recorded: Connection) -> 
     assert list(events.matching(messages, events.parse_filter("kind:ping"))) == [2]
 
 
-def test_the_event_that_ends_a_stream_has_the_marker_of_its_end(recorded: Connection) -> None:
+def test_the_last_event_has_the_ends_marker(recorded: Connection) -> None:
     for name, ended in (("messages", 17), ("responses", 15), ("bedrock", 10), ("ollama", 5), ("gemini", None)):
         ends = [one.position - 1 for one in markers.markers(transcript(recorded, name), None) if one.sign == "D"]
         assert ends == ([] if ended is None else [ended]), name
 
 
-def test_a_frame_with_a_wrong_checksum_is_malformed_and_says_so() -> None:
+def test_a_frame_with_wrong_checksum_is_malformed() -> None:
     sound = event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "Hi"}})
     facts = Exchange(status=200, content_type=FRAMES, ended_by="end", connected_ns=0, headers_ns=0, end_ns=1)
     told = Transcript(decode(facts, [], sound + sound[:-1] + b"\0" + sound))
@@ -141,7 +141,7 @@ def test_a_frame_with_a_wrong_checksum_is_malformed_and_says_so() -> None:
 
 
 @each_wire
-def test_an_error_in_mid_stream_is_an_event_with_its_message(name: str) -> None:
+def test_a_mid_stream_error_is_an_event_with_message(name: str) -> None:
     wire = WIRES[name]
     parts = (*wire.parts[: len(wire.parts) // 2], wire.error)
     facts = Exchange(
@@ -182,7 +182,7 @@ def test_archives_and_casts_have_what_came(wires: Path, name: str) -> None:
     assert TOOL in cast
 
 
-def test_tools_say_how_many_streams_are_of_apis_that_they_do_not_measure(wires: Path) -> None:
+def test_tools_count_streams_of_unmeasured_apis(wires: Path) -> None:
     measured = {
         "aiperf": 3,
         "vllm": 2,
@@ -207,7 +207,7 @@ def test_a_hostile_event_type_is_printed_safely() -> None:
 
 
 @given(st.sampled_from(sorted(WIRES)), st.data())
-def test_no_damage_to_a_body_keeps_its_events_from_being_shown(name: str, data: st.DataObject) -> None:
+def test_no_damaged_body_hides_its_events(name: str, data: st.DataObject) -> None:
     body = bytearray(BODIES[name])
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(body) - 1))

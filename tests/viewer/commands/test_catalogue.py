@@ -32,7 +32,7 @@ def paths(command: click.Command, path: str = "") -> list[str]:
     return found
 
 
-def test_every_command_has_a_summary_and_three_examples_of_its_own() -> None:
+def test_every_command_has_a_summary_and_three_examples() -> None:
     assert set(paths(group)) == SUMMARIES.keys() == EXAMPLES.keys()
     assert {len(set(examples)) for examples in EXAMPLES.values()} == {3}
     for path, examples in EXAMPLES.items():
@@ -132,7 +132,7 @@ def test_an_example_works_after_the_demo(example: str, place: Path) -> None:
 
 
 @pytest.mark.parametrize("example", examples(lambda one: kind(one) == "view"))
-def test_an_example_of_the_viewer_shows_the_tape_of_the_demo(example: str, place: Path) -> None:
+def test_a_viewer_example_shows_the_demos_tape(example: str, place: Path) -> None:
     with Terminal([*forked.CLI, *shlex.split(example)], directory=place) as terminal:
         terminal.wait_for("demo-")
         terminal.press("qq")
@@ -140,7 +140,7 @@ def test_an_example_of_the_viewer_shows_the_tape_of_the_demo(example: str, place
 
 
 @pytest.mark.parametrize("example", examples(lambda one: kind(one) in ("record", "serve")))
-def test_an_example_of_a_server_runs_until_it_is_stopped(example: str, place: Path) -> None:
+def test_a_server_example_runs_until_stopped(example: str, place: Path) -> None:
     anywhere = [] if "--listen" in example else ["--listen", "127.0.0.1:0"]
     command = [*forked.CLI, *shlex.split(example), *anywhere]
     with forked.Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=place) as process:

@@ -41,7 +41,7 @@ def test_the_latest_ids_are_offered_with_what_they_are(tape: Path) -> None:
     assert found[LIVE] == "12:00 gpt-x open"
 
 
-def test_ids_go_on_from_what_is_typed_and_each_is_named_once(tape: Path) -> None:
+def test_ids_continue_typed_text_and_appear_once(tape: Path) -> None:
     assert values(completion.ids, tape, "aaaa") == [TOOLS, COMPLETE]
     assert values(completion.ids, tape, "aaaa", ids=(TOOLS,)) == [COMPLETE]
     assert values(completion.ids, tape, "@e") == ["@err"]
@@ -54,7 +54,7 @@ def test_sessions_are_offered_by_their_keys_the_newest_first(tmp_path: Path) -> 
     assert values(completion.ids, sessions, "@s") == ["@stall", "@slow", "@s"]
 
 
-def test_help_is_offered_its_topics_and_commands_and_after_a_group_its_commands() -> None:
+def test_help_offers_topics_commands_and_a_groups_commands() -> None:
     def typed(*words: str) -> list[str]:
         context = click.Context(group, resilient_parsing=True)
         context.params["words"] = words
@@ -82,7 +82,7 @@ def test_a_filter_is_offered_fields_and_then_their_values(tape: Path) -> None:
     assert values(completion.filters, tape, 'text:"rate mod') == []
 
 
-def test_every_whole_word_that_a_filter_is_offered_can_be_read(tape: Path) -> None:
+def test_every_whole_completion_of_a_filter_can_be_read(tape: Path) -> None:
     for field in values(completion.filters, tape):
         for item in offered(completion.filters, tape, field):
             if item.help is None and not item.value.endswith(("=", ":")):

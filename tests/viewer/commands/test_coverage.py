@@ -67,7 +67,7 @@ def test_streams_that_are_not_decoded_neither_succeed_nor_fail(unread: Path) -> 
     run(unread, "check", "--max", "error_rate=1%")
 
 
-def test_the_text_of_a_stream_that_is_not_decoded_is_said_to_be_that(unread: Path) -> None:
+def test_an_undecoded_streams_text_is_called_that(unread: Path) -> None:
     shown = run(unread, "show", "bbbb000000000002", "--part", "text")
     assert shown.stdout == ""
     assert "not decoded" in shown.stderr
@@ -77,7 +77,7 @@ def test_the_text_of_a_stream_that_is_not_decoded_is_said_to_be_that(unread: Pat
 
 
 @pytest.mark.parametrize("command", [("stats",), ("export", "--table", "summary")])
-def test_a_head_and_a_404_for_the_models_do_not_change_the_error_rate(tape: Path, command: tuple[str, ...]) -> None:
+def test_probes_for_models_do_not_change_the_error_rate(tape: Path, command: tuple[str, ...]) -> None:
     (row,) = figures(tape, *command)
     assert (row["n"], row["error_rate_pct"], row["duration_n"]) == (2, 0, 2)
     (row,) = figures(tape, *command, "--all-operations")
@@ -136,7 +136,7 @@ def test_lists_pages_and_exports_of_exchanges_show_everything(tape: Path) -> Non
     assert run(tape, "export", "--all-operations", code=2).stderr.endswith("have every operation\n")
 
 
-def test_a_failed_request_counts_for_the_model_that_it_asked_for(failing: Path) -> None:
+def test_a_failed_request_counts_for_its_requested_model(failing: Path) -> None:
     (row,) = figures(failing, "stats", "--by", "model")
     assert (row["model"], row["n"], row["error_rate_pct"]) == ("gpt-x-mini", 2, 50)
     by_answer = {row["response_model"]: row["n"] for row in figures(failing, "stats", "--by", "response_model")}
@@ -150,7 +150,7 @@ def test_exchanges_can_be_grouped_by_operation_and_api(tape: Path) -> None:
     ]  # fmt: skip
 
 
-def test_what_is_covered_is_the_same_in_a_filter_and_in_statistics(tape: Path) -> None:
+def test_filters_and_statistics_cover_the_same(tape: Path) -> None:
     with queries.opened(tape) as connection:
         by_filter = set(queries.numbers(connection, conditions.condition(coverage.COVERED)))
         assert by_filter == set(queries.numbers(connection, overview.covered(None))) == {3, 4}
@@ -173,7 +173,7 @@ def forget(path: Path) -> None:
         connection.exec_driver_sql("UPDATE measures SET operation = NULL")
 
 
-def test_calls_by_mcp_are_listed_filtered_and_grouped_by_method_and_tool(tmp_path: Path) -> None:
+def test_mcp_calls_are_filtered_and_grouped_by_method(tmp_path: Path) -> None:
     tape = recorded(tmp_path / "calls.db", list(calls_by_mcp()))
     listed = run(tape, "ls", "--columns", "id,rpc_method,tool_name", "-f", "tool_name:search").stdout
     assert [line.split("\t")[1:] for line in listed.splitlines()] == [

@@ -43,11 +43,11 @@ def cut_of(tape: Path, there: Path, *arguments: str) -> Path:
 
 
 @pytest.mark.parametrize("suffix", ["db", "jsonl"])
-def test_a_cut_has_the_exchanges_reads_and_measures_of_its_tape(wires: Path, tmp_path: Path, suffix: str) -> None:
+def test_a_cut_has_its_tapes_exchanges_reads_and_measures(wires: Path, tmp_path: Path, suffix: str) -> None:
     assert exported(cut_of(wires, tmp_path / f"cut.{suffix}")) == exported(wires)
 
 
-def test_the_same_exchanges_give_the_same_file_also_by_way_of_text(tape: Path, tmp_path: Path) -> None:
+def test_equal_exchanges_give_equal_files_even_through_text(tape: Path, tmp_path: Path) -> None:
     chosen = "-is:open"
     first, second = (cut_of(tape, tmp_path / name, "-f", chosen) for name in ("1.db", "2.db"))
     text = cut_of(tape, tmp_path / "cut.jsonl", "-f", chosen)
@@ -66,7 +66,7 @@ def test_both_sides_of_a_websocket_are_cut(tmp_path: Path) -> None:
     assert exported(from_text) == exported(tape)
 
 
-def test_messages_of_a_websocket_are_redacted_on_both_sides_within_their_frames(tmp_path: Path) -> None:
+def test_websocket_messages_are_redacted_both_ways_within_frames(tmp_path: Path) -> None:
     with opened(tape := tmp_path / "tape.db") as store:
         record(store, websocket("0123456789abcdef", CAME, SENT))
     there = cut_of(tape, tmp_path / "cut.db", "--redact", 'gpt-[^"]*|[Hh]el')
@@ -92,7 +92,7 @@ def test_what_is_redacted_keeps_its_length_across_reads(tape: Path, tmp_path: Pa
     assert after["icl_max_ms"] == before["icl_max_ms"]
 
 
-def test_what_patterns_share_is_redacted_and_a_character_is_as_many_stars_as_bytes() -> None:
+def test_overlapping_patterns_are_redacted_with_stars_for_bytes() -> None:
     redact = Masker(Rules(("Ann", "Ann.Zoë", "[é-ü]", "\xe9\\r\\nx")))
     assert redact("I: Ann Zoë\né\r\nx…".encode() + b"\xff") == "I: ********\n**\r\n*…".encode() + b"\xff"
 
@@ -118,7 +118,7 @@ def rows_of(tape: Path, table: str) -> list[dict]:
 
 @pytest.mark.parametrize("suffix", ["db", "jsonl"])
 @pytest.mark.parametrize("coding", COMPRESS)
-def test_a_compressed_body_is_redacted_and_kept_without_its_coding(tmp_path: Path, coding: str, suffix: str) -> None:
+def test_a_compressed_body_is_redacted_and_stored_decoded(tmp_path: Path, coding: str, suffix: str) -> None:
     packed = compressed(tmp_path / "packed.db", coding, b"hidden")
     there = cut_of(packed, tmp_path / f"cut.{suffix}", "--redact", "hidden")
     before, after = rows_of(packed, "reads"), rows_of(there, "reads")
@@ -141,12 +141,12 @@ def test_a_compressed_body_without_anything_to_redact_stays_compressed(tmp_path:
     assert exported(cut_of(packed, tmp_path / "cut.db", "--redact", "hidden")) == exported(packed)
 
 
-def test_a_body_that_is_compressed_without_a_header_is_redacted(tmp_path: Path) -> None:
+def test_a_body_compressed_without_header_is_redacted(tmp_path: Path) -> None:
     packed = compressed(tmp_path / "packed.db", "gzip", b"hidden", [(b"content-type", b"text/event-stream")])
     assert rows_of(cut_of(packed, tmp_path / "cut.db", "--redact", "hidden"), "texts")[0]["content"] == "a******b"
 
 
-def test_a_compressed_body_that_cannot_be_decoded_is_not_cut_with_what_is_to_be_redacted(tmp_path: Path) -> None:
+def test_an_undecodable_body_is_not_cut_with_redaction(tmp_path: Path) -> None:
     parts = [gzip.compress(b"data: hidden\n\n")[:-8] + bytes(8)]
     with opened(packed := tmp_path / "gzip.db") as store:
         record(store, [begin("e1"), head("e1", GZIP), *body("e1", parts), end("e1", parts)])
@@ -183,7 +183,7 @@ def test_messages_with_a_length_are_redacted_one_by_one(tmp_path: Path, content_
     assert bodies_of(there) == {"e1": message("my ******") + message("******")}
 
 
-def test_a_request_that_broke_off_keeps_its_size_or_that_it_is_unknown(tmp_path: Path) -> None:
+def test_a_truncated_request_keeps_its_size_or_unknown_size(tmp_path: Path) -> None:
     with opened(tape := tmp_path / "tape.db") as store:
         for id, size in (("e1", None), ("e2", 7), ("e3", 3)):
             first, *pieces, _ = upload(id, [b"abc"])
@@ -250,9 +250,7 @@ def test_text_that_makes_no_tape_says_where(lines: list[bytes], at: int, old: by
 DEMO = ["-f", "model:demo-stall"]
 
 
-def test_two_recordings_of_the_same_traffic_differ_in_their_ids_and_timestamps_only(
-    demo: tuple[Path, str], tmp_path: Path
-) -> None:
+def test_equal_recordings_differ_only_in_ids_and_timestamps(demo: tuple[Path, str], tmp_path: Path) -> None:
     text = cut_of(demo[0], tmp_path / "cut.jsonl", *DEMO).read_text("utf-8").splitlines()
     kinds = [next(iter(json.loads(line))) for line in text]
     assert kinds == ["wiretape", "session", "exchange", "reads", *["read"] * (len(text) - 4)]
@@ -263,7 +261,7 @@ def test_two_recordings_of_the_same_traffic_differ_in_their_ids_and_timestamps_o
     assert {name for read in reads for name in read} == {"read", "text"}
 
 
-def test_a_session_lists_the_upstreams_that_were_used_with_ports_that_tell_them_apart(tmp_path: Path) -> None:
+def test_a_session_lists_used_upstreams_with_distinct_ports(tmp_path: Path) -> None:
     fixed, first, second = (f"http://127.0.0.1:{port}/v1" for port in (8000, 40001, 40002))
     there = [("old", first), ("new", second), ("fixed", fixed), ("unused", "https://api.example.com")]
     ids = ("e111", "e222", "e333")
@@ -280,14 +278,14 @@ def test_a_session_lists_the_upstreams_that_were_used_with_ports_that_tell_them_
     assert upstreams(*ids[1:]) == [["new", "http://127.0.0.1/v1"], ["fixed", fixed]]
 
 
-def test_a_cut_session_lasts_from_its_first_exchange_to_its_last(demo: tuple[Path, str], tmp_path: Path) -> None:
+def test_a_cut_session_spans_its_exchanges(demo: tuple[Path, str], tmp_path: Path) -> None:
     with closing(sqlite3.connect(cut_of(demo[0], tmp_path / "cut.db"))) as connection:
         (times,) = connection.execute("SELECT started_at, heartbeat_at, ended_at, listen FROM sessions").fetchall()
         first, last = connection.execute("SELECT min(started_at), max(started_at) FROM exchanges").fetchone()
     assert times == (first, last, last, "")
 
 
-def test_a_cut_is_merged_and_a_missing_one_is_not_found(tape: Path, tmp_path: Path) -> None:
+def test_a_cut_is_merged_and_missing_ones_not_found(tape: Path, tmp_path: Path) -> None:
     text, there = cut_of(tape, tmp_path / "cut.jsonl", "-f", "-is:open"), tmp_path / "merged.db"
     run(there, "db", "merge", str(text))
     assert exported(there) == exported(text)
@@ -302,9 +300,7 @@ def test_a_pattern_that_never_ends_is_given_up(tape: Path, tmp_path: Path, monke
     assert not there.exists()
 
 
-def test_who_reads_a_text_leaves_no_tape_behind_nor_one_of_a_process_that_was_killed(
-    tape: Path, tmp_path: Path
-) -> None:
+def test_reading_a_text_leaves_no_tape_behind(tape: Path, tmp_path: Path) -> None:
     text, place = cut_of(tape, tmp_path / "cut.jsonl", COMPLETE), tmp_path / "temporary"
     place.mkdir()
     command = [sys.executable, *forked.CLI, "play", COMPLETE, "--db", str(text), "--loop", "--no-wait"]

@@ -143,7 +143,7 @@ def look(tape: Path) -> None:
 @pytest.mark.parametrize(
     "column", ["exchanges.path", "exchanges.request_model", "exchanges.upstream", "measures.conversation_key"]
 )
-def test_a_text_that_is_no_utf_8_fails_no_function_of_a_query(tape: Path, tmp_path: Path, column: str) -> None:
+def test_invalid_utf8_fails_no_function_of_a_query(tape: Path, tmp_path: Path, column: str) -> None:
     copy = damaged(tape.read_bytes(), tmp_path / "tape.db", {column: HOSTILE["bad UTF-8"]})
     condition = conditions.condition(parse("(path~. or model~.) -prompt~zzz -upstream:zzz"))
     with queries.opened(copy) as connection:
@@ -180,7 +180,7 @@ def test_no_value_in_any_cell_upsets_any_command(lax: bytes, tmp_path: Path, gro
 
 
 @each_case("column", [name for name in COLUMNS if name not in KEYS])
-def test_a_column_that_is_checked_at_once_is_checked_as_each_of_its_cells_is(column: str) -> None:
+def test_a_column_is_checked_like_its_cells(column: str) -> None:
     table, _, name = column.partition(".")
     cell = tables.TABLES[table].c[name].type
     assert isinstance(cell, cells.Cell)

@@ -43,12 +43,12 @@ def session(demo: tuple[Path, str]) -> list[dict[str, Any]]:
     return rows
 
 
-def test_the_demo_shows_its_table_its_metrics_and_what_to_try_next(demo: tuple[Path, str]) -> None:
+def test_the_demo_shows_table_metrics_and_next_steps(demo: tuple[Path, str]) -> None:
     for expected in ("complete", "truncated", "http_error", "error_event", "ttft ms ", "try next", " ls --db "):
         assert expected in demo[1]
 
 
-def test_what_to_try_next_begins_with_the_viewer_and_works_as_it_is_shown(
+def test_the_next_steps_start_with_the_viewer_and_work(
     demo: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -128,20 +128,20 @@ def test_streams_of_other_apis_are_measured_like_chat(by_scene: dict[str, dict[s
     assert not {"hidden_tokens", "no_usage"} & {*messages["flags"], *responses["flags"]}
 
 
-def test_the_session_of_the_agent_is_one_whose_turns_continue_each_other(session: list[dict[str, Any]]) -> None:
+def test_the_agents_session_has_turns_continuing_each_other(session: list[dict[str, Any]]) -> None:
     assert len({one["conversation"] for one in session}) == 1
     assert [one["outcome_detail"] for one in session] == [None, "rate_limited", None, None, None]
     assert [one["continues"] for one in session] == [None, *(one["id"] for one in session[:-1])]
 
 
-def test_the_agent_waits_for_its_tools_and_before_it_tries_again(session: list[dict[str, Any]]) -> None:
+def test_the_agent_waits_for_tools_and_before_retries(session: list[dict[str, Any]]) -> None:
     starts = [datetime.fromisoformat(one["started_at"]).timestamp() for one in session]
     ends = [start + one["duration_ms"] / 1000 for start, one in zip(starts, session, strict=True)]
     pauses = [after - end for end, after in zip(ends, starts[1:], strict=False)]
     assert all(pause >= least for pause, least in zip(pauses, (0.79, 0.59, 0.49, 0.09), strict=True)), pauses
 
 
-def test_a_turn_of_the_agent_stalls_and_the_next_reads_nothing_from_the_cache(session: list[dict[str, Any]]) -> None:
+def test_the_agents_stall_costs_its_next_turns_cache(session: list[dict[str, Any]]) -> None:
     assert ["stall" in one["flags"] for one in session] == [False, False, False, True, False]
     assert [one["cache_read_input_tokens"] for one in session] == [0, None, 1268, 1455, 0]
     for before, after in pairwise(one for one in session if one["input_tokens"]):
@@ -150,7 +150,7 @@ def test_a_turn_of_the_agent_stalls_and_the_next_reads_nothing_from_the_cache(se
     assert session[-1]["cache_broken_at"] == "system[1]"
 
 
-def test_the_last_stall_and_the_last_error_are_of_scenes(demo: tuple[Path, str]) -> None:
+def test_the_last_stall_and_last_error_are_scenes(demo: tuple[Path, str]) -> None:
     shown = [wiretape("show", reference, "--format", "json", "--db", demo[0]) for reference in ("@stall", "@err", "@")]
     assert [json.loads(one)["model"] for one in shown] == ["demo-stall", "demo-failing", "demo-agent"]
 

@@ -55,7 +55,7 @@ def shown(tape: Path) -> dict[str, object]:
     return found
 
 
-def test_a_trial_shows_the_meaning_of_each_event_and_changes_nothing(tape: Path) -> None:
+def test_a_trial_explains_events_and_changes_nothing(tape: Path) -> None:
     tried = run(tape, "dialect", "try", "own.toml").stdout.splitlines()
     assert [line.split()[3] for line in tried[1:4]] == ["content", "content", "done"]
     told = {line.split(maxsplit=1)[0]: line.split(maxsplit=1)[1] for line in tried[5:]}
@@ -65,7 +65,7 @@ def test_a_trial_shows_the_meaning_of_each_event_and_changes_nothing(tape: Path)
     assert json.loads(run(tape, "dialect", "try", "own.toml", "--format", "json").stdout)["content"] == "Let me see."
 
 
-def test_a_trial_names_keys_without_a_meaning_and_streams_that_are_not_recognised(tape: Path, folder: Path) -> None:
+def test_a_trial_names_unknown_keys_and_streams(tape: Path, folder: Path) -> None:
     (folder / "own.toml").write_text(OWN + 'colour = "red"\n')
     assert "own.colour means nothing in a declaration" in run(tape, "dialect", "try", "own.toml").stderr
     (folder / "own.toml").write_text(OWN.replace("/v2/parts", "/v3/parts"))
@@ -74,7 +74,7 @@ def test_a_trial_names_keys_without_a_meaning_and_streams_that_are_not_recognise
     assert "no declaration in own.toml recognises this stream" in str(missed.exception)
 
 
-def test_a_mistake_in_a_file_is_reported_with_its_line(tape: Path, folder: Path) -> None:
+def test_a_files_mistake_is_reported_with_its_line(tape: Path, folder: Path) -> None:
     (folder / "own.toml").write_text(OWN.replace('at = "value"', 'at = "a..b"'))
     for command in (("dialect", "try"), ("db", "rebuild", "--dialect")):
         failed = run(tape, *command, "own.toml", code=1)
@@ -85,7 +85,7 @@ def test_a_mistake_in_a_file_is_reported_with_its_line(tape: Path, folder: Path)
     assert "declares no dialect" in str(run(tape, "dialect", "try", "own.toml", code=1).exception)
 
 
-def test_a_rebuild_decodes_by_the_declarations_given_and_the_tape_keeps_them(tape: Path, folder: Path) -> None:
+def test_a_rebuild_uses_given_declarations_and_stores_them(tape: Path, folder: Path) -> None:
     assert run(tape, "db", "rebuild", "--dialect", "own.toml").stdout.endswith("1 exchange derived again, 1 changed\n")
     row = shown(tape)
     assert (row["api"], row["outcome"], row["content"], row["operation"]) == ("own", "complete", "Let me see.", "chat")
@@ -96,7 +96,7 @@ def test_a_rebuild_decodes_by_the_declarations_given_and_the_tape_keeps_them(tap
     assert shown(tape)["dialect_version"] != row["dialect_version"]
 
 
-def test_a_copy_of_the_tape_is_decoded_by_the_same_declarations(tape: Path, tmp_path: Path) -> None:
+def test_a_copied_tape_is_decoded_by_its_declarations(tape: Path, tmp_path: Path) -> None:
     run(tape, "db", "rebuild", "--dialect", "own.toml")
     for copied in ("copy.jsonl", "copy.db"):
         run(tape, "db", "cut", ID, "-o", copied)
@@ -106,7 +106,7 @@ def test_a_copy_of_the_tape_is_decoded_by_the_same_declarations(tape: Path, tmp_
         assert (shown(path)["api"], shown(path)["content"]) == ("own", "Let me see.")
 
 
-def test_an_upgrade_derives_again_where_the_declaration_is_another_now(tape: Path) -> None:
+def test_an_upgrade_derives_again_after_a_changed_declaration(tape: Path) -> None:
     run(tape, "db", "rebuild", "--dialect", "own.toml")
     with file.writing(tape, "a test", create=False) as connection:
         store = Store(connection)
@@ -115,7 +115,7 @@ def test_an_upgrade_derives_again_where_the_declaration_is_another_now(tape: Pat
         assert finished_exchanges(store.connection, outdated=True) == [1]
 
 
-def test_values_of_toml_that_json_lacks_are_kept_as_texts(tape: Path, folder: Path) -> None:
+def test_toml_values_that_json_lacks_become_texts(tape: Path, folder: Path) -> None:
     (folder / "own.toml").write_text(f"{OWN}since = 2026-01-01\nlarge = {10**40}\nnone = nan\nmost = -inf\n")
     run(tape, "db", "rebuild", "--dialect", "own.toml")
     assert shown(tape)["content"] == "Let me see."
@@ -132,7 +132,7 @@ def test_an_import_is_decoded_by_the_declarations_given(folder: Path) -> None:
     assert (row["api"], row["outcome"]) == ("own", "complete")
 
 
-def test_a_recording_with_declarations_and_its_rebuild_give_the_same_rows(tmp_path: Path) -> None:
+def test_recording_and_rebuilding_with_declarations_give_equal_rows(tmp_path: Path) -> None:
     declared = tomllib.loads(OWN)["dialects"]
     path = tmp_path / "own.db"
     with file.writing(path, "a test") as connection:
@@ -143,7 +143,7 @@ def test_a_recording_with_declarations_and_its_rebuild_give_the_same_rows(tmp_pa
     assert (shown(path)["api"], shown(path)["content"]) == ("own", "Let me see.")
 
 
-def test_the_streams_of_all_declared_dialects_are_recorded_and_derived_again_alike(tmp_path: Path) -> None:
+def test_all_declared_dialects_are_recorded_and_derived_alike(tmp_path: Path) -> None:
     made: list[journal.Frame] = []
     for no, wire in enumerate(DECLARED_WIRES.values()):
         first = begin(f"{no:016x}", no, wire.request or b'{"stream": true}', wire.path)
@@ -180,7 +180,7 @@ def test_attributes_are_in_a_page_only_with_the_texts(folder: Path) -> None:
     assert ["attributes" in one for one in pages] == [False, True]
 
 
-def test_declarations_of_the_configuration_are_used_and_a_mistake_in_it_is_no_failure(tape: Path, folder: Path) -> None:
+def test_configured_declarations_apply_and_their_mistakes_do_not_fail(tape: Path, folder: Path) -> None:
     (folder / ".wiretape.toml").write_text(OWN)
     listed = run(tape, "dialect", "list").stdout.splitlines()
     assert [line.split("\t")[0] for line in listed[1:3]] == ["own", "a2a"]
@@ -216,7 +216,7 @@ def test_the_file_of_a_directory_comes_before_the_users(tape: Path, folder: Path
     "[[dialects]]\nname = \"__import__('os').abort()\"\nmatch = { path = \"/a\" }\n",
     "[[dialects]]\nname = \"../../etc/passwd\"\nmatch = { path = \"/a\" }\n",
 ])  # fmt: skip
-def test_a_hostile_file_in_the_directory_is_refused_at_once(text: str) -> None:
+def test_a_hostile_file_in_the_directory_is_refused_immediately(text: str) -> None:
     Path(".wiretape.toml").write_text(text)
     start = time.thread_time()
     with pytest.raises(ConfigError):
@@ -224,7 +224,7 @@ def test_a_hostile_file_in_the_directory_is_refused_at_once(text: str) -> None:
     assert time.thread_time() - start < 2
 
 
-def test_the_largest_declaration_reads_the_largest_event_in_linear_time(folder: Path) -> None:
+def test_the_largest_declaration_reads_in_linear_time(folder: Path) -> None:
     deep = ".".join(["a[]"] * 8)
     rules = ", ".join([f'"{deep}.x | {deep}.y"'] * 100)
     declared = f'[[dialects]]\nname = "own"\nmatch = {{ path = "/v2/parts" }}\ntext = [{rules}]\n'
@@ -238,6 +238,6 @@ def test_the_largest_declaration_reads_the_largest_event_in_linear_time(folder: 
     assert time.thread_time() - start < 20
 
 
-def test_a_declaration_of_wiretape_is_printed_to_begin_another_with(tape: Path) -> None:
+def test_a_builtin_declaration_is_printed_as_a_start(tape: Path) -> None:
     assert run(tape, "dialect", "show", "mcp").stdout.startswith("# The Model Context Protocol")
     assert isinstance(run(tape, "dialect", "show", "none", code=1).exception, NotFound)

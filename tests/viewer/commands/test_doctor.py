@@ -47,13 +47,13 @@ def test_a_place_in_order_is_0(tape: Path) -> None:
     assert found["recorder"][0] == "note"  # the tape's session has no end
 
 
-def test_a_tape_that_is_not_there_is_no_problem_and_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_tape_is_no_problem_and_stays_missing(tmp_path: Path) -> None:
     found = examined(tmp_path / "new" / "tape.db")
     assert (found["tape"][0], found["directory"]) == ("note", ("ok", f"{tmp_path / 'new'} will be made"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_tape_is_3_and_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_no_tape_exits_3(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear all")
     found = examined(path, code=3)

@@ -119,7 +119,7 @@ def test_where_sdks_are_pointed_is_judged_without_a_secret(
     assert "sk-secret" not in f"{found}"
 
 
-def test_nothing_is_said_of_variables_that_are_not_set_while_no_recorder_runs() -> None:
+def test_unset_variables_without_a_recorder_are_not_mentioned() -> None:
     assert list(doctor.judge_base_urls({}, NO_BASES)) == []
     assert list(doctor.judge_proxies({}, NO_BASES)) == []
 
@@ -133,13 +133,13 @@ def test_nothing_is_said_of_variables_that_are_not_set_while_no_recorder_runs() 
         ({"ALL_PROXY": "x", "no_proxy": "*"}, "ok"),
     ],
 )
-def test_a_proxy_between_an_sdk_and_the_recorder_is_a_problem(given: dict[str, str], level: str) -> None:
+def test_a_proxy_between_sdk_and_recorder_is_a_problem(given: dict[str, str], level: str) -> None:
     (found,) = doctor.judge_proxies(given, BASES)
     assert found.level == level
     assert "sk-secret" not in f"{found}"
 
 
-def test_a_proxy_for_https_is_not_asked_for_a_recorder_which_speaks_http() -> None:
+def test_a_proxy_for_https_spares_an_http_recorder() -> None:
     given = {"HTTPS_PROXY": "x", "https_proxy": "x", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
     assert list(doctor.judge_proxies(given, BASES)) == []
 

@@ -44,7 +44,7 @@ def test_a_files_suffix_gives_the_format(tape: Path, tmp_path: Path, name: str, 
     assert "rows)" in result.stderr
 
 
-def test_a_boolean_is_true_or_false_in_every_table_and_format(demo: tuple[Path, str]) -> None:
+def test_booleans_are_true_or_false_in_every_format(demo: tuple[Path, str]) -> None:
     commands = dict.fromkeys(("export", "export --table texts", "ls"), "connection_reused")
     for command, column in {**commands, "export --table chunks": "output"}.items():
         found = {
@@ -55,7 +55,7 @@ def test_a_boolean_is_true_or_false_in_every_table_and_format(demo: tuple[Path, 
         assert found["jsonl"] == {f'{{"{column}":{value}}}' for value in ("false", "true")}
 
 
-def test_unknown_is_known_to_sqlite_by_the_expressions_of_the_help(demo: tuple[Path, str]) -> None:
+def test_the_helps_expressions_find_unknown_values_in_sqlite(demo: tuple[Path, str]) -> None:
     header, *lines = csv.reader(run(demo[0], "export").stdout.splitlines())
     expressions = re.findall(
         r"(?:avg|max)\((?!\)).*?\)\)(?=[,.])", " ".join(run(demo[0], "export", "--help").stdout.split())
@@ -78,20 +78,20 @@ def ids(found: str) -> list[str]:
     return [line.split(",")[0] for line in found.splitlines()[1:]]
 
 
-def test_a_mark_for_excel_is_written_where_it_is_asked_for_and_has_a_meaning(tape: Path, tmp_path: Path) -> None:
+def test_a_mark_for_excel_is_written_on_request(tape: Path, tmp_path: Path) -> None:
     run(tape, "export", "--bom", "--columns", "id", "-o", str(file := tmp_path / "x.csv"))
     assert file.read_bytes().startswith("\ufeffid\r\n".encode())
     assert run(tape, "export", "--bom", "--format", "tsv", "--columns", "id").stdout.startswith("\ufeffid\n")
     assert "--bom is for CSV and TSV" in run(tape, "export", "--bom", "--format", "json", code=2).output
 
 
-def test_ids_say_which_exchanges_and_a_filter_which_of_them(tape: Path) -> None:
+def test_ids_choose_exchanges_and_a_filter_narrows_them(tape: Path) -> None:
     assert ids(run(tape, "export", "@", TOOLS, "aaaa000000000001", TOOLS).stdout) == [COMPLETE, TOOLS, LIVE]
     assert ids(run(tape, "export", COMPLETE, TRUNCATED, "--errors").stdout) == [TRUNCATED]
     assert "fits several" in run(tape, "export", "aaaa", code=1).exception.args[0]  # type: ignore[union-attr]
 
 
-def test_ids_are_read_from_stdin_with_or_without_the_name_of_their_column(tape: Path) -> None:
+def test_ids_are_read_from_stdin_with_or_without_header(tape: Path) -> None:
     for text in (f"{COMPLETE}\n{TOOLS}\n", f"id\r\n{COMPLETE}\r\n\r\n{TOOLS}"):
         assert ids(run_with(tape, text, "export", "-").stdout) == [COMPLETE, TOOLS]
     assert ids(run_with(tape, TOOLS, "export", COMPLETE, "-").stdout) == [COMPLETE, TOOLS]
@@ -146,7 +146,7 @@ def test_a_suffix_can_ask_for_a_whole_exchange(tape: Path, tmp_path: Path, name:
     assert (tmp_path / name).read_bytes().startswith(begins)
 
 
-def test_a_schema_needs_no_tape_and_can_be_a_file(tmp_path: Path) -> None:
+def test_a_schema_needs_no_tape_and_may_be_written(tmp_path: Path) -> None:
     path = tmp_path / "schema.json"
     run(tmp_path / "none.db", "export", "--schema", "-o", str(path))
     assert {row["table"] for row in json.loads(path.read_bytes())} == {*export.TABLES, "summary"}
@@ -181,7 +181,7 @@ def test_the_schema_is_not_written_over_a_tape(tape: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.xyz", "day.csv.gz", "v1.2"])
-def test_an_unknown_suffix_asks_for_a_format_and_writes_nothing(tape: Path, tmp_path: Path, name: str) -> None:
+def test_an_unknown_suffix_requires_a_format(tape: Path, tmp_path: Path, name: str) -> None:
     said = run(tape, "export", "-o", str(tmp_path / name), code=2).stderr
     assert "add --format, or use one of .csv, .tsv, .jsonl, .json, .parquet, .sse, .html, .har, .cast" in said
     assert list(tmp_path.iterdir()) == []
@@ -189,7 +189,7 @@ def test_an_unknown_suffix_asks_for_a_format_and_writes_nothing(tape: Path, tmp_
     assert (tmp_path / name).read_bytes().startswith(b"id\t")
 
 
-def test_columns_are_those_that_are_asked_for_in_their_order(tape: Path, tmp_path: Path) -> None:
+def test_requested_columns_keep_their_order(tape: Path, tmp_path: Path) -> None:
     assert run(tape, "export", "--columns", "status,id,ttft", "-n", "1").stdout_bytes.splitlines() == [
         b"status,id,ttft_ms", b"200,aaaa000000000001,110.0",
     ]  # fmt: skip
@@ -210,13 +210,13 @@ def test_an_unknown_column_lists_those_of_the_table(tape: Path) -> None:
     assert "leave it out" in run(tape, "export", "--columns", "id", "--format", "har", code=2).stderr
 
 
-def test_stalls_in_an_asciicast_are_those_of_the_users_threshold(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_asciicast_uses_the_users_stall_threshold(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "stall 3,000.0 ms" in run(tape, "export", TOOLS, "--format", "asciicast").stdout
     monkeypatch.setenv("WIRETAPE_STALL_MS", "3000")
     assert "stall" not in run(tape, "export", TOOLS, "--format", "asciicast").stdout
 
 
-def test_two_exchanges_race_in_the_order_in_which_they_are_named(tape: Path, tmp_path: Path) -> None:
+def test_two_exchanges_race_in_their_named_order(tape: Path, tmp_path: Path) -> None:
     for ids in ((COMPLETE, TOOLS), (TOOLS, COMPLETE)):
         header, *_ = run(tape, "export", *ids, "--format", "asciicast").stdout.splitlines()
         assert re.findall(r"aaaa0{11}\d", json.loads(header)["title"]) == [*ids]

@@ -78,7 +78,7 @@ def test_parquet_of_many_rows_has_them_all(tape: Path, connection: Connection, t
     assert table.num_rows == len(list(queries.all_chunks(connection)))
 
 
-def test_a_schema_is_laid_out_for_people_on_a_terminal(tape: Path) -> None:
+def test_a_terminal_gets_a_readable_schema(tape: Path) -> None:
     shown = on_terminal(tape, "export", "--schema", "--table", "reads", columns=140)
     assert "T0 → when the socket gave it" in shown
     assert "\t" not in shown
@@ -88,7 +88,7 @@ def trace(tape: Path, *arguments: str) -> list[JsonObject]:
     return [*map(json.loads, run(tape, "export", "--format", "trace", *arguments).stdout.splitlines())]
 
 
-def test_a_trace_has_the_generations_of_the_demo_in_the_order_of_arrival(demo: tuple[Path, str]) -> None:
+def test_a_trace_has_the_demos_generations_by_arrival(demo: tuple[Path, str]) -> None:
     names = ("started_at", "input_tokens", "output_tokens")
     listed = run(demo[0], "export", "--columns", ",".join(names), "-f", "tok.in>0 and tok.out>0", "--format", "jsonl")
     counted = sorted(tuple(json.loads(line)[name] for name in names) for line in listed.stdout.splitlines())
@@ -99,13 +99,13 @@ def test_a_trace_has_the_generations_of_the_demo_in_the_order_of_arrival(demo: t
     assert [(row["input_length"], row["output_length"]) for row in found] == [tuple(tokens) for _, *tokens in counted]
 
 
-def test_a_trace_has_no_text_and_tells_what_it_leaves_out(tape: Path) -> None:
+def test_a_trace_has_no_text_and_names_omissions(tape: Path) -> None:
     result = run(tape, "export", "--format", "trace")
     assert result.stdout == '{"timestamp":0.0,"input_length":5,"output_length":4,"hash_ids":[0]}\n'
     assert result.stderr == "wiretape: 6 exchanges left out: 6 without token counts\n"
 
 
-def test_a_trace_is_ordered_by_time_and_not_by_entry(tmp_path: Path) -> None:
+def test_a_trace_is_ordered_by_time_not_entry(tmp_path: Path) -> None:
     frames = [
         frame
         for id, at in ((TOOLS, 5), (COMPLETE, 2))
@@ -114,7 +114,7 @@ def test_a_trace_is_ordered_by_time_and_not_by_entry(tmp_path: Path) -> None:
     assert [row["timestamp"] for row in trace(recorded(tmp_path / "x.db", frames))] == [0, 3000]
 
 
-def test_a_trace_covers_generations_unless_all_operations_are_asked_for(tmp_path: Path) -> None:
+def test_a_trace_covers_generations_unless_asked_otherwise(tmp_path: Path) -> None:
     path = recorded(tmp_path / "x.db", [*operations.frames()])
     assert len(trace(path, "--with-messages")) == 2
     result = run(path, "export", "--format", "trace", "--with-messages", "--all-operations")
@@ -135,7 +135,7 @@ def test_a_trace_of_imported_exchanges_has_their_prompts(tmp_path: Path) -> None
     assert row == {"timestamp": 0, "messages": [{"role": "user", "content": "hi"}], "output_length": 3}
 
 
-def test_the_input_length_of_a_trace_covers_tokens_read_from_and_written_to_a_cache(tmp_path: Path) -> None:
+def test_a_traces_input_length_includes_cached_tokens(tmp_path: Path) -> None:
     path = shapes.tape(tmp_path / "x.db")
     lengths = dict(zip(shapes.IDS.values(), (row["input_length"] for row in _counted(path)), strict=True))
     assert lengths["messages, an hour"] == 1800

@@ -86,7 +86,7 @@ def test_what_resembles_nothing_gets_no_suggestion(
     assert said == "wiretape ls: no option --xyzzy (see wiretape ls --help)\n"
 
 
-def test_there_are_forty_guesses_and_at_most_three_suggestions_each() -> None:
+def test_forty_guesses_get_at_most_three_suggestions_each() -> None:
     assert len(GUESSES) >= 40
     assert all(said.count(",") + said.count(" or ") < 3 for said in GUESSES.values())
 
@@ -122,7 +122,7 @@ def test_no_guess_is_a_command_itself() -> None:
     ("typed", "said"),
     [("model:gpt", "`model:gpt*` matches 5"), ("model:mini", "`model:*mini*` matches"), ("is:ok model:none", "0 of")],
 )
-def test_a_text_that_matches_nothing_names_the_wildcard_that_does(tape: Path, typed: str, said: str) -> None:
+def test_an_unmatched_text_suggests_the_matching_wildcard(tape: Path, typed: str, said: str) -> None:
     assert said in run(tape, "ls", "-f", typed).stderr
 
 

@@ -19,7 +19,7 @@ NONE = Path("none.db")
 EXAMPLES = re.findall(r"^- `(.+?)`:", topics.text("filters").partition("## Examples")[2], re.MULTILINE)
 
 
-def test_without_a_topic_the_topics_and_the_commands_are_listed() -> None:
+def test_without_a_topic_topics_and_commands_are_listed() -> None:
     text = run(NONE, "help").stdout
     assert set(topics.names()) == set(re.findall(r"^- `([a-z-]+)`: ", text, re.MULTILINE))
     listed = {line.split()[0] for line in text.splitlines() if line.startswith("  ")}
@@ -27,12 +27,12 @@ def test_without_a_topic_the_topics_and_the_commands_are_listed() -> None:
 
 
 @each_case("path", [("ls",), ("db", "upgrade"), ("db",), ("help",)], ids=" ".join)
-def test_help_on_a_command_is_what_its_help_option_prints(path: tuple[str, ...]) -> None:
+def test_help_about_a_command_is_its_help_option(path: tuple[str, ...]) -> None:
     assert run(NONE, "help", *path).stdout == run(NONE, *path, "--help").stdout
 
 
 @each_case("topic", topics.names())
-def test_a_topic_on_a_pipe_is_markdown_without_links_between_topics_and_comments(topic: str) -> None:
+def test_a_piped_topic_is_markdown_without_links_or_comments(topic: str) -> None:
     text = run(NONE, "help", topic).stdout
     assert text.startswith("# ")
     assert not re.search(r"<!--|\]\((?!https?:)|\[\[\[cog", text)
@@ -68,11 +68,11 @@ def test_an_unknown_topic_gets_the_closest_ones(path: tuple[str, ...], said: str
 
 
 @each_case("name", [*OUTCOMES, *FLAGS, *QUANTITIES, *RATES, *(field_name(name) for name in METRICS), *fields.NAMES])
-def test_every_outcome_flag_metric_rate_and_field_has_a_definition(name: str) -> None:
+def test_every_outcome_flag_metric_and_field_is_defined(name: str) -> None:
     assert topics.definitions(name)
 
 
-def test_the_definition_of_a_metric_has_its_meaning_its_unit_and_the_names_of_other_tools() -> None:
+def test_a_metrics_definition_has_unit_and_other_names() -> None:
     text = run(NONE, "help", "ttft").stdout
     assert "T0 → first output chunk: content, reasoning or tool call (ms)" in text
     assert "vllm `TTFT`" in text
@@ -90,7 +90,7 @@ def test_each_example_of_the_filter_language_works(tape: Path, example: str) -> 
     run(tape, "ls", "-f", example)
 
 
-def test_the_language_is_explained_with_the_values_that_the_parser_takes() -> None:
+def test_the_filter_language_is_explained_with_valid_values() -> None:
     assert len(EXAMPLES) > 10
     text = topics.text("filters")
     assert all(expected in text for expected in (one.expected for one in operators.KINDS.values()))

@@ -34,7 +34,7 @@ def test_ls_says_whose_a_stall_was(tape: Path) -> None:
     )
 
 
-def test_a_pipe_has_the_columns_of_the_table_and_their_whole_values(tape: Path) -> None:
+def test_a_pipe_has_the_tables_columns_in_full(tape: Path) -> None:
     (row,) = json.loads(run(tape, "ls", "-f", "flag:stall", "--format", "json").stdout)
     shown = set(tables.LISTED) - {"mark"} | {"id", "outcome_detail"}
     assert set(row) == shown
@@ -78,7 +78,7 @@ def test_ls_sorts(tape: Path) -> None:
     assert ids(tape, "ls", "-s", "ttft", "-n", "2", "-f", "-is:err") == [TOOLS, COMPLETE]
 
 
-def test_a_filter_that_cannot_be_read_is_a_usage_error(tape: Path) -> None:
+def test_an_unreadable_filter_is_a_usage_error(tape: Path) -> None:
     assert "there is no such field" in run(tape, "ls", "-f", "ttfx>1s", code=2).stderr
 
 
@@ -103,7 +103,7 @@ def test_ls_follows_until_it_is_interrupted(tape: Path) -> None:
     assert [line.split("\t")[0] for line in lines] == ["id", COMPLETE, TOOLS]
 
 
-def test_on_a_pipe_each_line_is_a_row_of_tab_separated_values(tape: Path) -> None:
+def test_a_piped_line_is_a_tab_separated_row(tape: Path) -> None:
     header, *lines = run(tape, "ls").stdout_bytes.decode().split("\n")
     assert tuple(header.split("\t")) == tables.PIPED
     assert [line.split("\t")[0] for line in lines] == [LIVE, ODD, FAILED, LIMITED, TRUNCATED, TOOLS, COMPLETE, ""]
@@ -111,7 +111,7 @@ def test_on_a_pipe_each_line_is_a_row_of_tab_separated_values(tape: Path) -> Non
 
 
 @pytest.mark.parametrize("arguments", [("-s", "ttft"), ("--format", "csv"), ("--format", "json")])
-def test_what_is_followed_has_no_other_order_and_no_end(tape: Path, arguments: tuple[str, ...]) -> None:
+def test_following_excludes_other_orders_and_ends(tape: Path, arguments: tuple[str, ...]) -> None:
     assert "--follow goes by the order of ending" in run(tape, "ls", "-F", *arguments, code=2).stderr
 
 
@@ -125,7 +125,7 @@ def test_ls_fits_its_terminal(tape: Path, terminal: str) -> None:
     assert said.endswith("; widen the terminal or use --columns")
 
 
-def test_ls_prints_the_columns_that_are_asked_for_in_their_order(tape: Path) -> None:
+def test_ls_prints_requested_columns_in_order(tape: Path) -> None:
     found = run(tape, "ls", "-n", "1", "-f", "is:ok", "--columns", "ttft, id,stall")
     assert found.stdout == f"ttft_ms\tid\tmax_output_silence_ms\n50.0\t{TOOLS}\t3000.0\n"
     row = json.loads(run(tape, "ls", "-n", "1", "--columns", "status,id", "--format", "json").stdout)[0]
@@ -134,7 +134,7 @@ def test_ls_prints_the_columns_that_are_asked_for_in_their_order(tape: Path) -> 
     assert [line.split() for line in table] == [["outcome", "id"], ["open", LIVE[:8]]]
 
 
-def test_an_unknown_column_lists_those_that_there_are_the_closest_first(tape: Path) -> None:
+def test_an_unknown_column_lists_the_closest_first(tape: Path) -> None:
     said = run(tape, "ls", "--columns", "id,outcom", code=2).stderr
     assert "there is no column 'outcom': choose from outcome, outcome_detail, " in said
     listed = run(tape, "ls", "--columns", "help").stdout.splitlines()
@@ -164,7 +164,7 @@ def test_a_header_can_be_left_out(tape: Path) -> None:
         assert run(tape, "ls", "-n", "1", "--no-header", "--format", format).stdout.startswith(LIVE)
 
 
-def test_nothing_found_is_3_only_where_that_is_asked_for(tape: Path) -> None:
+def test_an_empty_result_is_3_only_on_request(tape: Path) -> None:
     for format in ("table", "tsv", "ids", "jsonl"):
         run(tape, "ls", "--model", "none", "--format", format)
         run(tape, "ls", "--model", "none", "--format", format, "--exit-code", code=3)
@@ -196,7 +196,7 @@ def test_drawings_keep_their_axis_in_any_order_and_number(tape: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--spark", "--format", "csv"), ("--spark", "-F"), ("-e", "-F")])
-def test_what_cannot_be_drawn_or_ended_is_a_usage_error(tape: Path, arguments: tuple[str, ...]) -> None:
+def test_impossible_drawings_and_ends_are_usage_errors(tape: Path, arguments: tuple[str, ...]) -> None:
     run(tape, "ls", *arguments, code=2)
 
 
@@ -229,7 +229,7 @@ def test_a_bare_word_searches_model_text_and_id(tape: Path) -> None:
     assert ids(tape, "ls", "-f", '"Half an"') == [FAILED]
 
 
-def test_conversations_are_listed_with_their_totals_and_lead_to_their_exchanges(tape: Path) -> None:
+def test_conversations_are_listed_with_totals_and_exchanges(tape: Path) -> None:
     result = run(tape, "ls", "--by", "conversation", "--format", "json", "-f", "status:200")
     found = json.loads(result.stdout)
     assert tuple(found[0]) == CONVERSATION_FIELDS

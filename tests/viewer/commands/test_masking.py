@@ -54,7 +54,7 @@ def made(tape: Path, command: str, *options: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("command", PUBLIC)
-def test_what_is_made_to_be_passed_on_has_no_secret_and_says_how_many_were_masked(leaking: Path, command: str) -> None:
+def test_shared_files_have_no_secrets_and_count_masked_ones(leaking: Path, command: str) -> None:
     text, said = made(leaking, command)
     assert not any(part in text for part in (KEY, "LmX0wPvT6yRk92bcDE", "Zq81"))
     assert "1 secret masked" in said if command.startswith("report") else "3 secrets masked" in said
@@ -80,7 +80,7 @@ def test_rules_of_the_configuration_are_applied_as_well(leaking: Path, command: 
     assert KEY not in text
 
 
-def test_a_cut_without_its_secrets_is_sound_and_measures_alike(leaking: Path, tmp_path: Path) -> None:
+def test_a_cut_without_secrets_is_sound_and_measures_alike(leaking: Path, tmp_path: Path) -> None:
     run(leaking, "db", "cut", "@", "-o", str(there := tmp_path / "cut.db"))
     run(there, "db", "check")
     (before,), (after,) = (json.loads(run(tape, "export", "--format", "json").stdout) for tape in (leaking, there))
@@ -105,7 +105,7 @@ def test_a_missing_pattern_is_named(leaking: Path, arguments: list[str], message
     assert message in " ".join(run(leaking, "db", "cut", "@", *arguments, code=2).stderr.split())
 
 
-def test_formats_without_a_mask_refuse_to_keep_what_they_never_replace(leaking: Path) -> None:
+def test_unmaskable_formats_refuse_to_keep_anything(leaking: Path) -> None:
     assert "is for HAR and pages" in run(leaking, "export", "--no-redact", code=2).stderr
 
 

@@ -53,14 +53,14 @@ def test_the_short_options_are_terms() -> None:
     assert options.read(since="2026-03-01T00:00Z", until="2026-03-02T00:00Z") == both
 
 
-def test_a_filter_that_is_all_that_is_asked_for_stays_as_it_was_typed() -> None:
+def test_a_filter_that_stands_alone_stays_as_typed() -> None:
     typed = "TTFT > 0.8s  is:failed or (slow)"
     assert options.text([typed]) == typed
     assert options.text(["since:-2h"]) == "since:-2h"
     assert options.read([options.text([typed])]) == options.read([typed])
 
 
-def test_what_is_put_together_or_cannot_be_shown_is_in_its_normal_form() -> None:
+def test_a_combined_or_unprintable_filter_is_normalised() -> None:
     assert options.text() == ""
     assert options.text(["ttft>0.8s", "a or b"]) == "ttft>800ms (a or b)"
     assert options.text(["ttft>0.8s"], models=["gpt-*"]) == "ttft>800ms model:gpt-*"
@@ -85,7 +85,7 @@ def test_what_is_put_together_or_cannot_be_shown_is_in_its_normal_form() -> None
         (("-n", "-1"), "Invalid value for '-n'"),
     ],
 )
-def test_what_cannot_be_read_is_a_usage_error_that_names_the_option(arguments: tuple[str, ...], said: str) -> None:
+def test_an_unreadable_option_is_a_usage_error_naming_it(arguments: tuple[str, ...], said: str) -> None:
     assert said in " ".join(run(*arguments, code=2).stderr.split())
 
 
@@ -111,7 +111,7 @@ def wiretape(tape: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", MATCHING_NOTHING, ids=" ".join)
-def test_a_filter_that_matches_nothing_is_reported_in_the_same_words(tape: Path, command: tuple[str, ...]) -> None:
+def test_a_filter_without_matches_is_always_reported_alike(tape: Path, command: tuple[str, ...]) -> None:
     found = commanded(tape, *command, "-f", "model:none")
     assert NONE_MATCH in found.stderr
     assert "wiretape: the tape" not in found.stderr
@@ -132,7 +132,7 @@ def test_what_is_of_one_exchange_fails_without_one(tape: Path, empty: Path, comm
 @pytest.mark.parametrize(
     "command", [("show", "@"), ("show", "zzzz"), ("compare", "@", "@-1"), ("rm", "@err"), ("export", "@")]
 )
-def test_an_exchange_asked_of_an_empty_tape_is_not_found(empty: Path, command: tuple[str, ...]) -> None:
+def test_an_exchange_on_an_empty_tape_is_not_found(empty: Path, command: tuple[str, ...]) -> None:
     done = wiretape(empty, *command)
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr == f"wiretape: no exchange {command[1]}: {NONE_THERE.removeprefix('wiretape: ')}"
@@ -162,7 +162,7 @@ def test_hours_without_a_sign_are_ago(tape: Path) -> None:
     assert len(commanded(tape, "ls", "--until", "2h", "--format", "ids").stdout.splitlines()) == 7
 
 
-def test_nothing_is_said_of_a_selection_that_was_to_be_empty(tape: Path) -> None:
+def test_an_intentionally_empty_selection_is_not_mentioned(tape: Path) -> None:
     assert commanded(tape, "ls", "-n", "0").stderr == ""
     assert commanded(tape, "export", "-n", "0").stderr == ""
     assert commanded(tape, "export", "-").stderr == "wiretape: no exchange was named\n"

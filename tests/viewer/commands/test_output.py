@@ -65,7 +65,7 @@ def test_rows_come_in_the_format_asked_for() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
-def test_output_that_does_not_fit_is_an_error_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_that_does_not_fit_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with open("/dev/full", "w") as full, monkeypatch.context() as patched:
         patched.setattr("sys.stdout", full)
         with pytest.raises(WiretapeError, match="the output cannot be written"):
@@ -92,7 +92,7 @@ def test_the_locale_says_whether_a_terminal_has_utf8(
     assert terminals.has_utf8() is expected
 
 
-def test_a_header_can_be_left_out_where_there_is_one() -> None:
+def test_a_header_can_be_left_out() -> None:
     assert run("--no-header") == b"=x\t1\nb\t\n"
     assert run("--no-header", "--format", "csv") == b"'=x,1\r\nb,\r\n"
     assert len(run("--no-header", "--format", "jsonl").splitlines()) == 2
@@ -108,7 +108,7 @@ def test_a_file_has_a_header_whoever_writes_it() -> None:
 
 
 @pytest.mark.parametrize(("given", "coloured"), [("", True), ("1", False)])
-def test_colours_on_a_pipe_are_for_those_who_force_them(tape: Path, given: str, coloured: bool) -> None:
+def test_colours_on_a_pipe_must_be_forced(tape: Path, given: str, coloured: bool) -> None:
     forced = {"FORCE_COLOR": "1", "NO_COLOR": given, "TERM": "xterm-256color", "WIRETAPE_DB": str(tape)}
     done = forked.run(["ls", "--format", "table", "-f", "is:ok"], **forced)
     assert ("\x1b[32m" in done.stdout) == coloured
@@ -124,7 +124,7 @@ def test_a_dumb_terminal_gets_no_escapes(tape: Path) -> None:
     assert "\x1b" not in on_terminal(tape, "ls", terminal="dumb")
 
 
-def test_columns_without_room_are_named_and_so_is_what_shows_them(tape: Path) -> None:
+def test_columns_without_room_are_named_with_the_remedy(tape: Path) -> None:
     said = plain(on_terminal(tape, "export", "--format", "table", "-n", "1", columns=60))
     assert "hidden: request_model, response_model, upstream, labels, " in said
     assert re.search(r" and \d\d more; widen the terminal or use --columns$", said)
@@ -148,7 +148,7 @@ def plain(shown: str) -> str:
         "ls -f model:nobody", "db info", "db schema",
     ],
 )  # fmt: skip
-def test_recorded_text_on_a_pipe_drives_no_terminal_behind_it(tape: Path, command: str) -> None:
+def test_piped_text_drives_no_terminal_behind_it(tape: Path, command: str) -> None:
     result = CliRunner().invoke(group, command.split(), env={"WIRETAPE_DB": str(tape)})
     assert result.exit_code == 0, result.output
     assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]|\r(?!\n)", result.stdout)

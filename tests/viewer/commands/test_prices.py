@@ -44,7 +44,7 @@ def test_costs_are_listed_filtered_sorted_exported_and_shown(configured: Path, t
     assert json.loads(run(tape, "show", TOOLS, "--format", "json").stdout)["cost"] is None
 
 
-def test_each_usual_shape_of_usage_costs_on_a_tape_what_it_does_by_hand(configured: Path) -> None:
+def test_usual_usage_costs_on_tape_what_it_should(configured: Path) -> None:
     (configured / config.LOCAL_FILE).write_text(shapes.PRICES)
     tape = shapes.tape(configured / "tape.db")
     listed = json.loads(run(tape, "ls", "-n", "99", "--columns", "id,cost", "--format", "json").stdout)
@@ -68,9 +68,7 @@ def test_conversations_have_what_their_exchanges_cost(configured: Path, tape: Pa
     assert " cost" not in run(tape, *by, "--format", "table").stdout
 
 
-def test_what_is_known_at_once_has_the_cost_and_does_without_where_prices_are_wrong(
-    configured: Path, tape: Path
-) -> None:
+def test_recorded_costs_survive_wrong_prices(configured: Path, tape: Path) -> None:
     def known() -> dict[str, object]:
         with queries.opened(tape) as connection:
             row = exchange.known(connection, queries.find(connection, COMPLETE)).row
@@ -82,7 +80,7 @@ def test_what_is_known_at_once_has_the_cost_and_does_without_where_prices_are_wr
         known()
 
 
-def test_statistics_add_up_costs_that_are_known_and_count_the_others(configured: Path, tape: Path) -> None:
+def test_statistics_add_known_costs_and_count_others(configured: Path, tape: Path) -> None:
     (row,) = json.loads(run(tape, "stats", "--format", "json").stdout)
     assert {name: row[name] for name in ("cost", "cost_mean", "cost_n", "currency")} == {
         "cost": 0.000012, "cost_mean": 0.000012, "cost_n": 1, "currency": "EUR",
@@ -115,7 +113,7 @@ def test_the_entries_of_the_directory_come_before_the_users(configured: Path, ta
     assert json.loads(run(tape, "ls", "-f", "has:cost", *columns).stdout) == [dearer]
 
 
-def test_a_mistake_in_the_prices_is_one_line_that_names_the_place_and_the_entry(configured: Path, tape: Path) -> None:
+def test_a_price_mistake_is_one_line_naming_its_place(configured: Path, tape: Path) -> None:
     (configured / config.LOCAL_FILE).write_text(f"{PRICES}{PRICES.replace('input', 'inputs')}")
     result = run(tape, "stats", code=1)
     assert str(result.exception) == (

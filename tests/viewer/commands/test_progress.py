@@ -42,12 +42,12 @@ def pass_rows(rows: int) -> list[int]:
     return totals
 
 
-def test_work_that_is_done_soon_shows_nothing_and_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_work_shows_and_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     assert (pass_rows(5), terminal.getvalue()) == ([], "")
 
 
-def test_work_that_takes_long_shows_how_far_it_is_and_how_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_work_shows_progress_and_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     assert pass_rows(40) == [40]
     assert "exporting" in terminal.getvalue()
@@ -74,7 +74,7 @@ def test_rows_that_share_a_key_are_one_step(monkeypatch: pytest.MonkeyPatch) -> 
         assert "100%" in terminal.getvalue()
 
 
-def test_one_step_can_be_many_rows_and_the_number_of_steps_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_may_have_many_rows_without_a_total(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     with progress.ProgressBar("exporting", lambda: None, "chunk", clock=ticking(400_000_000)) as bar:
         assert list(bar.over([[1, 2], [3]], rows=len)) == [[1, 2], [3]]
@@ -83,7 +83,7 @@ def test_one_step_can_be_many_rows_and_the_number_of_steps_unknown(monkeypatch: 
     assert "%" not in terminal.getvalue()
 
 
-def test_a_batch_is_as_many_steps_as_it_has_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_counts_as_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     with progress.ProgressBar("exporting", lambda: 80, clock=ticking()) as bar:
         assert list(bar.over(["ab"] * 40, rows=len, steps=len)) == ["ab"] * 40

@@ -38,7 +38,7 @@ def held(path: Path, where: str = "-is:open") -> list[list[str]]:
     return [sorted(run(*table, "--db", path, "-f", where)[1].splitlines()) for table in tables]
 
 
-def test_a_selection_of_a_tape_is_a_tape_and_pulling_again_adds_what_is_new(tape: Path, tmp_path: Path) -> None:
+def test_a_selection_becomes_a_tape_and_pulling_adds_news(tape: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.db"
     code, said = run("pull", "--db", tape, "-f", "is:complete", "-n", 3, "-o", out)
     assert (code, said.splitlines()[0]) == (0, f"3 exchanges copied to {out}")
@@ -75,7 +75,7 @@ def forget_bodies(to: str) -> None:
         centre.execute("TRUNCATE TABLE streams")
 
 
-def test_what_is_pulled_of_a_server_is_what_was_shipped(to: str, tape: Path, tmp_path: Path) -> None:
+def test_pulling_from_a_server_returns_what_was_shipped(to: str, tape: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.db"
     ship(tape, to, "--bodies")
     assert pull(to, out).startswith("29 exchanges copied")  # one of 30 still runs
@@ -103,9 +103,7 @@ def figures(path: Path) -> list[list[str]]:
     return [run(*one, "--db", path)[1].replace("bytes_not_shipped", "").replace(" ", "").splitlines() for one in asked]
 
 
-def test_what_was_shipped_without_its_body_keeps_its_figures_and_says_what_is_missing(
-    to: str, tape: Path, tmp_path: Path
-) -> None:
+def test_an_exchange_shipped_without_body_keeps_its_figures(to: str, tape: Path, tmp_path: Path) -> None:
     whole, out = tmp_path / "whole.db", tmp_path / "out.db"
     run("rm", "-f", "-is:complete", "--yes", "--db", tape)  # messages of errors are texts, which are not shipped
     ship(tape, to, "--bodies")
@@ -128,7 +126,7 @@ def test_what_was_shipped_without_its_body_keeps_its_figures_and_says_what_is_mi
     assert run("db", "check", "--db", again)[0] == 0
 
 
-def test_a_tape_without_bytes_ships_none_in_the_place_of_those_of_another(to: str, tape: Path, tmp_path: Path) -> None:
+def test_a_tape_without_bytes_replaces_no_others(to: str, tape: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.db"
     ship(tape, to)
     pull(to, out)
@@ -137,7 +135,7 @@ def test_a_tape_without_bytes_ships_none_in_the_place_of_those_of_another(to: st
         assert centre.rows("SELECT count() FROM streams") == [(0,)]
 
 
-def test_what_works_on_tapes_only_says_how_a_server_becomes_one(tmp_path: Path) -> None:
+def test_commands_for_tapes_say_how_to_pull_a_server(tmp_path: Path) -> None:
     url = "clickhouse://127.0.0.1:1/db"
     for arguments in (["show", "@"], ["play", "@"], ["serve"], ["view", "--web"], ["rm", "@"], ["db", "info"],
                       ["export", "--table", "chunks"]):  # fmt: skip

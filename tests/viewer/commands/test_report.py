@@ -49,7 +49,7 @@ def id_of(tape: Path, scene: str) -> str:
 
 
 @each_case("scene", list(SCENES))
-def test_a_report_on_a_scene_has_its_verdict_its_ending_and_its_cause(scene: str, demo: tuple[Path, str]) -> None:
+def test_a_report_has_verdict_ending_and_cause(scene: str, demo: tuple[Path, str]) -> None:
     party, ending, more = SCENES[scene]
     id = id_of(demo[0], scene)
     shown = run(demo[0], "report", id).stdout
@@ -66,7 +66,7 @@ def test_a_report_on_a_scene_has_its_verdict_its_ending_and_its_cause(scene: str
     )
 
 
-def test_the_timeline_of_a_stall_has_its_beginning_and_its_party(demo: tuple[Path, str]) -> None:
+def test_a_stalls_timeline_has_beginning_and_party(demo: tuple[Path, str]) -> None:
     (one,) = as_json(demo[0], "@stall")["exchanges"]
     assert [moment["what"].split(" of ")[0] for moment in one["timeline"]] == [
         "request", "connected", "response head, status 200", "first output", "silence", "last output",
@@ -76,7 +76,7 @@ def test_the_timeline_of_a_stall_has_its_beginning_and_its_party(demo: tuple[Pat
     assert [moment["at_ms"] for moment in one["timeline"]] == sorted(moment["at_ms"] for moment in one["timeline"])
 
 
-def test_only_with_text_a_report_has_the_message_and_the_answer(demo: tuple[Path, str]) -> None:
+def test_only_reports_with_text_have_message_and_answer(demo: tuple[Path, str]) -> None:
     failing = id_of(demo[0], "failing")
     shown = run(demo[0], "report", failing, "--with-text").stdout
     assert "\nError message:\n\n    Provider disconnected\n" in shown
@@ -85,7 +85,7 @@ def test_only_with_text_a_report_has_the_message_and_the_answer(demo: tuple[Path
     assert (one["error_message"], one["answer"]) == (None, None)
 
 
-def test_a_filter_lists_failed_stalled_and_slowest_exchanges_of_all(demo: tuple[Path, str]) -> None:
+def test_a_filtered_report_lists_failed_stalled_and_slowest(demo: tuple[Path, str]) -> None:
     found = as_json(demo[0], "-f", "model:demo-*")
     assert (found["kind"], found["total"], found["verdict"]) == ("filter", 19, "upstream")
     assert found["endings"] == "15 complete · 4 failed: 2 × 429, 1 cut by upstream, 1 error in mid-stream"
@@ -99,7 +99,7 @@ def test_a_filter_lists_failed_stalled_and_slowest_exchanges_of_all(demo: tuple[
 
 
 @pytest.mark.parametrize("reference", [f"s:{KEY[:9]}", "@s"])
-def test_a_session_is_reported_with_the_parts_of_its_time(reference: str, tmp_path: Path) -> None:
+def test_a_session_is_reported_by_parts_of_time(reference: str, tmp_path: Path) -> None:
     tape = session_tape(tmp_path / "t.db")
     run(tape, "rm", ELSEWHERE, "--yes")
     shown = run(tape, "report", reference).stdout
@@ -117,7 +117,7 @@ def test_a_session_is_reported_with_the_parts_of_its_time(reference: str, tmp_pa
     assert not re.search(r"agent-one|Fix it|read\b.*{}|x = 1", shown + json.dumps(found))
 
 
-def test_the_keys_of_the_json_are_those_of_the_schema(demo: tuple[Path, str]) -> None:
+def test_the_jsons_keys_are_the_schemas(demo: tuple[Path, str]) -> None:
     found = as_json(demo[0], "@err")
     names = [*found, *(f"exchanges.{name}" for name in found["exchanges"][0])]
     assert names == [*report.schema()]
@@ -138,7 +138,7 @@ def test_nothing_of_hostile_recordings_is_quoted(tape: Path) -> None:
     assert any("model" in text and "left out" in text for text in odd["unknown"])
 
 
-def test_an_exchange_and_a_filter_together_or_a_filter_without_a_match_are_refused(tape: Path) -> None:
+def test_an_exchange_beside_a_filter_is_refused(tape: Path) -> None:
     assert "not both" in run(tape, "report", "@", "-f", "is:ok", code=2).stderr
     assert "0 of 7 exchanges match" in str(run(tape, "report", "-f", "model:none", code=1).exception)
 
@@ -164,7 +164,7 @@ def retried(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("retried") / "tape.db", frames)
 
 
-def test_retries_before_and_after_are_told_with_the_pauses_between_them(retried: Path) -> None:
+def test_retries_around_an_exchange_are_named_with_pauses(retried: Path) -> None:
     (one,) = as_json(retried, "2222")["exchanges"]
     before = [{"id": "1" * 16, "outcome": "http_error", "status": 429, "pause_ms": 968.5}]
     assert (one["retries_before"], one["attempt"]) == (before, 3)
@@ -176,13 +176,13 @@ def test_retries_before_and_after_are_told_with_the_pauses_between_them(retried:
     assert told in shown
 
 
-def test_an_unknown_time_has_no_unit_and_one_read_is_in_the_singular(retried: Path) -> None:
+def test_unknown_times_have_no_unit_and_one_is_singular(retried: Path) -> None:
     shown = run(retried, "report", "2222").stdout
     assert "| times | first output –, longest silence of output –, last output –, end " in shown
     assert f"| received | {len(LIMITED_READS[0][1])} bytes in 1 read; tokens: – in, – out |" in shown
 
 
-def test_the_provider_its_request_ids_and_the_client_are_named(retried: Path) -> None:
+def test_provider_request_ids_and_client_are_named(retried: Path) -> None:
     shown = run(retried, "report", "2222").stdout
     assert "| upstream | `api.openai.com` |" in shown
     assert "| request ids | x-request-id `req_1`, cf-ray `8a1b-FRA` |" in shown
@@ -190,6 +190,6 @@ def test_the_provider_its_request_ids_and_the_client_are_named(retried: Path) ->
     assert "sk-secret" not in shown
 
 
-def test_attempts_of_a_request_that_is_not_on_the_tape_are_unknown(tape: Path) -> None:
+def test_attempts_of_an_unrecorded_request_are_unknown(tape: Path) -> None:
     (one,) = as_json(tape, LIMITED)["exchanges"]
     assert one["retries_before"] == []

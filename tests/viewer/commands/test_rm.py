@@ -23,7 +23,7 @@ def run(tape: Path, *arguments: str, input: str = "") -> Result:
     return CliRunner().invoke(wiretape.viewer.cli.group, ["rm", "--db", str(tape), *arguments], input=input)
 
 
-def test_an_exchange_is_deleted_by_the_beginning_of_its_id(recorded: Path) -> None:
+def test_an_exchange_is_deleted_by_its_ids_beginning(recorded: Path) -> None:
     result = run(recorded, "aaaa", "-y")
     assert result.exit_code == 0
     assert result.stdout.startswith(f"deleted 1 exchange from {recorded}\n")
@@ -56,7 +56,7 @@ def test_a_dry_run_deletes_nothing(recorded: Path) -> None:
     assert len(outcomes_of(recorded)) == 3
 
 
-def test_an_id_that_is_not_there_deletes_nothing_of_the_rest(recorded: Path) -> None:
+def test_an_unknown_id_deletes_none_of_the_rest(recorded: Path) -> None:
     result = run(recorded, "aaaa", "dddd", "-y")
     assert isinstance(result.exception, NotFound)
     assert len(outcomes_of(recorded)) == 3

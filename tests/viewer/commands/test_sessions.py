@@ -25,7 +25,7 @@ def tape(tmp_path: Path) -> Path:
     return session_tape(tmp_path / "sessions.db")
 
 
-def test_a_list_of_sessions_has_the_parts_of_their_time(tape: Path) -> None:
+def test_listed_sessions_have_their_parts_of_time(tape: Path) -> None:
     other, found = json.loads(run(tape, "ls", "--by", "conversation", "--format", "json").stdout)
     assert found["conversation"] == KEY
     assert {name: found[name] for name in PARTS} == PARTS
@@ -59,7 +59,7 @@ def test_an_export_has_the_table_with_units(tape: Path) -> None:
     )
 
 
-def test_the_parts_of_exchanges_that_fit_are_those_of_these_alone(tape: Path) -> None:
+def test_filtered_sessions_count_only_matching_exchanges(tape: Path) -> None:
     (found,) = json.loads(run(tape, "ls", "--by", "conversation", "-f", f"id:{FIRST}", "--format", "json").stdout)
     assert (found["wall_ms"], found["tools_ms"], found["turns"], found["exchanges"]) == (1450, 0, 1, 1)
 
@@ -75,7 +75,7 @@ def test_statistics_by_conversation_have_the_parts_too(tape: Path) -> None:
     assert "stalled 36 %" in next(line for line in lines if line.startswith(KEY))
 
 
-def test_statistics_of_a_filter_end_in_the_time_of_its_sessions(tape: Path) -> None:
+def test_filtered_statistics_end_with_their_sessions_time(tape: Path) -> None:
     line = run(tape, "stats", "--format", "table").stdout.splitlines()[-1]
     assert line.startswith("time       2 sessions in 8,420 ms: stalled 36 % · tools 24 % · streaming 17 % · ")
     one = run(tape, "stats", "-f", f"id:{FIRST}", "--format", "table").stdout.splitlines()[-1]
@@ -121,7 +121,7 @@ def test_a_part_of_the_other_kind_is_refused(tape: Path, arguments: tuple[str, .
     assert said in run(tape, "show", *arguments, code=2).stderr
 
 
-def test_an_unknown_session_is_an_error_that_says_where_they_are_listed(tape: Path) -> None:
+def test_an_unknown_session_error_names_their_list(tape: Path) -> None:
     with pytest.raises(NotFound, match="no session s:zzz: 'wiretape ls --by conversation' lists them"):
         CliRunner().invoke(group, ["show", "s:zzz", "--db", str(tape)], catch_exceptions=False)
 

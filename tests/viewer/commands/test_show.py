@@ -30,7 +30,7 @@ def test_show_finds_the_newest_that_failed(tape: Path) -> None:
     assert json.loads(run(tape, "show", "@err", "--format", "json").stdout)["id"] == ODD
 
 
-def test_show_as_json_is_one_object_that_begins_with_the_contract(tape: Path) -> None:
+def test_show_as_json_is_one_object_of_the_contract(tape: Path) -> None:
     found = json.loads(run(tape, "show", COMPLETE, "--format", "json").stdout)
     heads = ("request_headers", "response_headers", "response_trailers")
     assert tuple(found) == FIELDS + TEXT_FIELDS + DETAIL_FIELDS + heads
@@ -53,7 +53,7 @@ def test_events_and_reads_come_in_every_format(tape: Path, part: str) -> None:
     assert len(run(tape, "show", COMPLETE, "--part", part, "--format", "jsonl").stdout.splitlines()) == len(found)
 
 
-def test_events_say_where_in_the_body_they_are_and_when_they_came(tape: Path) -> None:
+def test_events_have_their_place_and_time(tape: Path) -> None:
     found = json.loads(run(tape, "show", COMPLETE, "--part", "events", "--format", "json").stdout)
     kinds = ["role", "content", "comment", "content", "content", "content", "finish", "usage", "done"]
     assert [row["kind"] for row in found] == kinds
@@ -74,7 +74,7 @@ def test_the_summary_tells_a_stall_and_who_was_slow(tape: Path) -> None:
     assert "flags      no_usage" in by_others
 
 
-def test_the_summary_begins_with_what_happened_and_whose_doing_it_was(tape: Path) -> None:
+def test_the_summary_begins_with_outcome_and_party(tape: Path) -> None:
     assert run(tape, "show", TOOLS).stdout.startswith("✓ complete, stall 3.0 s by upstream\n")
     assert run(tape, "show", COMPLETE).stdout.startswith("✓ complete, max gap 50.0 ms\n")
     limited = run(tape, "show", LIMITED).stdout
@@ -85,7 +85,7 @@ def test_the_summary_begins_with_what_happened_and_whose_doing_it_was(tape: Path
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_the_summary_draws_the_gaps_with_their_scale_within_the_terminal(tape: Path, columns: int) -> None:
+def test_the_summary_draws_scaled_gaps_within_the_terminal(tape: Path, columns: int) -> None:
     shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "show", COMPLETE, columns=columns))
     assert ("▃" in shown, "╷100 ms" in shown, "gaps: ▁ <3" in shown) == (True, True, True)
     drawing = shown[shown.index("╷0") - 11 : shown.index("· first output")]
@@ -98,7 +98,7 @@ def test_thresholds_are_refused_where_nothing_is_judged(tape: Path, part: str) -
     assert f"--part {part} is not judged: leave out --stall-ms, --burst-reads" in said
 
 
-def test_a_conversation_is_a_page_that_marks_what_is_new(tmp_path: Path) -> None:
+def test_a_conversation_page_marks_news(tmp_path: Path) -> None:
     tape = recorded(tmp_path / "t.db", list(turns.frames()))
     page = run(tape, "show", turns.SECOND, "--part", "conversation").stdout
     assert [line for line in page.splitlines() if line[:1] not in ("", " ")] == [
@@ -110,7 +110,7 @@ def test_a_conversation_is_a_page_that_marks_what_is_new(tmp_path: Path) -> None
     assert page.endswith("  Yes: ␛[31msnow.\n")
 
 
-def test_a_conversation_is_folded_on_a_terminal_and_a_record_as_json(tmp_path: Path) -> None:
+def test_a_conversation_is_folded_on_terminals_and_json_records(tmp_path: Path) -> None:
     tape = recorded(tmp_path / "t.db", list(turns.frames()))
     shown = on_terminal(tape, "show", turns.FIRST, "--part", "conversation")
     assert "… 9 more lines: a pipe gets all of it" in shown
@@ -132,7 +132,7 @@ def test_the_help_says_what_comes_without_a_format(tape: Path) -> None:
     assert run(tape, "show", TOOLS, "--part", "facts").stdout.startswith(f"{TOOLS}  POST https://")
 
 
-def test_timing_is_a_row_for_each_verdict_for_programs_and_a_page_for_people(tape: Path) -> None:
+def test_timing_has_rows_for_programs_and_a_page(tape: Path) -> None:
     (found,) = json.loads(run(tape, "show", TOOLS, "--part", "timing", "--format", "json").stdout)
     assert tuple(found) == verdicts.FIELDS
     assert (found["kind"], found["form"], found["who"], found["lasted_ms"]) == ("stall", "gap", "upstream", 3000)
@@ -150,14 +150,14 @@ def test_timing_of_hostile_and_of_open_exchanges_is_safe(tape: Path) -> None:
     assert "upstream gap" in run(tape, "show", "@", "--part", "timing", "--format", "table").stdout
 
 
-def test_text_on_a_pipe_is_the_content_and_nothing_else(tape: Path) -> None:
+def test_piped_text_is_only_the_content(tape: Path) -> None:
     assert run(tape, "show", COMPLETE, "--part", "text").stdout_bytes == b"Hello, world"
     assert run(tape, "show", TOOLS, "--part", "text").stdout_bytes == b""
     found = json.loads(run(tape, "show", TOOLS, "--part", "text", "--format", "json").stdout)
     assert (found["reasoning"], found["tool_calls"][0]["name"]) == ("Think. ", "get_weather")
 
 
-def test_the_request_on_a_pipe_is_its_body_byte_for_byte(tape: Path) -> None:
+def test_a_piped_request_is_its_exact_body(tape: Path) -> None:
     assert run(tape, "show", "c000", "--part", "request").stdout_bytes == b"\xff\xfe not UTF-8"
     found = json.loads(run(tape, "show", "c000", "--part", "request", "--format", "json").stdout)
     assert tuple(found) == (
@@ -166,7 +166,7 @@ def test_the_request_on_a_pipe_is_its_body_byte_for_byte(tape: Path) -> None:
     assert "authorization: REDACTED" in run(tape, "show", "c000", "--part", "request", "--format", "table").stdout
 
 
-def test_a_request_and_an_answer_that_came_compressed_are_shown_decoded(tmp_path: Path) -> None:
+def test_compressed_requests_and_answers_are_shown_decoded(tmp_path: Path) -> None:
     asked = b'{"model":"packed-model","messages":[{"role":"user","content":"a question"}]}'
     *parts, last = by_brotli([b'data: {"choices":[{"index":0,"delta":{"content":"an "}}]}\n\n', ANSWERED], True)
     parts[-1] += last
@@ -188,7 +188,7 @@ def test_a_request_and_an_answer_that_came_compressed_are_shown_decoded(tmp_path
     assert run(tape, "ls", "-f", "prompt:answer", "--format", "jsonl").stdout == ""
 
 
-def test_raw_on_a_pipe_is_the_body_byte_for_byte_also_while_it_is_open(tape: Path) -> None:
+def test_a_piped_raw_body_is_exact_even_while_open(tape: Path) -> None:
     assert run(tape, "show", COMPLETE, "--part", "raw").stdout_bytes == BODY
     assert run(tape, "show", "@", "--part", "raw").stdout_bytes == COMPLETE_READS[0][1] + COMPLETE_READS[1][1]
 
@@ -209,9 +209,7 @@ def test_what_was_decoded_up_to_a_limit_says_so(tmp_path: Path, part: str, monke
 
 
 @pytest.mark.parametrize("coding", COMPRESS)
-def test_of_a_compressed_answer_raw_and_play_have_the_text_and_raw_with_its_head_the_bytes(
-    tmp_path: Path, coding: str
-) -> None:
+def test_raw_and_play_decompress_unless_the_head_is_printed(tmp_path: Path, coding: str) -> None:
     path, pieces = tmp_path / "tape.db", COMPRESS[coding]([BODY[:99], BODY[99:]], True)
     parts = [(at, piece) for at, piece in enumerate(pieces, 1) if piece]
     with recorder(path) as tape:
@@ -228,12 +226,12 @@ def test_raw_has_no_format(tape: Path) -> None:
     assert "has no --format" in run(tape, "show", "@", "--part", "raw", "--format", "json", code=2).stderr
 
 
-def test_raw_text_on_a_terminal_has_no_control_characters_unless_forced(tape: Path) -> None:
+def test_raw_text_reaches_terminals_without_controls_unless_forced(tape: Path) -> None:
     assert "keep-alive" in on_terminal(tape, "show", COMPLETE, "--part", "raw")
     assert "keep-alive" in on_terminal(tape, "show", COMPLETE, "--part", "raw", "--force")
 
 
-def test_a_binary_body_on_a_terminal_is_shown_as_hex(tmp_path: Path) -> None:
+def test_a_binary_body_on_terminals_is_hex(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as tape:
         tape.answer("aaaa000000000001", b"\x89PNG\r\n\x1a\n\x00\xff" + b"\x00" * 5000, 30)
@@ -243,7 +241,7 @@ def test_a_binary_body_on_a_terminal_is_shown_as_hex(tmp_path: Path) -> None:
     assert "\x1a" not in shown
 
 
-def test_events_on_a_terminal_are_listed_as_in_the_viewer(tape: Path) -> None:
+def test_terminal_events_are_listed_like_the_viewers(tape: Path) -> None:
     shown = on_terminal(tape, "show", COMPLETE, "--part", "events").splitlines()
     assert shown[0].split() == ["#", "t", "s", "Δ", "ms", "kind", "bytes", "read", "data"]
     assert shown[2].split() == ["1", "0.110", "10.0", "content", "157", "1", "'Hel'"]
@@ -251,7 +249,7 @@ def test_events_on_a_terminal_are_listed_as_in_the_viewer(tape: Path) -> None:
     assert shown[8].split()[-4:] == ["5", "in,", "4", "out"]
 
 
-def test_the_page_has_the_headers_and_names_request_ids_and_limits_first(tmp_path: Path) -> None:
+def test_the_page_names_request_ids_and_limits_first(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     sent = [(b"content-type", b"text/event-stream"), (b"x-request-id", b"req_1"), (b"retry-after", b"20"),
             (b"x-ratelimit-remaining-tokens", b"7")]  # fmt: skip
@@ -279,7 +277,7 @@ def test_without_any_text_standard_error_says_why(tape: Path, id: str, reason: s
 
 
 @pytest.mark.parametrize("part", ["events", "reads"])
-def test_without_a_body_standard_error_says_that_there_is_none(tmp_path: Path, part: str) -> None:
+def test_a_missing_body_is_reported_on_stderr(tmp_path: Path, part: str) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as tape:
         tape.begin("aaaa000000000001", [])
@@ -288,7 +286,7 @@ def test_without_a_body_standard_error_says_that_there_is_none(tmp_path: Path, p
     assert len(ended.stdout.splitlines()) == 1
 
 
-def test_without_any_text_of_an_api_that_is_not_decoded_that_is_the_reason(tmp_path: Path) -> None:
+def test_missing_text_of_an_undecoded_api_is_explained(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     reads = [(100, b'event: tick\ndata: {"kind":"tick"}\n\n')]
     with recorder(path) as tape:
@@ -298,7 +296,7 @@ def test_without_any_text_of_an_api_that_is_not_decoded_that_is_the_reason(tmp_p
     assert "there is no text: not decoded: no dialect knows this stream; 35 bytes of body (complete)" in told
 
 
-def test_an_event_has_one_number_in_events_verdicts_exported_chunks_and_the_viewer(tmp_path: Path) -> None:
+def test_an_event_has_the_same_number_everywhere(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     stray = b'{"choices":[{"index":0,"delta":{"content":"stray"}}]}\n\n'
     parts = [(100, b": hi\n\n"), (110, event({"content": "a"})), (120, stray), (3120, event({"content": "late"}))]

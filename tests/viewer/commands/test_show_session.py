@@ -27,7 +27,7 @@ def test_a_changed_prefix_is_named_and_shown(tape: Path) -> None:
     assert '+   "description": "other"' in shown
 
 
-def test_a_hit_has_a_line_and_a_first_turn_none(tape: Path) -> None:
+def test_a_hit_has_a_line_unlike_first_turns(tape: Path) -> None:
     lines = run(tape, "show", IDS[1], "--format", "table").stdout.splitlines()
     assert "cache      hit: 2,000 tokens expected, 2,000 read" in lines
     assert not any(
@@ -35,7 +35,7 @@ def test_a_hit_has_a_line_and_a_first_turn_none(tape: Path) -> None:
     )
 
 
-def test_a_read_beside_a_difference_and_a_remedy_are_named(tmp_path: Path) -> None:
+def test_reads_beside_differences_and_remedies_are_named(tmp_path: Path) -> None:
     def attributed(id: str, at: int, count: int, read: int) -> list[journal.Frame]:
         block = {"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1.332; cch={at:05x};"}
         return [*turn(id, at, body(count, system=[block]), 2_000, read)]
@@ -59,7 +59,7 @@ def test_the_content_of_a_request_as_json_adds_up(tape: Path) -> None:
     assert columns["context_tool_results_bytes"] == found["parts"][0]["bytes"]
 
 
-def test_a_pipe_gets_a_row_for_each_part_and_people_a_table(tape: Path) -> None:
+def test_a_pipe_gets_a_row_for_each_part(tape: Path) -> None:
     parts = list(csv.DictReader(run(tape, "show", IDS[2], "--part", "context").stdout.splitlines(), delimiter="\t"))
     assert [*parts[0]] == ["source", "name", "bytes", "new"]
     shown = run(tape, "show", IDS[2], "--part", "context", "--format", "table").stdout

@@ -65,7 +65,7 @@ def test_stats_say_in_one_line_how_many_ended_how(tape: Path) -> None:
     assert table.split() == ["n", "median", "p95", "p99", "max"]
 
 
-def test_stats_by_a_field_are_one_row_for_each_group(tape: Path) -> None:
+def test_grouped_stats_have_one_row_a_group(tape: Path) -> None:
     header, *rows = run(tape, "stats", "--by", "status", "--format", "table").stdout.splitlines()
     assert header.split()[:5] == ["status", "n", "failed", "ttft", "ms"]
     assert [row.split()[:4] for row in rows[:-1]] == [["200", "6", "3", "80.0"], ["429", "1", "1", "–"]]
@@ -127,7 +127,7 @@ def test_stats_of_a_selection(tape: Path) -> None:
     assert run(tape, "stats", "-f", "status:500", "--format", "table").stdout == ""
 
 
-def test_stats_on_a_pipe_are_a_row_for_each_group(tape: Path) -> None:
+def test_piped_stats_have_one_row_a_group(tape: Path) -> None:
     header, *rows = run(tape, "stats", "--by", "status").stdout.splitlines()
     assert tuple(header.split("\t")) == summary.fields(("status",))
     assert [row.split("\t")[0] for row in rows] == ["200", "429"]
@@ -147,7 +147,7 @@ def test_stats_prints_the_fields_that_are_asked_for(tape: Path) -> None:
                                                              ["1", "429", "–"]]  # fmt: skip
 
 
-def test_a_statistic_is_a_column_of_the_page_and_a_field_of_every_quantity(tape: Path) -> None:
+def test_a_statistic_is_a_column_and_quantity_field(tape: Path) -> None:
     lines = run(tape, "stats", "--columns", "p99,p50", "--format", "table").stdout.splitlines()
     assert [line.split() for line in lines if line.startswith(("   ", "ttft "))] == [
         ["p99", "p50"], ["ttft", "ms", "109.4", "80.0"],
@@ -158,7 +158,7 @@ def test_a_statistic_is_a_column_of_the_page_and_a_field_of_every_quantity(tape:
     assert list(row) == ["metric", "n"]
 
 
-def test_what_had_no_room_is_reported_once_for_all_groups(tape: Path) -> None:
+def test_statistics_without_room_are_reported_once(tape: Path) -> None:
     shown = " ".join(
         re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "stats", "--all", "--by", "status", columns=60)).split()
     )
@@ -179,7 +179,7 @@ def test_a_comparison_keeps_its_verdict_on_a_narrow_terminal(made: Path, columns
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100])
-def test_two_exchanges_keep_both_sides_and_their_difference_on_a_narrow_terminal(tape: Path, columns: int) -> None:
+def test_two_exchanges_keep_their_difference_on_narrow_terminals(tape: Path, columns: int) -> None:
     shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "compare", "--all", "@", "@-1", columns=columns)).split(
         "\r\n"
     )
@@ -188,7 +188,7 @@ def test_two_exchanges_keep_both_sides_and_their_difference_on_a_narrow_terminal
 
 
 @pytest.mark.parametrize("columns", [80, 100])
-def test_a_comparison_begins_with_its_verdict_and_fits_a_terminal(made: Path, columns: int) -> None:
+def test_a_comparison_begins_with_its_verdict_and_fits(made: Path, columns: int) -> None:
     sides = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
     shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(made, "compare", *sides, columns=columns)).split("\r\n")
     assert re.fullmatch(r"new is slower: ttft \+\d+ % \[\+\d+ %, \+\d+ %\]", shown[0])
@@ -203,7 +203,7 @@ def test_two_exchanges_are_compared_by_what_matters_first(tape: Path) -> None:
     assert [line.split()[0] for line in shown[2:5]] == ["model", "outcome", "ttft_ms"]
 
 
-def test_durations_that_are_equal_here_are_not_repeated_but_named(tape: Path) -> None:
+def test_equal_durations_are_named_instead_of_repeated(tape: Path) -> None:
     shown = run(tape, "compare", "--all", COMPLETE, TOOLS, "--format", "table").stdout
     rows = json.loads(run(tape, "compare", COMPLETE, TOOLS, "--format", "json").stdout)
     assert [name in (line.split()[0] for line in shown.splitlines()) for name in ("icl_max_ms", "max_gap_ms")] == [
@@ -260,12 +260,12 @@ def test_the_fields_of_another_tools_figures_explain_themselves() -> None:
     assert {row["field"]: row["meaning"] for row in rows} == reports.schema("vllm-0.32")
 
 
-def test_an_unknown_tool_is_a_usage_error_that_names_the_known_ones(tape: Path) -> None:
+def test_an_unknown_tool_lists_the_known_ones(tape: Path) -> None:
     result = run(tape, "stats", "--as", "vllm@0.33", code=2)
     assert "choose from vllm, vllm-0.32, sglang" in " ".join(result.stderr.split())
 
 
-def test_a_tokenizer_that_is_none_is_an_error_of_one_line(tape: Path) -> None:
+def test_an_invalid_tokenizer_is_an_error_of_one_line(tape: Path) -> None:
     result = run(tape, "stats", "--as", "vllm", "--tokenizer", __file__, code=1)
     assert "is not a tokenizer: give a tokenizer.json of Hugging Face" in str(result.exception)
 
@@ -292,7 +292,7 @@ def test_two_requests_are_compared_part_by_part(tmp_path: Path) -> None:
     assert "parameter temperature  0" in on_terminal(tape, *given)
 
 
-def test_requests_that_differ_exit_3_if_asked_and_those_without_messages_4(tmp_path: Path, tape: Path) -> None:
+def test_differing_requests_exit_3_and_messageless_ones_4(tmp_path: Path, tape: Path) -> None:
     agent = recorded(tmp_path / "t.db", list(turns.frames()))
     part = ("--part", "request", "-e")
     run(agent, "compare", turns.FIRST, turns.SECOND, *part, code=3)
@@ -341,7 +341,7 @@ def test_check_says_when_there_is_nothing_to_judge(tape: Path) -> None:
     run(tape, "check", "--max", "ttft.p95=1s", "--min", "n=1", "-f", "status:500", code=3)
 
 
-def test_check_takes_rules_from_a_file_and_reports_to_junit(tape: Path, tmp_path: Path) -> None:
+def test_check_reads_rules_from_files_and_writes_junit(tape: Path, tmp_path: Path) -> None:
     rules, report = tmp_path / "rules.toml", tmp_path / "report.xml"
     rules.write_text('slo = "ttft<1s"\n[max]\nttft.p95 = "1s"\n[min]\ngoodput = "90%"\n')
     run(tape, "check", "--rules", str(rules), "--junit", str(report), code=3)
@@ -374,7 +374,7 @@ def test_a_reader_that_leaves_is_no_error(made: Path) -> None:
         assert (process.stderr.read(), process.wait(60)) == (b"", 141)
 
 
-def test_the_names_for_as_are_the_tools_that_can_be_measured_as() -> None:
+def test_the_names_for_as_are_the_measurable_tools() -> None:
     (option,) = [one for one in commands.stats.params if one.name == "tool"]
     named = ", ".join(tools.TOOLS[:-1]) + f" or {tools.TOOLS[-1]}"
     assert named in str(option.help)  # type: ignore[attr-defined]
@@ -413,7 +413,7 @@ def test_what_cannot_be_read_names_its_option(tape: Path, arguments: tuple[str, 
     assert f"Invalid value for {said}" in " ".join(run(tape, *arguments, code=2).stderr.split())
 
 
-def test_rules_of_a_file_come_before_those_of_the_command_line(tape: Path, tmp_path: Path) -> None:
+def test_a_files_rules_precede_the_command_lines(tape: Path, tmp_path: Path) -> None:
     file = tmp_path / "rules.toml"
     file.write_text('slo = "ttft<1s"\n[min]\nn = 3\n')
     judged = run(
@@ -425,7 +425,7 @@ def test_rules_of_a_file_come_before_those_of_the_command_line(tape: Path, tmp_p
 
 
 @pytest.mark.parametrize("document", [b"[max", b"\xff", b"[max]\nx = 1"])
-def test_a_mistake_in_a_file_of_rules_is_named_with_its_place(tape: Path, tmp_path: Path, document: bytes) -> None:
+def test_a_mistake_in_rules_is_named_with_its_place(tape: Path, tmp_path: Path, document: bytes) -> None:
     file = tmp_path / "rules.toml"
     file.write_bytes(document)
     assert "rules.toml, line " in str(run(tape, "check", "--rules", str(file), code=1).exception)
@@ -436,7 +436,7 @@ def test_a_group_is_a_filter_within_the_selection(tape: Path) -> None:
     assert "nothing to compare: --new: 0 of" in str(run(tape, "compare", *groups, code=1).exception)
 
 
-def test_a_tape_with_exchanges_that_are_not_measured_is_not_judged_as_good(tmp_path: Path) -> None:
+def test_unmeasured_exchanges_are_not_judged_as_good(tmp_path: Path) -> None:
     tape, pieces = tmp_path / "tape.db", [b"data: {}\n\n"]
     frames = {id: [begin(id), head(id), *body(id, pieces), end(id, pieces)] for id in ("e1", "e2")}
     with opened(tape) as store:
@@ -451,7 +451,7 @@ def test_a_tape_with_exchanges_that_are_not_measured_is_not_judged_as_good(tmp_p
 @pytest.mark.parametrize(
     "zone", ["UTC", "Asia/Tokyo", "America/Los_Angeles", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Beirut"]
 )
-def test_a_group_of_days_or_hours_has_the_exchanges_that_its_filter_selects(zone: str, tmp_path: Path) -> None:
+def test_a_group_in_time_has_its_filters_exchanges(zone: str, tmp_path: Path) -> None:
     starts = (
         "2026-11-28T20:17:10", "2026-11-28T10:00:00", "2026-03-29T00:30:00", "2026-03-29T01:30:00",
         "2026-10-24T23:30:00", "2026-10-25T00:30:00", "2026-10-25T01:30:00", "2026-07-01T23:59:59",

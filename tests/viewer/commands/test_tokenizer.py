@@ -41,7 +41,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         counter(tmp_path / "none.json")
 
 
-def test_without_the_package_the_error_says_how_to_get_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_an_error_with_the_remedy(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(WiretapeError, match=r"pip install 'wiretape\[tokenizers\]'"):
         counter(file)

@@ -24,7 +24,7 @@ def run(tape: Path, *arguments: str) -> str:
     return result.output
 
 
-def test_a_kept_connection_and_a_suspect_clock_are_shown_filtered_by_and_reported(tmp_path: Path) -> None:
+def test_kept_connections_and_suspect_clocks_are_shown_and_filtered(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     ended = msgspec.structs.replace(end("eeee", STREAM), connected_ns=None, clock_error_ns=2_000_000, **FACTS)
     first = msgspec.structs.replace(head("eeee"), connected_ns=None, **FACTS)
@@ -70,7 +70,7 @@ def test_exchanges_are_found_by_their_protocol_and_http2_error(protocols: Path, 
     assert run(protocols, "ls", "-f", where, "--format", "ids").split() == ids
 
 
-def test_the_protocol_is_a_column_of_lists_exports_and_groups(protocols: Path) -> None:
+def test_the_protocol_is_listed_exported_and_grouped(protocols: Path) -> None:
     listed = json.loads(run(protocols, "ls", "--columns", "id,protocol", "--format", "json"))
     known = {row["id"]: row["protocol"] for row in listed}
     assert known == {"a111": "http/1.1", "b222": "h2", "c333": "h2", "d444": None}
@@ -81,7 +81,7 @@ def test_the_protocol_is_a_column_of_lists_exports_and_groups(protocols: Path) -
     assert {group["protocol"]: group["n"] for group in grouped} == {"http/1.1": 1, "h2": 2, None: 1}
 
 
-def test_the_facts_of_an_exchange_name_its_protocol_the_error_and_its_trailers(protocols: Path) -> None:
+def test_an_exchanges_facts_include_protocol_error_and_trailers(protocols: Path) -> None:
     shown = run(protocols, "show", "b222", "--part", "facts")
     assert re.search(r"^connection +HTTP/2$", shown, re.MULTILINE)
     assert "response trailers\ngrpc-status: 8\nauthorization: REDACTED:sha256:" in shown
@@ -92,7 +92,7 @@ def test_the_facts_of_an_exchange_name_its_protocol_the_error_and_its_trailers(p
     assert json.loads(run(protocols, "show", "c333", "--format", "json"))["reset_code"] == "rst_cancel"
 
 
-def test_a_raw_answer_has_its_head_and_trailers_on_request_as_curl_prints_them(protocols: Path) -> None:
+def test_a_raw_answer_has_head_and_trailers_on_request(protocols: Path) -> None:
     redacted = json.loads(run(protocols, "show", "b222", "--format", "json"))["response_trailers"][1][1]
     whole = b"".join(STREAM).decode()
     assert run(protocols, "show", "b222", "--part", "raw") == whole
@@ -103,14 +103,14 @@ def test_a_raw_answer_has_its_head_and_trailers_on_request_as_curl_prints_them(p
     assert plain == f"HTTP/1.1 200 \ncontent-type: text/event-stream\n\n{whole}"
 
 
-def test_a_terminal_gets_the_head_and_trailers_without_control_characters(protocols: Path) -> None:
+def test_a_terminals_head_and_trailers_have_no_controls(protocols: Path) -> None:
     damage(protocols, """UPDATE exchanges SET response_trailers = '[["a", "\\u001b[2J"]]' WHERE id = 'b222'""")
     shown = on_terminal(protocols, "show", "b222", "--part", "raw", "-i")
     assert shown.splitlines()[0] == "HTTP/2 200 "
     assert shown.splitlines()[-1] == "a: ␛[2J"
 
 
-def test_headers_of_an_exchange_without_an_answer_are_said_to_be_none(tmp_path: Path) -> None:
+def test_an_unanswered_exchange_has_no_headers(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     with opened(tape) as store:
         record(store, [upload("a111", [b"{}"])[0], end("a111", [], "refused")])
@@ -119,14 +119,14 @@ def test_headers_of_an_exchange_without_an_answer_are_said_to_be_none(tmp_path: 
     assert said.stderr == "wiretape: there are no headers: api.test refused the connection\n"
 
 
-def test_the_page_of_an_exchange_has_its_trailers_and_names_those_redacted(protocols: Path, tmp_path: Path) -> None:
+def test_an_exchanges_page_has_trailers_and_names_redacted_ones(protocols: Path, tmp_path: Path) -> None:
     run(protocols, "export", "--html", "b222", "-o", str(tmp_path / "page.html"))
     data = page.read((tmp_path / "page.html").read_bytes()).data
     assert data["headers"]["trailers"][0] == ["grpc-status", "8"]
     assert ["Redacted:", "authorization."] in data["banner"]
 
 
-def test_the_protocol_stays_with_an_exchange_that_is_copied_or_derived_again(protocols: Path, tmp_path: Path) -> None:
+def test_the_protocol_survives_copying_and_deriving_again(protocols: Path, tmp_path: Path) -> None:
     facts = run(protocols, "export", "--format", "json"), run(protocols, "show", "b222", "--format", "json")
     run(protocols, "db", "cut", "-o", str(tmp_path / "cut.jsonl"))
     run(tmp_path / "cut.jsonl", "db", "cut", "-o", str(tmp_path / "cut.db"))

@@ -28,7 +28,7 @@ def test_no_terminal_is_a_usage_error(tape: Path) -> None:
     assert "view needs a terminal" in run(tape, "view", code=2).output
 
 
-def test_options_of_the_terminal_and_of_pages_do_not_mix(tape: Path) -> None:
+def test_options_of_terminals_and_pages_do_not_mix(tape: Path) -> None:
     for options in (("--web", "--follow"), ("--web", "@", "--at", "1s"), ("--with-bodies",), ("--listen", ":0")):
         assert "--web" in run(tape, "view", *options, code=2).output
     assert "can be reached from other machines" in run(tape, "view", "--web", "--listen", "0.0.0.0:0", code=2).output

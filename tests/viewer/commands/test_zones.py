@@ -52,7 +52,7 @@ def test_a_copied_time_selects_its_exchange(repeated: Path, command: str, number
 
 
 @pytest.mark.parametrize("by", ["day", "hour"])
-def test_the_label_of_a_day_or_an_hour_selects_its_group(repeated: Path, by: str) -> None:
+def test_a_days_or_hours_label_selects_its_group(repeated: Path, by: str) -> None:
     for group in json.loads(run(repeated, "stats", "--by", by, "--format", "json").stdout):
         assert len(ids(repeated, "-f", f"at:{group[by]}")) == group["n"]
 

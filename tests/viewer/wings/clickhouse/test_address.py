@@ -39,14 +39,14 @@ def test_a_url_is_read(url: str, expected: Target) -> None:
         ("clickhouse://ch.test/db?quorum=all", "quorum is a number"),
     ],
 )
-def test_an_error_in_a_url_is_reported_without_the_password(url: str, said: str) -> None:
+def test_a_url_error_is_reported_without_the_password(url: str, said: str) -> None:
     with pytest.raises(ValueError, match=said) as error:
         address.parse(url)
     assert "sesame" not in str(error.value)
     assert shown(str(error.value)) == str(error.value)
 
 
-def test_a_password_comes_from_the_environment_or_a_file_and_is_not_shown(tmp_path: Path) -> None:
+def test_passwords_come_from_environment_or_file_and_stay_hidden(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("from the file\n")
     target = address.parse("clickhouse://ann@127.0.0.1/db")

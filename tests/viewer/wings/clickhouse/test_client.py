@@ -80,7 +80,7 @@ def test_an_error_of_a_node_is_one_line(engine: Engine, answer: Answer, kind: ty
         assert shown(str(error.value)) == str(error.value)
 
 
-def test_a_node_that_is_away_is_told_after_the_others_were_asked(engine: Engine) -> None:
+def test_an_absent_node_is_reported_after_asking_the_others(engine: Engine) -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         away = f"http://127.0.0.1:{sock.getsockname()[1]}"
@@ -94,7 +94,7 @@ def test_a_node_that_is_away_is_told_after_the_others_were_asked(engine: Engine)
             there.query("SELECT 1")
 
 
-def test_a_node_that_does_not_answer_is_left_after_a_while() -> None:
+def test_a_node_that_does_not_answer_is_skipped() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         target = Target((f"http://127.0.0.1:{silent.getsockname()[1]}",))
         with (
@@ -115,7 +115,7 @@ def test_a_server_without_tls_is_nothing_that_passes(engine: Engine) -> None:
         there.query("SELECT 1")
 
 
-def test_a_password_is_a_header_and_a_query_asks_the_next_node(engine: Engine) -> None:
+def test_a_password_is_a_header_and_queries_rotate_nodes(engine: Engine) -> None:
     with centre(engine) as there:
         assert there.rows("SELECT 1") == [(1,)]
     account = "Basic " + base64.b64encode(b"someone:a secret").decode()
@@ -123,7 +123,7 @@ def test_a_password_is_a_header_and_a_query_asks_the_next_node(engine: Engine) -
     assert not any(b"secret" in body or "secret" in str(parameters) for _, parameters, body in engine.asked)
 
 
-def test_an_insert_waits_for_all_replicas_and_for_its_end(engine: Engine) -> None:
+def test_an_insert_waits_for_all_replicas(engine: Engine) -> None:
     with centre(engine) as there:
         there.insert("exchanges", TYPES, [[b"x"]], token="a token", quorum=2)
     *_, (_, parameters, _) = engine.asked

@@ -36,7 +36,7 @@ def test_one_server_has_one_table() -> None:
     assert "TTL" not in kept
 
 
-def test_a_cluster_has_replicated_tables_and_one_over_them_by_id() -> None:
+def test_a_cluster_has_replicated_tables_below_distributed_ones() -> None:
     replicated = "ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/db/things', '{replica}', row_version)"
     assert [*ddl.create(TABLE, "db", "c")] == [
         f"CREATE TABLE IF NOT EXISTS db.things_local ON CLUSTER c {COLUMNS}ENGINE = {replicated}\n{SORTED}",
@@ -53,7 +53,7 @@ def test_a_migration_only_adds_what_is_missing() -> None:
     ]
 
 
-def test_the_account_that_ships_may_read_nothing_and_the_one_that_reads_may_not_read_bodies() -> None:
+def test_the_shipping_account_reads_nothing_and_readers_no_bodies() -> None:
     statements = [*ddl.accounts("db", {ddl.SHIPPER: "ab", ddl.ANALYST: "cd"}, tables.TABLES, None)]
     grants = [one for one in statements if one.startswith("GRANT") and "system." not in one]
     assert [one for one in grants if one.endswith(ddl.SHIPPER)] == [
@@ -75,7 +75,7 @@ def test_a_literal_holds_its_text_and_nothing_after_it(text: str) -> None:
     assert found == text
 
 
-def test_every_column_of_the_tape_is_shipped_but_for_keys_the_salt_and_digests_of_prompts() -> None:
+def test_every_column_but_secret_ones_is_shipped() -> None:
     shipped = {column.source for table in tables.TABLES for column in table.columns}
     left_out = {
         f"{table.name}.{column.name}"

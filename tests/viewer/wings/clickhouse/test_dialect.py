@@ -110,7 +110,7 @@ def outside(statement: str) -> str:
 
 
 @given(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))
-def test_a_hostile_label_or_model_is_nothing_but_a_literal(key: str, value: str) -> None:
+def test_hostile_labels_and_models_stay_literals(key: str, value: str) -> None:
     engine = Engine()
     with connected(engine) as connection:
         for pair in ((key, value), ("k", "v")):
@@ -130,7 +130,7 @@ def test_what_only_a_tape_has_is_refused_by_name() -> None:
         figures.groups(connection, ("model", "conversation"))
 
 
-def test_tools_whose_definitions_need_the_chunks_are_refused_by_name() -> None:
+def test_tools_that_need_chunks_are_refused_by_name() -> None:
     engine = Engine()
     with connected(engine) as connection:
         for tool in TOOLS:
@@ -142,7 +142,7 @@ def test_tools_whose_definitions_need_the_chunks_are_refused_by_name() -> None:
                     list(observed.measured(connection, tool))
 
 
-def test_an_exchange_is_found_by_the_beginning_of_its_id() -> None:
+def test_an_exchange_is_found_by_its_ids_beginning() -> None:
     engine = Engine()
     found = [["2026-03-01T12:00:00Z abcd1", "abcd1"], ["2026-03-01T12:00:01Z abcd2", "abcd2"]]
     with connected(engine) as connection:
@@ -180,7 +180,7 @@ def test_a_list_has_null_for_what_the_server_lacks() -> None:
     assert asked.endswith("LIMIT 2")
 
 
-def test_figures_are_asked_for_in_one_statement_after_the_gaps_are_counted() -> None:
+def test_figures_take_one_statement_after_counting_gaps() -> None:
     engine = Engine()
     with connected(engine) as connection:
         figures.groups(connection, ("model",), None, Measuring(bounds=objective("latency<800ms")))
@@ -193,7 +193,7 @@ def test_figures_are_asked_for_in_one_statement_after_the_gaps_are_counted() -> 
     assert "(latency_ns / 1000000.0) >= 800.0" in asked
 
 
-def test_costs_are_worked_out_of_sums_of_tokens_that_have_the_same_price() -> None:
+def test_costs_come_from_token_sums_at_equal_prices() -> None:
     engine, of = Engine(), ("m'", None, "http://h", "openai.chat")
     engine.found = [
         [*of, *[0] * 9, "2026-01-02T00:00:00Z", 3, 1000000, 100, 2000000, 0, 0],
@@ -216,7 +216,7 @@ class Small(Engine):
         return super().query(statement, database)
 
 
-def test_gaps_are_estimated_where_the_server_has_no_memory_to_rank_them() -> None:
+def test_gaps_are_estimated_when_ranking_exceeds_the_servers_memory() -> None:
     engine = Small()
     with connected(engine) as connection:
         assert figures.groups(connection, ("model",), most=9) == []
@@ -225,7 +225,7 @@ def test_gaps_are_estimated_where_the_server_has_no_memory_to_rank_them() -> Non
             figures.groups(connection, ("model",), None, Measuring(exact=True))
 
 
-def test_exchanges_that_are_named_are_looked_for_in_their_seconds() -> None:
+def test_named_exchanges_are_looked_for_in_their_seconds() -> None:
     engine, (first, last) = Engine(), ("2026-02-01T12:00:00.000000Z a", "2026-03-01T12:00:00.500000Z b")
     no = exchanges.c.no
     with connected(engine) as connection:

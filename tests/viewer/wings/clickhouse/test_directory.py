@@ -54,7 +54,7 @@ def of_tape(tape: Path) -> list[tuple[object, ...]]:
         return connection.execute(OF_TAPE).fetchall()
 
 
-def test_a_directory_holds_what_the_tape_holds_and_is_migrated(tape: Path, tmp_path: Path) -> None:
+def test_a_directory_holds_the_tape_and_is_migrated(tape: Path, tmp_path: Path) -> None:
     to = f'chdb:{tmp_path}/it\'s a "%(x)s" \\ é\n;'
     assert "is no directory of shipped exchanges: run 'wiretape ship" in run("ls", "--db", to)[1]
     code, message = run("ship", "--db", tape, "--to", to, "--once", "--bodies", *LABELS)
@@ -95,7 +95,7 @@ def test_a_directory_with_other_contents_is_refused(tape: Path, tmp_path: Path) 
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter"]
 
 
-def test_a_reader_waits_for_another_process_and_says_at_last_that_it_is_in_use(tape: Path, tmp_path: Path) -> None:
+def test_a_reader_waits_and_then_names_the_conflict(tape: Path, tmp_path: Path) -> None:
     to = f"chdb:{tmp_path}/engine"
     assert run("ship", "--db", tape, "--to", to, "--once")[0] == 0
     command = [*CLI, "ls", "--db", to, "--format", "ids"]
@@ -109,7 +109,7 @@ def test_a_reader_waits_for_another_process_and_says_at_last_that_it_is_in_use(t
     assert readers[0][0] == 0
 
 
-def test_readers_at_once_have_the_same_answer_one_after_the_other(tape: Path, tmp_path: Path) -> None:
+def test_simultaneous_readers_get_the_same_answer_in_turn(tape: Path, tmp_path: Path) -> None:
     to = f"chdb:{tmp_path}/engine"
     assert run("ship", "--db", tape, "--to", to, "--once")[0] == 0
     answers: list[tuple[int, str]] = []
@@ -125,7 +125,7 @@ def test_readers_at_once_have_the_same_answer_one_after_the_other(tape: Path, tm
     assert len(set(answers)) == 1
 
 
-def test_a_shipper_that_is_killed_again_and_again_has_every_exchange_once(tape: Path, tmp_path: Path) -> None:
+def test_a_repeatedly_killed_shipper_ships_every_exchange_once(tape: Path, tmp_path: Path) -> None:
     to, chosen = f"chdb:{tmp_path}/engine", random.Random(1)
     progress = path_of(tape, parse(to).name)
     command = [*CLI, "ship", "--db", str(tape), "--to", to, "--bodies"]

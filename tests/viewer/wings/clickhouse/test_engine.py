@@ -197,7 +197,7 @@ def check_answers(tape: Path, to: str) -> None:
     check_list(tape, to)
 
 
-def test_a_server_answers_as_the_tapes_do_and_takes_hostile_texts_as_such(
+def test_a_server_answers_like_its_tapes_despite_hostile_text(
     to: str, tape: Path, wires: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     merged, ended_tapes = tmp_path / "merged.db", list[Path]()
@@ -216,7 +216,7 @@ def test_a_server_answers_as_the_tapes_do_and_takes_hostile_texts_as_such(
             assert queries.count(connection, conditions.condition(where)) == 0, text
 
 
-def test_each_usual_shape_of_usage_costs_there_what_it_does_on_a_tape(to: str, tmp_path: Path) -> None:
+def test_usual_usage_costs_the_same_on_the_server(to: str, tmp_path: Path) -> None:
     (tmp_path / ".wiretape.toml").write_text(shapes.PRICES)
     tape = shapes.tape(tmp_path / "tape.db")
     assert answer("ship", "--db", tape, "--to", to, "--once")[0] == 0
@@ -234,9 +234,7 @@ def ids(connection: Connection, where: conditions.Condition) -> set[str]:
 
 
 @pytest.mark.parametrize("bodies", [(), ("--bodies",)], ids=["facts", "bodies"])
-def test_the_time_of_sessions_is_the_same_on_a_tape_that_was_pulled(
-    to: str, tmp_path: Path, bodies: tuple[str, ...]
-) -> None:
+def test_session_times_are_the_same_on_a_pulled_tape(to: str, tmp_path: Path, bodies: tuple[str, ...]) -> None:
     tape, pulled = session_tape(tmp_path / "tape.db"), tmp_path / "pulled.db"
     assert answer("ship", "--db", tape, "--to", to, "--once", *bodies)[0] == 0
     assert answer("pull", "--db", to, "-o", pulled)[0] == 0
@@ -246,7 +244,7 @@ def test_the_time_of_sessions_is_the_same_on_a_tape_that_was_pulled(
 
 
 @pytest.mark.damages
-def test_every_field_is_the_same_there_and_so_is_what_each_filter_finds(to: str, tmp_path: Path) -> None:
+def test_every_field_and_filter_agrees_with_the_tape(to: str, tmp_path: Path) -> None:
     tape = varied.tape(tmp_path / "tape.db", 300)
     fields = tuple(name for name in FIELDS if name not in (*WORKED_OUT, "error_message"))
     assert answer("ship", "--db", tape, "--to", to, "--once")[0] == 0
@@ -294,7 +292,7 @@ def gaps_of_every_kind() -> dict[str, list[int]]:
     return found | {"hours": [chance.randrange(10**13) for _ in range(500)]}
 
 
-def test_percentiles_of_gaps_are_those_of_a_tape_however_many_a_group_has(to: str) -> None:
+def test_percentiles_of_gaps_equal_the_tapes_at_any_size(to: str) -> None:
     found = gaps_of_every_kind()
     inserted = ", ".join(
         f"(toDateTime(1767225600), '{model}', 1, '{model}', 'complete', 'end', 1, {one}, "

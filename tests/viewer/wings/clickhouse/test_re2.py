@@ -23,5 +23,5 @@ EXPRESSIONS = {
 
 
 @each_case("expression, expected", EXPRESSIONS.items())
-def test_an_expression_is_written_so_that_it_finds_the_same(expression: str, expected: str) -> None:
+def test_a_translated_expression_finds_the_same(expression: str, expected: str) -> None:
     assert re2(expression) == expected

@@ -71,9 +71,7 @@ def recorded(tape: Path, *ids: str) -> Iterator[Store]:
         yield store
 
 
-def test_what_ends_late_or_is_derived_again_is_shipped_and_what_is_acknowledged_is_not_shipped_again(
-    engine: Engine, tape: Path
-) -> None:
+def test_late_and_rederived_exchanges_are_shipped_once_acknowledged(engine: Engine, tape: Path) -> None:
     with opened(tape) as store:
         record(store, [*exchange("late")[:-1], *exchange("e1"), *exchange("e2"), *exchange("e3")])
         assert ship(tape, engine) == (3, [])
@@ -91,7 +89,7 @@ def test_what_ends_late_or_is_derived_again_is_shipped_and_what_is_acknowledged_
     assert again | {"row_version": 0} == first | {"row_version": 0}
 
 
-def test_a_row_has_facts_measures_gaps_labels_and_its_session_and_no_bodies(engine: Engine, tape: Path) -> None:
+def test_a_row_has_facts_and_measures_but_no_bodies(engine: Engine, tape: Path) -> None:
     with recorded(tape, "e1"):
         ship(tape, engine, origin=ShippedLabels("a-host", {"tenant": "acme", "run": "z", "zone": "eu"}))
     row = engine.final()["e1"]
@@ -111,9 +109,7 @@ def test_a_row_has_facts_measures_gaps_labels_and_its_session_and_no_bodies(engi
 
 
 @pytest.mark.damages
-def test_with_bodies_all_texts_are_shipped_also_of_exchanges_that_were_shipped_without(
-    engine: Engine, tape: Path
-) -> None:
+def test_with_bodies_earlier_exchanges_get_their_texts_too(engine: Engine, tape: Path) -> None:
     with opened(tape) as store:
         record(store, [*exchange("e1"), *exchange("untimed", [b"abc"])])
         record(store, websocket("ws", [b"\x81\x00"], [b"\x81\x80abcd"]))
@@ -131,7 +127,7 @@ def test_with_bodies_all_texts_are_shipped_also_of_exchanges_that_were_shipped_w
     assert (rows["ws"]["client_size"], rows["e1"]["client_size"], rows["e1"]["client_sizes"]) == (6, None, [])
 
 
-def test_a_batch_that_fails_is_sent_again_with_the_same_token_to_the_next_node(engine: Engine, tape: Path) -> None:
+def test_a_failed_batch_keeps_its_token_for_another_node(engine: Engine, tape: Path) -> None:
     engine.faults = [CUT, CUT, failed(500, 243, "No space left")]  # the client itself tries again once
     with recorded(tape, "e1", "e2", "e3"):
         shipped, messages = ship(tape, engine)
@@ -145,7 +141,7 @@ def test_a_batch_that_fails_is_sent_again_with_the_same_token_to_the_next_node(e
     assert engine.count() == 3
 
 
-def test_a_failure_is_reported_once_for_each_node_and_not_where_another_can(engine: Engine, tape: Path) -> None:
+def test_a_nodes_failure_is_reported_once_if_others_fail(engine: Engine, tape: Path) -> None:
     with recorded(tape, "e1"):
         engine.faults = [failed(500, 286, "version: 7")]
         assert ship(tape, engine) == (1, [])
@@ -164,7 +160,7 @@ class KilledSink(CentreSink):
         raise KeyboardInterrupt
 
 
-def test_a_process_that_was_killed_before_the_answer_sends_the_same_batch_first(engine: Engine, tape: Path) -> None:
+def test_a_killed_process_repeats_the_same_batch_first(engine: Engine, tape: Path) -> None:
     with recorded(tape, "e1") as store:
         with pytest.raises(KeyboardInterrupt):
             ship(tape, engine, KilledSink)
@@ -244,7 +240,7 @@ def test_hostile_texts_arrive_as_they_are(engine: Engine, tape: Path) -> None:
     assert row["host"] == "h'; DROP TABLE exchanges --"
 
 
-def test_a_tape_that_was_put_in_the_place_of_another_is_shipped_from_its_beginning(engine: Engine, tape: Path) -> None:
+def test_a_replaced_tape_is_shipped_from_its_beginning(engine: Engine, tape: Path) -> None:
     with recorded(tape, "e1"):
         ship(tape, engine)
     tape.unlink()
@@ -290,7 +286,7 @@ def test_of_bodies_only_a_part_is_read_at_once(tape: Path) -> None:
         assert exchanges.count_within(9 * size, 0, 2) == 2
 
 
-def test_how_long_one_waits_is_unknown_where_nobody_knows_when_it_was_settled(tape: Path) -> None:
+def test_shipping_lag_is_unknown_without_a_settling_time(tape: Path) -> None:
     with recorded(tape, "e1"), settled.opened(tape, decodes=False) as exchanges:
         damage(tape, "UPDATE settlements SET version = 7")
         assert exchanges.backlog(0).lag_ns(10**18) is None
@@ -298,7 +294,7 @@ def test_how_long_one_waits_is_unknown_where_nobody_knows_when_it_was_settled(ta
         assert exchanges.backlog(0).lag_ns(1_790_000_001 * 10**9) == 10**9
 
 
-def test_what_is_kept_of_a_server_is_not_that_of_another_with_a_like_name(tape: Path) -> None:
+def test_servers_with_like_names_keep_separate_state(tape: Path) -> None:
     tape.touch()
     with locked(tape, "db at h:1") as known:
         known.identify(None)

@@ -17,7 +17,7 @@ class Cluster(Engine):
         return super().executed(statement, parameters)
 
 
-def test_what_the_tables_of_a_cluster_take_is_left_out_for_an_account_that_may_not_ask(tmp_path: Path) -> None:
+def test_cluster_table_sizes_are_omitted_without_permission(tmp_path: Path) -> None:
     notes: list[str] = []
     with running(tmp_path / "engine", Cluster) as engine, centre(engine) as there:
         assert list(status.rows(there, notes.append)) == []

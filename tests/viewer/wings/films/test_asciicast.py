@@ -103,7 +103,7 @@ def test_reasoning_is_dim_and_tool_calls_stand_apart(connection: Connection) -> 
     assert SGR.sub("", shown) == 'Think. \r\n\r\nget_weather {"city":"Oslo"}\r\n'
 
 
-def test_an_error_is_marked_and_how_it_ended_is_shown(connection: Connection) -> None:
+def test_an_error_is_marked_with_its_ending(connection: Connection) -> None:
     found = events(connection, FAILED)
     assert (0.06, "m", "error server_overloaded: overloaded") in found
     assert found[-1][1:] == ("x", "1")
@@ -129,7 +129,7 @@ def test_an_open_exchange_has_no_exit(connection: Connection) -> None:
     assert (found[-1][1:], found[-1][0]) == (("m", "open"), 0.11)
 
 
-def test_nothing_in_it_controls_a_terminal_but_line_ends_and_our_colours(connection: Connection) -> None:
+def test_only_line_ends_and_our_colours_control_terminals(connection: Connection) -> None:
     data = recorded(connection, ODD)
     assert data.isascii()
     header, found = read_back(data)
@@ -139,11 +139,11 @@ def test_nothing_in_it_controls_a_terminal_but_line_ends_and_our_colours(connect
     assert HOSTILE not in json.dumps(found)
 
 
-def test_a_line_end_is_a_return_and_a_line_feed() -> None:
+def test_a_line_end_is_return_and_line_feed() -> None:
     assert made(said(content="a\r\nb\nc\td"))[1][2] == "a\r\nb\r\nc   d"
 
 
-def test_a_character_that_came_in_two_halves_is_shown_whole() -> None:
+def test_a_halved_character_is_shown_whole() -> None:
     found = made(said(content="a\ud83d"), said(content="\ude00b\ud83d"), said(content="c"))
     assert [text for _, code, text in found if code == "o"] == ["a", "\U0001f600b", "\ufffdc", "\r\n"]
 
@@ -152,7 +152,7 @@ def test_only_the_first_choice_is_shown() -> None:
     assert [text for _, code, text in made(said(0, content="a"), said(1, content="b")) if code == "o"] == ["a", "\r\n"]
 
 
-def test_each_call_begins_a_line_and_each_kind_a_paragraph() -> None:
+def test_each_call_begins_a_line_and_kinds_paragraphs() -> None:
     calls = [said(tools=(ToolPiece(at, "", name, arguments),)) for at, name, arguments in
              ((0, "f", ""), (0, "", "1"), (1, "g", "2"))]  # fmt: skip
     found = made(said(content="a"), *calls, said(refusal="no"))
@@ -182,7 +182,7 @@ def raced(connection: Connection, *ids: str) -> tuple[dict[str, Any], list[Event
     return *read_back(out.getvalue()), film
 
 
-def test_a_race_draws_on_a_terminal_what_its_film_shows_at_each_time(connection: Connection) -> None:
+def test_a_race_plays_what_its_film_shows(connection: Connection) -> None:
     header, found, film = raced(connection, TOOLS, COMPLETE)
     assert header["title"] == f"{TOOLS} · gpt-x-mini · complete | {COMPLETE} · gpt-x-mini · complete"
     frames = [*film.frames(each_event=True)]
@@ -195,7 +195,7 @@ def test_a_race_draws_on_a_terminal_what_its_film_shows_at_each_time(connection:
     assert found[-1] == (3.0715, "x", "0")
 
 
-def test_a_race_with_hostile_text_controls_a_terminal_only_by_our_own_sequences(connection: Connection) -> None:
+def test_a_hostile_races_terminal_gets_only_our_sequences(connection: Connection) -> None:
     _, found, _ = raced(connection, ODD, COMPLETE)
     own = re.compile("\x1b\\[(?:[0-9]*m|[0-9]+;1H|\\?25[lh]|2J)")
     for _, _, text in found:

@@ -68,7 +68,7 @@ def test_a_pace_shortens_the_film_and_its_silences(connection: Connection) -> No
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (121, 31)])
 @pytest.mark.parametrize("ids", [(COMPLETE,), (ODD,), (LIMITED,), (LIVE,), (TOOLS, ODD), (ODD, COMPLETE)])
-def test_each_frame_fills_the_screen_and_nothing_in_it_controls_a_terminal(
+def test_each_frame_fills_the_screen_without_hostile_controls(
     connection: Connection, ids: tuple[str, ...], size: tuple[int, int]
 ) -> None:
     for frame in Film(read(connection, *ids), size=ScreenSize(*size)).frames():
@@ -78,7 +78,7 @@ def test_each_frame_fills_the_screen_and_nothing_in_it_controls_a_terminal(
         assert shown == [safe(line) for line in shown]
 
 
-def test_a_race_shows_both_streams_side_by_side_on_one_clock(connection: Connection) -> None:
+def test_a_race_shows_both_streams_on_one_clock(connection: Connection) -> None:
     film = Film(read(connection, TOOLS, COMPLETE))
     frames = {frame.at_ns: lines(frame) for frame in film.frames(each_event=True)}
     assert frames[0][0].startswith("A ")
@@ -96,7 +96,7 @@ def test_a_race_says_which_lane_is_behind(connection: Connection) -> None:
     assert feet[max(feet)].endswith("· B ended 2.9 s before A")
 
 
-def test_a_bar_grows_with_the_clock_and_keeps_the_list_signs(connection: Connection) -> None:
+def test_a_bar_grows_with_the_lists_signs(connection: Connection) -> None:
     frames = [*Film(read(connection, TOOLS)).frames()]
     bars = [lines(frame)[-3].rstrip() for frame in frames]
     assert [len(bar) for bar in bars[:-1]] == sorted(len(bar) for bar in bars[:-1])
@@ -105,7 +105,7 @@ def test_a_bar_grows_with_the_clock_and_keeps_the_list_signs(connection: Connect
     assert bars[-1].endswith("✓")
 
 
-def test_the_gaps_of_a_film_are_judged_once_however_many_frames_it_has(connection: Connection) -> None:
+def test_a_films_gaps_are_judged_once(connection: Connection) -> None:
     judged = list[int | None]()
 
     class Counted(Thresholds):
@@ -118,7 +118,7 @@ def test_the_gaps_of_a_film_are_judged_once_however_many_frames_it_has(connectio
     assert judged.count(3000 * MS) == 2  # as the longest of all, which decides if any is a stall, and by itself
 
 
-def test_an_exchange_without_any_event_is_a_film_of_its_wait() -> None:
+def test_an_exchange_without_events_films_its_wait() -> None:
     *before, last = Film([full(end_ns=1200 * MS, outcome="connect_error")]).frames()
     assert "waiting for 1.0 s" in seen(before[10])
     assert "no text: connect_error" in seen(last)

@@ -37,7 +37,7 @@ def frames(picture: Any) -> Iterator[Any]:
         yield picture.convert("RGB")
 
 
-def test_the_frames_last_as_long_as_the_recording_and_the_last_stays(connection: Connection) -> None:
+def test_frames_last_as_long_as_the_recording(connection: Connection) -> None:
     picture = written(film(connection, TOOLS))
     lasted = []
     for number in range(picture.n_frames):
@@ -47,7 +47,7 @@ def test_the_frames_last_as_long_as_the_recording_and_the_last_stays(connection:
     assert picture.info["loop"] == 0
 
 
-def test_lines_that_stay_are_the_same_pixels_in_every_frame(connection: Connection) -> None:
+def test_unchanged_lines_have_the_same_pixels_in_every_frame(connection: Connection) -> None:
     shown = [*frames(written(film(connection, COMPLETE)))]
     high = shown[0].height // 24
     changed = [ImageChops.difference(one, other).getbbox() for one, other in pairwise(shown)]
@@ -72,7 +72,7 @@ def test_hostile_and_wide_text_is_drawn_within_its_cells(connection: Connection)
     assert len(border.getcolors()) == 2  # the line between the lanes, and the ground
 
 
-def test_a_long_film_has_no_more_frames_than_fit_memory() -> None:
+def test_a_long_films_frames_fit_memory() -> None:
     hour = Film([full(end_ns=3_600_000 * MS, outcome="timeout")], size=ScreenSize(40, 12))
     assert gif.MOST_FRAMES <= written(hour).n_frames <= gif.MOST_FRAMES + 1
     large = Film([full(end_ns=3_600_000 * MS, outcome="timeout")], size=ScreenSize(240, 80))
@@ -80,9 +80,7 @@ def test_a_long_film_has_no_more_frames_than_fit_memory() -> None:
     assert 50 < picture.n_frames <= gif.MOST_PIXELS // (picture.width * picture.height) + 2
 
 
-def test_without_a_font_of_the_system_pillows_own_is_used(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_system_font_pillows_is_used(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object, **__: object) -> None:
         raise OSError
 

@@ -52,7 +52,7 @@ def only(*entries: Any) -> ImportedExchange:
     return one
 
 
-def test_the_events_of_a_stream_have_their_times_and_the_exchange_its_phases() -> None:
+def test_a_streams_events_and_phases_have_their_times() -> None:
     assert formats.recognised(archive()) == "har"
     one = only(entry({"text": TEXT}, _eventSourceMessages=MESSAGES))
     assert one.started.timestamp() == STARTED
@@ -74,12 +74,12 @@ def test_the_events_of_a_stream_have_their_times_and_the_exchange_its_phases() -
         ("HTTP/1.0", "http/1.0"), ("unknown", None), ("", None), (None, None),
     ],
 )  # fmt: skip
-def test_the_version_of_an_answer_is_its_protocol_however_it_is_written(version: str, protocol: str | None) -> None:
+def test_an_answers_version_is_its_protocol_however_written(version: str, protocol: str | None) -> None:
     assert only(entry({"text": TEXT}, response_httpVersion=version)).protocol == protocol
     assert only(entry({"text": TEXT}, request_httpVersion=version)).protocol == protocol
 
 
-def test_the_authority_of_a_request_over_http2_is_its_host() -> None:
+def test_an_http2_requests_authority_is_its_host() -> None:
     pseudo = [{"name": f":{name}", "value": value} for name, value in (("method", "GET"), ("authority", "api.test"))]
     accept = {"name": "accept", "value": "*/*"}
     host = {"name": "Host", "value": "other.test"}
@@ -97,7 +97,7 @@ def test_a_stream_that_chrome_could_not_finish_was_reset(error: str) -> None:
     assert only(entry({"text": TEXT}, _error=error)).ended_by == "reset"
 
 
-def test_an_export_of_http2_streams_brings_back_protocol_trailers_and_error(tmp_path: Path) -> None:
+def test_an_http2_export_returns_protocol_trailers_and_error(tmp_path: Path) -> None:
     tape, again, archive = tmp_path / "tape.db", tmp_path / "again.db", tmp_path / "a.har"
     with opened(tape) as store:
         record(store, [*http2("a" * 16), *http2("b" * 16, is_reset=True)])
@@ -147,7 +147,7 @@ def test_text_in_another_charset_is_corrected_by_its_events() -> None:
         [*MESSAGES, MESSAGES[1]],
     ],
 )
-def test_times_that_are_not_those_of_the_body_are_not_used(messages: list[dict[str, Any]]) -> None:
+def test_times_outside_the_body_are_not_used(messages: list[dict[str, Any]]) -> None:
     note, one = parsed(entry({"text": TEXT}, _eventSourceMessages=messages))
     assert isinstance(note, Unimportable)
     assert note.is_note
@@ -201,7 +201,7 @@ JSON, CHUNKED, ZERO, NINE = (
         {"response_content": {"size": 0, "text": "", "mimeType": "application/json"}, "response_headers": []},
     ],
 )
-def test_an_answer_whose_body_the_archive_never_had_is_refused(changes: dict[str, Any]) -> None:
+def test_an_answer_without_archived_body_is_refused(changes: dict[str, Any]) -> None:
     refused, other = parsed(entry({"size": 0}, **changes), entry({"text": TEXT}))
     assert isinstance(refused, Unimportable)
     assert "streamed past" in refused.reason
@@ -231,11 +231,11 @@ def test_an_answer_without_all_of_its_text_is_refused() -> None:
         {"response__error": "net::ERR_ABORTED", "response_content": {"size": 9}},
     ],
 )
-def test_an_answer_without_a_body_or_whose_end_is_known_is_imported(changes: dict[str, Any]) -> None:
+def test_an_empty_or_evidently_ended_answer_is_imported(changes: dict[str, Any]) -> None:
     assert only(entry({"size": 0}, **changes)).body == b""
 
 
-def test_a_content_coding_that_was_undone_is_taken_out_of_the_headers() -> None:
+def test_an_undone_content_coding_leaves_the_headers() -> None:
     coded = [{"name": "Content-Encoding", "value": "br"}, {"name": "content-length", "value": "3"}]
     one = only(entry({"text": "aaaa"}, response_headers=coded))
     assert (one.response_headers, one.is_rebuilt, one.framing) == ([], True, None)
@@ -327,7 +327,7 @@ def random_stream(chance: random.Random, no: int) -> list[Any]:
     return [begin(id), head(id), *reads, end(id, pieces)]
 
 
-def test_what_wiretape_exported_comes_back_with_its_bytes_and_times(tmp_path: Path) -> None:
+def test_an_export_of_wiretape_returns_bytes_and_times(tmp_path: Path) -> None:
     chance = random.Random(7)
     first, second, third = (tmp_path / f"{name}.db" for name in ("recorded", "imported", "stripped"))
     with opened(first) as store:
@@ -383,7 +383,7 @@ def test_a_broken_entry_costs_no_other(broken: str, tmp_path: Path) -> None:
     assert "1 left out" in done.stdout
 
 
-def test_of_an_archive_that_is_cut_off_the_whole_entries_are_imported() -> None:
+def test_a_truncated_archives_whole_entries_are_imported() -> None:
     first, second = parsed(entry({"text": TEXT})), list(har.read(archive(*[entry({"text": TEXT})] * 2)[:-40], SOURCE))
     assert second[0] == first[0]
     assert second[1:] == [Unimportable("entry 1", "Input data was truncated")]

@@ -80,7 +80,7 @@ def test_what_is_on_the_tape_already_is_left_out(tape: Path, tmp_path: Path) -> 
     assert run(tape, "ls", "--format", "jsonl").stdout.count("\n") == 2
 
 
-def test_equal_answers_in_files_of_other_names_are_exchanges_of_their_own(tape: Path, tmp_path: Path) -> None:
+def test_equal_answers_in_different_files_are_separate_exchanges(tape: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "1.sse", tmp_path / "2.sse"
     for source in (first, second):
         source.write_bytes(ANSWER)
@@ -99,7 +99,7 @@ def test_equal_answers_in_files_of_other_names_are_exchanges_of_their_own(tape: 
         b'{"error": {"message": "no", "type": "overloaded_error"}}',
     ],
 )
-def test_lines_that_are_no_answer_of_an_api_are_refused(lines: bytes) -> None:
+def test_lines_that_answer_no_api_are_refused(lines: bytes) -> None:
     with pytest.raises(NotImportable, match="no answer of an API"):
         list(formats.read("sse", lines, ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC))))
 
@@ -124,19 +124,19 @@ def test_an_export_as_rows_is_no_stream(tape: Path, tmp_path: Path) -> None:
         b"\xef\xbb\xbfevent: ping\ndata\n\n",
     ],
 )
-def test_json_of_a_known_api_and_fields_of_an_event_stream_are_answers(body: bytes) -> None:
+def test_known_json_and_event_stream_fields_are_answers(body: bytes) -> None:
     (one,) = formats.read("sse", body, ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC)))
     assert isinstance(one, ImportedExchange)
     assert one.body == body
 
 
-def test_an_error_alone_is_an_answer_of_the_api_that_the_url_names() -> None:
+def test_a_lone_error_answers_the_urls_api() -> None:
     source = ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC), "https://api.test/v1/messages")
     (one,) = formats.read("sse", b'{"type":"error","error":{"type":"overloaded_error","message":"no"}}', source)
     assert isinstance(one, ImportedExchange)
 
 
-def test_a_pipe_and_standard_input_are_read_like_a_file(tape: Path, tmp_path: Path) -> None:
+def test_a_pipe_and_stdin_are_read_like_files(tape: Path, tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "pipe")
     writer = threading.Thread(target=pipe.write_bytes, args=(ANSWER,))
     writer.start()
@@ -147,7 +147,7 @@ def test_a_pipe_and_standard_input_are_read_like_a_file(tape: Path, tmp_path: Pa
     assert "it is empty" in run(tape, "import", "-", input=b"", code=1).output
 
 
-def test_a_directory_and_a_time_that_no_calendar_has_are_named(tape: Path, tmp_path: Path) -> None:
+def test_directories_and_impossible_times_are_named(tape: Path, tmp_path: Path) -> None:
     assert "is a directory: name the files in it" in str(run(tape, "import", str(tmp_path), code=1).exception)
     (source := tmp_path / "answer.sse").write_bytes(ANSWER)
     os.utime(source, (-86_400, -86_400))
@@ -157,7 +157,7 @@ def test_a_directory_and_a_time_that_no_calendar_has_are_named(tape: Path, tmp_p
     assert not tape.exists()
 
 
-def test_a_body_that_nobody_has_is_of_no_size_for_people_and_programs(tape: Path, tmp_path: Path) -> None:
+def test_an_unknown_body_has_no_size_anywhere(tape: Path, tmp_path: Path) -> None:
     request = {"method": "POST", "uri": "https://api.test/v1/messages"}
     failed = {"request": request, "response": {"status": {"code": 500}}}
     none = {"request": request, "response": {"status": {"code": 204}}}
@@ -169,7 +169,7 @@ def test_a_body_that_nobody_has_is_of_no_size_for_people_and_programs(tape: Path
     assert {row["status"]: row["bytes"] for row in map(json.loads, lines)} == {204: 0, 500: None}
 
 
-def test_an_import_without_timing_survives_a_cut_as_text_and_a_merge(tape: Path, tmp_path: Path) -> None:
+def test_an_untimed_import_survives_cuts_and_merges(tape: Path, tmp_path: Path) -> None:
     (source := tmp_path / "answer.sse").write_bytes(ANSWER)
     imported(tape, source)
     run(tape, "db", "cut", "-o", str(tmp_path / "cut.jsonl"))
@@ -178,7 +178,7 @@ def test_an_import_without_timing_survives_a_cut_as_text_and_a_merge(tape: Path,
     assert run(merged, "export", "@", "--format", "sse").stdout_bytes == ANSWER
 
 
-def test_a_source_is_named_by_its_session_and_is_no_recorder_that_runs(tape: Path, tmp_path: Path) -> None:
+def test_a_source_is_a_session_without_running_recorder(tape: Path, tmp_path: Path) -> None:
     (source := tmp_path / f"{KEY}.sse").write_bytes(ANSWER)
     imported(tape, source)
     with opened(tape) as store, store.connection.begin():
@@ -190,7 +190,7 @@ def test_a_source_is_named_by_its_session_and_is_no_recorder_that_runs(tape: Pat
     assert [run for run in runs if not run.listen] == []
 
 
-def test_files_that_are_no_recording_are_named_and_make_no_tape(tape: Path, tmp_path: Path) -> None:
+def test_files_without_a_recording_are_named_without_a_tape(tape: Path, tmp_path: Path) -> None:
     for name, data, reason in (
         ("empty", b"", "it is empty"),
         ("blank.sse", b" \n", "its format is not known"),
@@ -209,7 +209,7 @@ def test_files_that_are_no_recording_are_named_and_make_no_tape(tape: Path, tmp_
     imported(tape, tmp_path / "nowhere", code=1)
 
 
-def test_what_cannot_be_imported_is_named_and_the_rest_is_on_the_tape(tape: Path, tmp_path: Path) -> None:
+def test_unimportable_exchanges_are_named_beside_the_imported(tape: Path, tmp_path: Path) -> None:
     bad = {"startedDateTime": "\u001b[31mnever"}
     good = {"startedDateTime": "2026-03-01T12:00:00Z", "time": 30, "timings": {"send": 0, "wait": 10, "receive": 20},
             "request": {"method": "GET", "url": f"https://api.test/v1/models?key={KEY}"},
@@ -253,7 +253,7 @@ def test_a_file_name_of_any_bytes_is_no_obstacle(tape: Path, tmp_path: Path) -> 
     source.unlink()
 
 
-def test_flows_of_mitmproxy_have_a_beginning_and_an_end_and_nothing_within(tape: Path) -> None:
+def test_mitmproxys_flows_have_only_start_and_end(tape: Path) -> None:
     assert "3 exchanges of mitmproxy imported" in imported(tape, DATA / "mitmproxy-11.flows")
     row = shown(tape, "@-2")
     assert (row["outcome"], row["flags"], row["output_tokens"]) == ("complete", ["imported", "no_timing"], 3)
@@ -271,7 +271,7 @@ def test_flows_of_mitmproxy_have_a_beginning_and_an_end_and_nothing_within(tape:
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
-def test_a_cassette_of_vcrpy_has_its_texts_and_usage_and_no_times(tape: Path, suffix: str) -> None:
+def test_vcrpys_cassettes_have_texts_and_usage_without_times(tape: Path, suffix: str) -> None:
     told = imported(tape, DATA / f"vcrpy-9.{suffix}")
     assert "3 exchanges of vcrpy imported" in told
     assert "3 without timing" in told

@@ -55,7 +55,7 @@ def only(**changes: Any) -> ImportedExchange | Unimportable:
     return one
 
 
-def test_real_flows_have_their_bodies_and_when_they_began_and_ended() -> None:
+def test_real_flows_have_bodies_and_start_and_end_times() -> None:
     assert formats.recognised(FLOWS) == "mitmproxy"
     found = [one for one in mitmproxy.read(FLOWS, SOURCE) if isinstance(one, ImportedExchange)]
     assert [one.url.removeprefix("http://127.0.0.1:28311") for one in found] == [
@@ -84,7 +84,7 @@ def test_times_count_from_when_mitmproxy_had_the_request() -> None:
     assert (early.started.timestamp(), early.headers_ns, early.connected_ns) == (100.0, 10**9, None)
 
 
-def test_an_empty_request_whose_head_has_a_length_is_unknown() -> None:
+def test_an_empty_request_with_a_length_is_unknown() -> None:
     for length, request in ((b"9", None), (b"0", b"")):
         one = only(request=REQUEST | {"content": b"", "headers": [[b"content-length", length]]})
         assert isinstance(one, ImportedExchange)
@@ -92,7 +92,7 @@ def test_an_empty_request_whose_head_has_a_length_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(("version", "protocol"), [("HTTP/2.0", "h2"), ("HTTP/1.1", "http/1.1"), ("HTTP/3", "h3")])
-def test_a_flow_has_the_protocol_of_its_answer_and_its_trailers(version: str, protocol: str) -> None:
+def test_a_flow_has_its_answers_protocol_and_trailers(version: str, protocol: str) -> None:
     trailers = [[b"grpc-status", b"0"]]
     one = only(response=RESPONSE | {"http_version": version.encode(), "trailers": trailers})
     assert isinstance(one, ImportedExchange)
@@ -131,13 +131,13 @@ def test_how_a_flow_without_an_answer_ended(message: str, ended_by: str) -> None
         ({"request": REQUEST | {"timestamp_end": 1e300}, "response": None, "error": {"msg": "closed"}}, "no time"),
     ],
 )
-def test_a_flow_of_which_nothing_can_be_made_says_why(changes: dict[str, Any], reason: str) -> None:
+def test_an_unusable_flow_says_why(changes: dict[str, Any], reason: str) -> None:
     one = only(**changes)
     assert isinstance(one, Unimportable)
     assert (one.place, reason in one.reason) == ("flow 0", True), one.reason
 
 
-def test_damage_in_a_flow_costs_that_flow_and_damage_between_them_the_rest() -> None:
+def test_damage_within_a_flow_costs_only_that_flow() -> None:
     good, bad = dumped(flow()), dumped(flow(type="\N{BULLET}")).replace("\N{BULLET}".encode(), b"\xff\xff\xff")
     deep = b"1:1,"
     for _ in range(40):

@@ -46,7 +46,7 @@ def found(**given: Any) -> ImportedExchange:
 
 
 @pytest.mark.parametrize("data", CASSETTES, ids=["yaml", "json"])
-def test_real_cassettes_have_their_bodies_and_the_second_of_each_answer(data: bytes) -> None:
+def test_real_cassettes_have_bodies_and_each_answers_second(data: bytes) -> None:
     stream, answer, refused = (one for one in read(data) if isinstance(one, ImportedExchange))
     assert stream.url == "http://127.0.0.1:18999/v1/chat/completions"
     assert json.loads(stream.request or b"")["messages"] == [{"role": "user", "content": "say hello"}]
@@ -59,7 +59,7 @@ def test_real_cassettes_have_their_bodies_and_the_second_of_each_answer(data: by
     assert not any(one.is_timed for one in (stream, answer, refused))
 
 
-def test_a_text_came_without_its_content_coding_and_bytes_with_it() -> None:
+def test_texts_come_without_their_content_coding_unlike_bytes() -> None:
     headers = {"Content-Encoding": ["br"], "Content-Length": ["9"], "Transfer-Encoding": ["chunked"]}
     text = found(response={"headers": headers})
     assert text.response_headers == [(b"Transfer-Encoding", b"chunked")]
@@ -101,7 +101,7 @@ def test_a_request_without_a_body_has_an_empty_one() -> None:
 QUESTION: dict[str, Any] = {"messages": [{"content": "é", "role": "user"}], "model": "m", "string": "not alone"}
 
 
-def test_a_request_that_is_stored_as_a_value_is_that_value_as_json() -> None:
+def test_a_request_stored_as_a_value_becomes_json() -> None:
     for stored in (QUESTION, [QUESTION], [1, "a"], {}):
         one = found(request={"body": stored})
         assert json.loads(one.request or b"") == stored
@@ -147,7 +147,7 @@ def only_without_body(request: dict[str, Any], response: dict[str, Any]) -> Impo
     return one
 
 
-def test_a_body_that_the_cassette_does_not_have_is_unknown_and_never_empty() -> None:
+def test_a_body_missing_in_cassettes_is_unknown_not_empty() -> None:
     assert only_without_body({}, {"body": {"string": "x"}}).request is None
     assert found(request={"body": "", "headers": {"Content-Length": "9"}}).request is None
     failed = only_without_body({}, {"status": {"code": 429}})
@@ -180,7 +180,7 @@ def only_of_yaml(request: dict[str, Any]) -> ImportedExchange | Unimportable:
     return one
 
 
-def test_without_a_date_an_exchange_is_of_the_file_s() -> None:
+def test_without_a_date_the_files_time_counts() -> None:
     assert found().started == SOURCE.modified
     for unusable in ("tomorrow", "Mon, 01 Jan 0001 00:00:00 GMT", "Thu, 01 Jan 1970 00:00:00 +0530"):
         assert found(response={"headers": {"Date": [unusable]}}).started == SOURCE.modified
@@ -233,7 +233,7 @@ def test_tags_of_vcrpy_s_own_are_texts_and_bytes() -> None:
         assert one.request == bytes_of
 
 
-def test_without_pyyaml_the_extra_is_named_and_json_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyyaml_json_is_read_and_extras_named(monkeypatch: pytest.MonkeyPatch) -> None:
     vcrpy.yaml_loader.cache_clear()
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(NotImportable, match=r"YAML needs PyYAML: .*wiretape\[vcr\]"):

@@ -78,7 +78,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("tool", "arguments"), CALLS)
-def test_a_tool_answers_on_the_demos_tape_within_4000_bytes(
+def test_a_tool_answers_about_the_demo_within_4000_bytes(
     demo_agent: Agent, tool: str, arguments: dict[str, Any]
 ) -> None:
     text = demo_agent.ask(tool, **arguments)
@@ -88,14 +88,14 @@ def test_a_tool_answers_on_the_demos_tape_within_4000_bytes(
     assert answer["recorded"]
 
 
-def test_every_tool_says_that_it_only_reads_and_all_descriptions_are_short(demo_agent: Agent) -> None:
+def test_every_tool_is_read_only_with_short_descriptions(demo_agent: Agent) -> None:
     tools = demo_agent.tools()
     assert [tool.name for tool in tools] == TOOLS
     assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
     assert sum(len(tool.model_dump_json(exclude_unset=True)) for tool in tools) < 5000
 
 
-def test_the_summary_says_how_an_exchange_ended_and_who_was_slow(demo_agent: Agent) -> None:
+def test_the_summary_says_how_exchanges_ended_and_why(demo_agent: Agent) -> None:
     assert "complete, stall 2.4 s by upstream" in demo_agent.page("show", id="@stall")["recorded"]
 
 
@@ -105,21 +105,19 @@ def test_figures_of_groups_name_their_group(demo_agent: Agent) -> None:
     assert "complete" in [outcome for outcome, _ in page["recorded"]]
 
 
-def test_a_query_goes_on_at_the_offset_of_its_page(demo_agent: Agent) -> None:
+def test_a_query_continues_at_its_pages_offset(demo_agent: Agent) -> None:
     query = "SELECT no FROM exchanges ORDER BY no"
     first = demo_agent.page("sql", query=query, limit=3)
     assert (first["recorded"], first["next"]) == ([[1], [2], [3]], {"offset": 3})
     assert demo_agent.page("sql", query=query, limit=3, **first["next"])["recorded"] == [[4], [5], [6]]
 
 
-def test_a_long_expression_of_a_query_does_not_fill_the_answer(demo_agent: Agent) -> None:
+def test_a_querys_long_expression_does_not_fill_the_answer(demo_agent: Agent) -> None:
     page = demo_agent.page("sql", query=f"SELECT length('{'é' * 3000}')")
     assert (page["recorded"], len(page["columns"][0])) == ([[3000]], 100)
 
 
-def test_the_changes_between_two_requests_are_named_without_their_words(
-    secrets_agent: Agent, text_agent: Agent
-) -> None:
+def test_changes_between_requests_are_named_without_their_words(secrets_agent: Agent, text_agent: Agent) -> None:
     page = secrets_agent.page("compare", a="@-1", b="@", part="request")
     assert (page["columns"], page["recorded"]) == (["part", "name", "change"], [["message", "1", "same"]])
     page = text_agent.page("compare", a="@-1", b="@", part="request")
@@ -143,7 +141,7 @@ def test_no_number_is_too_large(demo_agent: Agent) -> None:
     assert demo_agent.page("stats", columns="n", newest=10**30) == everything
 
 
-def test_statistics_say_what_they_cover_if_that_is_not_all(demo_agent: Agent) -> None:
+def test_statistics_say_what_they_leave_out(demo_agent: Agent) -> None:
     (note,) = demo_agent.page("stats", columns="n", newest=3)["notes"]
     assert re.fullmatch(r"covers the newest 3 only, from \S+ to \S+; newest=0 covers all", note)
     assert demo_agent.page("stats", columns="n", newest=3)["recorded"] == [[3]]
@@ -157,7 +155,7 @@ def test_a_report_on_a_filter_names_what_it_covers(demo_agent: Agent) -> None:
     assert [note.partition(",")[0] for note in page["notes"]] == ["covers the newest 2 only"]
 
 
-def test_groups_that_are_compared_are_each_cut_to_their_newest(demo_agent: Agent) -> None:
+def test_compared_groups_are_each_cut_to_their_newest(demo_agent: Agent) -> None:
     page = demo_agent.page("compare", base="label:run=demo", new="model:demo-stall", newest=2)
     assert [note.partition(",")[0] for note in page["notes"]] == ["--base: covers the newest 2 only"]
 
@@ -185,7 +183,7 @@ def test_a_tape_that_was_replaced_is_opened_again(new: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.damages
-def test_a_tape_that_is_overwritten_while_it_is_open_is_called_damaged(new: Path) -> None:
+def test_an_open_tape_overwritten_is_called_damaged(new: Path) -> None:
     with recorder(new) as one:
         one.record("aa00000000000001")
     with agent(new) as client:
@@ -231,12 +229,12 @@ def server(demo: tuple[Path, str]) -> Iterator[Server]:
         yield one
 
 
-def test_an_interrupt_ends_the_server_while_its_input_is_open(server: Server) -> None:
+def test_an_interrupt_ends_the_server_despite_open_input(server: Server) -> None:
     server.process.send_signal(signal.SIGINT)
     assert server.process.wait(60) == -signal.SIGINT
 
 
-def test_other_tools_answer_beside_a_query_and_nothing_outlives_the_client(server: Server) -> None:
+def test_tools_answer_beside_queries_and_nothing_outlives_clients(server: Server) -> None:
     function = "instr(zeroblob(1000000), zeroblob(500000) || x'01')"
     query = {"name": "sql", "arguments": {"query": f"SELECT {', '.join([function] * 30)}"}}
     server.send(id=2, method="tools/call", params=query)
@@ -356,7 +354,7 @@ def text_agent(secrets: Path) -> Iterator[Agent]:
         yield one
 
 
-def test_no_tool_returns_a_word_of_a_prompt_or_an_answer(secrets_agent: Agent) -> None:
+def test_no_tool_returns_words_of_prompts_or_answers(secrets_agent: Agent) -> None:
     answers = list(every_answer(secrets_agent))
     assert len(answers) > 100
     assert [text for text in answers if SECRET in text] == []
@@ -378,7 +376,7 @@ def test_a_filter_that_searches_texts_is_refused(sample_agent: Agent, tool: str,
 
 
 @pytest.mark.parametrize("sort", ["content", "-Content", "REASONING", "Error_Message"])
-def test_the_order_of_texts_is_refused_as_their_words_are(sample_agent: Agent, sort: str) -> None:
+def test_ordering_by_texts_is_refused_like_their_words(sample_agent: Agent, sort: str) -> None:
     assert "text of prompts and answers" in sample_agent.refusal("find", sort=sort, columns="id")
     assert sample_agent.page("find", sort="-Ttft", columns="id")["recorded"]
 
@@ -389,7 +387,7 @@ def test_a_filter_of_other_fields_is_accepted(sample_agent: Agent) -> None:
     )["recorded"]
 
 
-def test_a_credential_is_never_returned_and_neither_is_the_key_of_its_hash(sample: Path) -> None:
+def test_credentials_and_the_hash_key_are_never_returned(sample: Path) -> None:
     with agent(sample, "--with-text", "--max-bytes", "100000") as client:
         texts = [*every_answer(client), client.refusal("sql", query="SELECT hex(salt) FROM sessions")]
         headers = client.ask("show", id="aaaa000000000001", part="headers")
@@ -406,7 +404,7 @@ def test_hostile_text_comes_as_data_without_control_characters(sample_agent: Age
     assert HOSTILE not in sample_agent.ask("sql", query="SELECT model, error_code FROM exchange_metrics")
 
 
-def test_the_skill_is_the_page_with_a_name_and_a_description() -> None:
+def test_the_skill_is_the_page_with_its_description() -> None:
     shown = run(Path("none.db"), "mcp", "--print-skill").stdout
     _, front, page = shown.split("---\n", 2)
     described = yaml.safe_load(front)
@@ -421,13 +419,13 @@ def test_the_page_names_every_tool(demo_agent: Agent) -> None:
     assert [tool.name for tool in demo_agent.tools() if f"- `{tool.name}`: " not in page] == []
 
 
-def test_without_the_package_the_error_says_how_to_get_it(new: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_an_error_with_the_remedy(new: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
     failed = run(new, "mcp", code=1)
     assert "wiretape mcp needs mcp: pip install 'wiretape[mcp]'" in str(failed.exception)
 
 
-def test_the_longest_message_of_an_error_fits_in_an_answer(new: Path) -> None:
+def test_the_longest_error_message_fits_in_an_answer(new: Path) -> None:
     error = f"data: {json.dumps({'error': {'message': 'n' * 50_000, 'code': 'c' * 500}})}\n\n".encode()
     with recorder(new) as one:
         one.record("aa00000000000001", [*COMPLETE_READS[:2], (300, error)])

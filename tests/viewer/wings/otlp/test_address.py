@@ -20,13 +20,13 @@ from wiretape.viewer.wings.otlp.address import Collector, headers, parse
         ("http://h/\x1b[2J", "a collector is"),
     ],
 )
-def test_a_url_that_is_no_collectors_is_refused_without_its_secrets(url, told):
+def test_a_wrong_url_is_refused_without_its_secrets(url, told):
     with pytest.raises(ValueError, match=told) as raised:
         parse(f"otlp+{url}")
     assert "secret" not in str(raised.value)
 
 
-def test_headers_come_from_a_file_or_from_the_variable_and_are_never_shown(tmp_path: Path) -> None:
+def test_headers_come_from_file_or_variable_and_stay_hidden(tmp_path: Path) -> None:
     file = tmp_path / "headers"
     file.write_text("Authorization: Bearer a=b\n\nX-Key:c\n")
     expected = [("authorization", "Bearer a=b"), ("x-key", "c")]
@@ -38,7 +38,7 @@ def test_headers_come_from_a_file_or_from_the_variable_and_are_never_shown(tmp_p
         assert "secret" not in str(raised.value)
 
 
-def test_the_name_of_a_collector_shows_no_path_and_tells_two_apart() -> None:
+def test_a_collectors_name_hides_its_path_but_stays_unique() -> None:
     names = [Collector(f"https://h:4318{path}").name for path in ("", "/otlp/sk-secret", "/otlp/other")]
     assert names[0] == "otlp at h:4318"
     assert len(set(names)) == 3

@@ -85,7 +85,7 @@ def receiving(connection: Connection, tmp_path: Path) -> Receiving:
     return partial(Receiver, connection, tmp_path)
 
 
-def test_a_message_is_protobuf_in_gzip_below_the_url_with_the_headers_given(receiving: Receiving) -> None:
+def test_a_message_is_gzipped_protobuf_with_given_headers(receiving: Receiving) -> None:
     receiver = receiving()
     receiver.send()
     (request,) = receiver.requests
@@ -111,7 +111,7 @@ def test_a_message_is_protobuf_in_gzip_below_the_url_with_the_headers_given(rece
     ],
     ids=str,
 )
-def test_what_may_be_sent_again_is_sent_again_as_it_was_and_says_when_if_that_was_asked_for(
+def test_retriable_messages_are_resent_unchanged_when_requested(
     receiving: Receiving, answer: httpx.Response | Exception, wait_s: float | None
 ) -> None:
     receiver = receiving(answer)
@@ -125,7 +125,7 @@ def test_what_may_be_sent_again_is_sent_again_as_it_was_and_says_when_if_that_wa
     assert SECRET not in str(error)
 
 
-def test_a_batch_that_is_too_large_is_cut_in_halves_and_one_that_is_refused_is_lost_and_reported(
+def test_a_large_batch_is_halved_and_refused_ones_reported(
     receiving: Receiving,
 ) -> None:
     receiver = receiving(httpx.Response(413))
@@ -142,7 +142,7 @@ def test_a_batch_that_is_too_large_is_cut_in_halves_and_one_that_is_refused_is_l
     assert single.sink.refused == 1
 
 
-def test_what_was_taken_of_a_batch_is_not_sent_again_with_the_rest(receiving: Receiving) -> None:
+def test_accepted_parts_of_a_batch_are_not_resent(receiving: Receiving) -> None:
     receiver = receiving(httpx.Response(413), httpx.Response(200), httpx.Response(503))
     receiver.send()
     assert list(map(len, receiver.received())) == [4, 2, 2, 2]
@@ -159,7 +159,7 @@ def test_a_partial_success_is_reported_and_not_sent_again(receiving: Receiving) 
 
 
 @each_case("body", [b"{}", b"\xff" * 50, b"x" * 100_000])
-def test_an_answer_that_cannot_be_read_is_an_answer_all_the_same(receiving: Receiving, body: bytes) -> None:
+def test_an_unreadable_answer_is_an_answer_nonetheless(receiving: Receiving, body: bytes) -> None:
     receiver = receiving(httpx.Response(200, content=body))
     receiver.send()
     assert (len(receiver.requests), receiver.lines) == (1, [])
@@ -175,7 +175,7 @@ def test_a_collector_that_takes_no_metrics_gets_spans_only(receiving: Receiving,
     assert receiver.lines == ["the collector takes no metrics (HTTP 405): none are sent"]
 
 
-def test_metrics_that_are_not_taken_are_reported_once_and_hold_up_nothing(receiving: Receiving, monkeypatch) -> None:
+def test_refused_metrics_are_reported_once_and_block_nothing(receiving: Receiving, monkeypatch) -> None:
     monkeypatch.setattr(sinks, "METRICS_SECONDS", 0)
     receiver = receiving(httpx.Response(503), httpx.Response(503))
     for _ in range(3):

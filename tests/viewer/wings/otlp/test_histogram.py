@@ -39,7 +39,7 @@ def test_buckets_hold_their_upper_bound(values, scale, offset, buckets):
 
 
 @given(st.lists(st.lists(st.floats(1e-9, 1e6) | st.integers(0, 10**7), max_size=8), max_size=6))
-def test_every_value_is_counted_between_the_bounds_of_a_bucket(parts):
+def test_every_value_lies_within_its_buckets_bounds(parts):
     histogram = counted(*parts)
     values = sorted(value for part in parts for value in part)
     assert (histogram.count, histogram.min, histogram.max) == (

@@ -27,7 +27,7 @@ def received(*exchanges, **environment: str) -> dict[str, Metric]:
     return {metric.name: metric for metric in decoded(*exchanges, **environment).scope_metrics[0].metrics}
 
 
-def test_histograms_are_exponential_and_cumulative_with_the_units_of_the_conventions():
+def test_histograms_are_exponential_cumulative_and_in_conventional_units():
     found = received(ONE, ONE)
     histogram = found["gen_ai.client.operation.time_per_output_chunk"]
     assert histogram.unit == "s"
@@ -42,7 +42,7 @@ def test_histograms_are_exponential_and_cumulative_with_the_units_of_the_convent
     assert "gen_ai.token.type" in {pair.key for pair in tokens.attributes}
 
 
-def test_errors_and_outcomes_are_attributes_and_what_is_unknown_is_none():
+def test_errors_and_outcomes_are_attributes_without_unknown_ones():
     found = received(ONE, replace(ONE, judged=Judged("error_event", "overloaded", 500 * MS), request_model=None))
     durations = found["gen_ai.client.operation.duration"].exponential_histogram.data_points
     by_error = {
@@ -58,7 +58,7 @@ def test_errors_and_outcomes_are_attributes_and_what_is_unknown_is_none():
     assert sorted(outcomes) == ["complete", "error_event"]
 
 
-def test_the_time_of_exchanges_is_a_sum_of_seconds_by_part():
+def test_exchange_time_is_summed_in_seconds_by_part():
     timed = replace(ONE, own_time={"waiting": 100_000_001, "closing": 0})
     found = received(timed, timed)["wiretape.exchange.time"]
     assert (found.unit, found.sum.is_monotonic) == ("s", True)
@@ -79,7 +79,7 @@ def keys(point) -> dict[str, object]:
     return {pair.key: pair.value.string_value or pair.value.int_value for pair in point.attributes}
 
 
-def test_who_opts_in_gets_the_names_units_and_instruments_of_the_latest_conventions():
+def test_opting_in_gives_the_latest_conventions():
     found = received(USED, USED, **OPTED_IN)
     inference = "gen_ai.client.inference"
     kinds = {name: (metric.WhichOneof("data"), metric.unit) for name, metric in found.items() if "gen_ai" in name}
@@ -117,7 +117,7 @@ def test_unknown_tokens_are_no_sample_of_a_counter():
     assert not [name for name in found if "tokens" in name]
 
 
-def test_each_version_of_the_conventions_is_named_by_its_schema_and_in_the_scope():
+def test_each_conventions_version_is_named_by_its_schema():
     for conventions, environment in ((RELEASED, {}), (LATEST, OPTED_IN)):
         of_resource = decoded(ONE, **environment)
         of_scope = of_resource.scope_metrics[0]
@@ -126,7 +126,7 @@ def test_each_version_of_the_conventions_is_named_by_its_schema_and_in_the_scope
     assert not set(received(ONE, OTEL_SEMCONV_STABILITY_OPT_IN="gen_ai_latest_experimental/dup")) - set(received(ONE))
 
 
-def test_a_series_that_was_kept_counts_on_as_if_its_process_had_not_ended():
+def test_a_stored_series_outlives_its_process():
     origin = attributes.origin(OPTED_IN, {"run": "a"}, version="1", host="h", instance="s")
     whole, counted = metrics.new_series("s", origin, 5), metrics.new_series("s", origin, 5)
     exchanges = [

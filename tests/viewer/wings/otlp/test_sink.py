@@ -66,9 +66,7 @@ def finish(shipper: Shipper, connection: Connection) -> int:
     return shipper.last_report.unshipped
 
 
-def test_what_was_not_taken_is_sent_by_the_next_process_and_nothing_twice(
-    connection: Connection, tmp_path: Path, monkeypatch
-) -> None:
+def test_the_next_process_sends_the_rest_exactly_once(connection: Connection, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
     monkeypatch.setattr("wiretape.viewer.source.settled.PAGE", 2)
     with (whole := Receiver()).shipper(tmp_path / "other.db") as shipper:
@@ -83,9 +81,7 @@ def test_what_was_not_taken_is_sent_by_the_next_process_and_nothing_twice(
     assert sent == whole.ids
 
 
-def test_where_nothing_was_taken_it_begins_after_a_version_which_it_keeps(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_an_unused_sink_starts_after_its_stored_version(connection: Connection, tmp_path: Path) -> None:
     first = SettledTape(connection).backlog(0).first
     assert first is not None
     for since in (10**18, 0):
@@ -143,7 +139,7 @@ class Counting(Receiver):
         return sum(self.counts.values())
 
 
-def test_whenever_a_process_is_killed_each_sample_arrives_once_and_no_span_is_lost(
+def test_killed_processes_lose_no_span_and_repeat_no_sample(
     connection: Connection, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
@@ -163,9 +159,7 @@ def test_whenever_a_process_is_killed_each_sample_arrives_once_and_no_span_is_lo
         assert receiver.samples() == whole.samples()
 
 
-def test_a_process_with_another_resource_sends_what_is_left_of_the_last_series_and_begins_one(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_another_resource_finishes_the_last_series_first(connection: Connection, tmp_path: Path) -> None:
     with (whole := Counting()).shipper(tmp_path / "whole.db") as shipper:
         finish(shipper, connection)
     receiver, tape = Counting(), tmp_path / "t.db"
@@ -186,9 +180,7 @@ def test_a_process_with_another_resource_sends_what_is_left_of_the_last_series_a
     assert not origins[2] & origins[0]
 
 
-def test_metrics_never_count_what_the_next_process_would_count_again(
-    connection: Connection, tmp_path: Path, monkeypatch
-) -> None:
+def test_metrics_never_count_what_the_next_process_counts(connection: Connection, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
     monkeypatch.setattr("wiretape.viewer.source.settled.PAGE", 2)
     receiver = Counting()
@@ -235,9 +227,7 @@ class Refusing(Receiver):
         return httpx.Response(self.status, stream=httpx.ByteStream(b""))
 
 
-def test_nothing_counts_as_sent_to_a_url_that_takes_nothing_or_not_from_us(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_nothing_counts_as_sent_to_a_refusing_url(connection: Connection, tmp_path: Path) -> None:
     with Refusing(404).shipper(tmp_path / "t.db") as shipper:
         with pytest.raises(WiretapeError, match="takes neither spans nor metrics: check its URL"):
             finish(shipper, connection)

@@ -7,7 +7,7 @@ TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ID = "2643dcc5d112e65c"
 
 
-def test_a_span_has_the_id_of_its_exchange_and_joins_the_trace_of_its_caller():
+def test_a_span_has_its_exchanges_id_and_callers_trace():
     headers = [
         ["Accept", "*/*"],
         ["TraceParent", f" 00-{TRACE}-{CALLER}-01 "],
@@ -20,7 +20,7 @@ def test_a_span_has_the_id_of_its_exchange_and_joins_the_trace_of_its_caller():
     assert span_context(ID, headers) == found
 
 
-def test_a_trace_that_is_not_sampled_is_reported_and_a_later_version_is_read():
+def test_unsampled_traces_are_reported_and_later_versions_read():
     assert not span_context(ID, [["traceparent", f"00-{TRACE}-{CALLER}-00"]]).is_sampled
     assert span_context(ID, [["traceparent", f"01-{TRACE}-{CALLER}-03-more"]]).trace.hex() == TRACE
 
@@ -50,5 +50,5 @@ def test_without_a_valid_traceparent_a_trace_begins(values):
     assert found.trace != span_context(ID[::-1], []).trace
 
 
-def test_an_id_that_is_none_of_ours_gives_a_valid_span_id():
+def test_a_foreign_id_gives_a_valid_span_id():
     assert len({span_context(text, []).span for text in ("", "0" * 16, "\ud800", "x" * 99)} - {bytes(8)}) == 4

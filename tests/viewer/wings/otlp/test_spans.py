@@ -48,7 +48,7 @@ def of(**more):
     return replace(EXCHANGE, counted=replace(ONE, **more))
 
 
-def test_tokens_written_to_a_cache_have_the_name_of_the_conventions_that_a_user_chose():
+def test_cache_written_tokens_follow_the_users_conventions():
     one = of(cache_write_input_tokens=2)
     released, latest = received(one), received(one, OTEL_SEMCONV_STABILITY_OPT_IN="gen_ai_latest_experimental")
     assert values(released.attributes)["gen_ai.usage.cache_creation.input_tokens"] == 2
@@ -57,7 +57,7 @@ def test_tokens_written_to_a_cache_have_the_name_of_the_conventions_that_a_user_
     assert values(latest.attributes) == renamed
 
 
-def test_a_stream_is_a_client_span_with_the_names_of_the_conventions():
+def test_a_stream_is_a_conventional_client_span():
     span = received(EXCHANGE)
     assert (span.name, span.kind, span.status.code) == ("chat m", Span.SPAN_KIND_CLIENT, Status.STATUS_CODE_UNSET)
     assert (span.start_time_unix_nano, span.end_time_unix_nano) == (T0, T0 + 500 * MS)
@@ -93,7 +93,7 @@ def test_a_stream_is_a_client_span_with_the_names_of_the_conventions():
     assert [(event.name, event.time_unix_nano) for event in span.events] == [("wiretape.first_chunk", T0 + 10 * MS)]
 
 
-def test_a_span_has_the_version_of_its_protocol_where_that_is_known():
+def test_a_span_has_its_known_protocol_version():
     versions = {"http/1.1": "1.1", "h2": "2", None: None, HOSTILE: None}
     for protocol, version in versions.items():
         found = values(received(replace(EXCHANGE, protocol=protocol)).attributes)
@@ -130,7 +130,7 @@ def test_what_is_unknown_has_no_attribute():
     }  # fmt: skip
 
 
-def test_what_failed_says_so_and_what_the_client_left_is_no_failure():
+def test_failures_are_errors_and_clients_leaving_is_not():
     failed = received(replace(of(judged=Judged("error_event", "overloaded", 300 * MS)), outcome_detail="mid_stream"))
     assert (failed.status.code, failed.status.message) == (Status.STATUS_CODE_ERROR, "error_event (mid_stream)")
     assert values(failed.attributes)["error.type"] == "overloaded"
@@ -140,7 +140,7 @@ def test_what_failed_says_so_and_what_the_client_left_is_no_failure():
     assert values(left.attributes)["wiretape.outcome"] == "client_closed"
 
 
-def test_stalls_are_events_up_to_a_limit_and_all_are_counted():
+def test_stalls_are_events_up_to_a_counted_limit():
     many = spans.MOST_STALLS + 5
     span = received(replace(EXCHANGE, stalls=[(3000 * MS * at, 3000 * MS * (at + 1)) for at in range(many)]))
     events = [(event.name, event.time_unix_nano - T0, values(event.attributes)) for event in span.events][1:]
@@ -149,7 +149,7 @@ def test_stalls_are_events_up_to_a_limit_and_all_are_counted():
     assert values(span.attributes)["wiretape.stall.count"] == many
 
 
-def test_no_span_is_made_of_what_is_no_generation_or_is_not_sampled_or_has_no_time():
+def test_only_sampled_generations_with_times_become_spans():
     unsampled = [["traceparent", EXCHANGE.request_headers[0][1][:-1] + "0"]]
     for one in (
         of(operation="models"),
@@ -159,7 +159,7 @@ def test_no_span_is_made_of_what_is_no_generation_or_is_not_sampled_or_has_no_ti
         assert spans.span(one, RELEASED) is None
 
 
-def test_texts_of_others_are_bounded_and_without_control_characters_and_times_fit():
+def test_foreign_texts_are_bounded_without_controls_and_times_fit():
     evil = of(request_model=HOSTILE, response_model=HOSTILE, upstream=f"http://{HOSTILE}", flags=[HOSTILE],
               judged=Judged("error_event", HOSTILE, -(1 << 62)))  # fmt: skip
     evil = replace(evil, id=HOSTILE, response_id=HOSTILE, finish_reasons=[HOSTILE], conversation=HOSTILE,
@@ -172,7 +172,7 @@ def test_texts_of_others_are_bounded_and_without_control_characters_and_times_fi
     assert len(span.attributes) < 70
 
 
-def test_a_recorder_is_a_resource_that_the_environment_may_name():
+def test_a_recorder_is_a_resource_named_by_environment():
     environment = {"OTEL_SERVICE_NAME": "mine", "OTEL_RESOURCE_ATTRIBUTES": "a=b%20c, service.name=other,=x,broken"}
     found = attributes.resource(environment, {"run": "a7"}, version="1", host="h", instance="s")
     assert values(found.attributes) == {

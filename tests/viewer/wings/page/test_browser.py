@@ -69,7 +69,7 @@ def test_a_page_asks_for_nothing_but_itself(page: Page, stall: Path) -> None:
     assert page.faults == []
 
 
-def test_the_policy_stops_requests_and_markup_made_by_a_script(page: Page, stall: Path) -> None:
+def test_the_policy_stops_a_scripts_requests_and_markup(page: Page, stall: Path) -> None:
     page.open(stall)
     assert page.run("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'stopped')") == "stopped"
     markup = "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'made' } catch { return 'stopped' } })()"
@@ -77,7 +77,7 @@ def test_the_policy_stops_requests_and_markup_made_by_a_script(page: Page, stall
     page.faults.clear()
 
 
-def test_the_players_text_is_the_tapes_at_each_of_five_timestamps(page: Page, stall: Path, stalled: Path) -> None:
+def test_the_player_shows_the_tapes_text_at_any_time(page: Page, stall: Path, stalled: Path) -> None:
     with queries.opened(stalled) as connection:
         transcript = Transcript(queries.observed(connection, queries.find(connection, "@"))[2])
     content = transcript.voices[0].content
@@ -87,7 +87,7 @@ def test_the_players_text_is_the_tapes_at_each_of_five_timestamps(page: Page, st
         assert page.run(SAID) == [content.text[: content.length(transcript.position(at_ns + 1000))]]
 
 
-def test_keys_step_through_the_reads_and_go_to_the_stall(page: Page, stall: Path) -> None:
+def test_keys_step_through_reads_and_find_the_stall(page: Page, stall: Path) -> None:
     page.open(stall)
     press(page, "Home")
     assert "reads 0 / 16" in page.run(WHEN)
@@ -164,7 +164,7 @@ def test_a_table_is_copied_as_csv(page: Page, stall: Path) -> None:
     assert copied == 'a,b\r\n\'=1,2\r\n"x""y",\r\n'
 
 
-def test_playing_goes_by_the_clock_however_many_frames_are_drawn(page: Page, tmp_path: Path) -> None:
+def test_playing_follows_the_clock_at_any_frame_rate(page: Page, tmp_path: Path) -> None:
     tape = long_stream(tmp_path / "long.db", 1000)
     page.open(exported(tape, tmp_path / "long.html", "@", "--with-bodies"))
     press(page, "Home")
@@ -185,13 +185,13 @@ def test_a_hostile_exchange_is_shown_and_does_nothing(page: Page, tape: Path, tm
     assert page.run(f"/[\\u202a-\\u202e\\u2066-\\u2069\\u001b]/.test({outside})") is False
 
 
-def test_half_a_character_is_shown_as_one_that_is_unknown(page: Page, tmp_path: Path) -> None:
+def test_half_a_character_is_shown_as_unknown(page: Page, tmp_path: Path) -> None:
     page.open(exported(one_event(tmp_path / "half.db", "a\ud83d b"), tmp_path / "half.html", "@", "--with-text"))
     assert page.run(SAID)[0] == "a\ufffd b"
 
 
 @pytest.mark.parametrize("look", [(1400, False), (1400, True), (500, False), (500, True)], ids=str)
-def test_a_page_is_drawn_in_both_themes_and_fits_its_window(page: Page, stall: Path, look: tuple[int, bool]) -> None:
+def test_a_page_fits_its_window_in_both_themes(page: Page, stall: Path, look: tuple[int, bool]) -> None:
     width, dark = look
     page.look(width, dark=dark)
     page.open(stall)

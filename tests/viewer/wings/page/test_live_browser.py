@@ -53,7 +53,7 @@ def show(page: Page, url: str) -> None:
     until(lambda: page.run("document.querySelector('h1') !== null"))
 
 
-def test_the_list_grows_and_opens_an_exchange_that_grows_to_its_verdict(page: Page, tmp_path: Path) -> None:
+def test_the_list_and_an_opened_exchange_grow(page: Page, tmp_path: Path) -> None:
     tape = tmp_path / "t.db"
     first, *rest = COMPLETE_READS
     parts = [first, (rest[0][0], rest[0][1].replace(b"Hel", json.dumps(HOSTILE)[1:-1].encode())), *rest[1:]]
@@ -80,7 +80,7 @@ def test_the_list_grows_and_opens_an_exchange_that_grows_to_its_verdict(page: Pa
     assert all(request.startswith(url) or request.startswith("data:") for request in page.requests)
 
 
-def test_the_lanes_begin_with_the_last_minutes_and_cut_idle_time(page: Page, tmp_path: Path) -> None:
+def test_the_lanes_show_the_last_minutes_without_idle_time(page: Page, tmp_path: Path) -> None:
     tape, parts = tmp_path / "t.db", [(0, COMPLETE_READS[0][1]), (20 * 60_000, COMPLETE_READS[1][1])]
     with recorder(tape) as tape_recorder, viewing(tape) as (_, url):
         for id, started in ((ID, "2026-03-01T08:00:00.000000Z"), (OTHER, "2026-03-01T12:00:00.000000Z")):
@@ -132,7 +132,7 @@ SESSIONS = (
 TURNS = "document.querySelectorAll(\"section[aria-label='The session that is chosen'] tbody tr\").length"
 
 
-def test_a_session_appears_with_its_second_exchange_and_its_turns_grow(page: Page, tmp_path: Path) -> None:
+def test_a_session_appears_with_its_second_exchange(page: Page, tmp_path: Path) -> None:
     tape, coming = tmp_path / "t.db", list(frames())
     ends = [place + 1 for place, one in enumerate(coming) if isinstance(one, journal.End)]
     first, limited, second, _ = (coming[start:until] for start, until in pairwise([0, *ends]))

@@ -22,7 +22,7 @@ def through_json(patch: Any) -> Any:
 
 @given(JSON, JSON)
 @settings(max_examples=2 * settings.default.max_examples)
-def test_a_patch_makes_the_new_value_of_the_old_one(old: Any, new: Any) -> None:
+def test_a_patch_turns_the_old_value_into_the_new(old: Any, new: Any) -> None:
     patch = difference(old, new)
     assert (old if patch is None else patched(old, through_json(patch))) == new
 

@@ -141,7 +141,7 @@ def test_who_was_worst_can_be_played(found: Read) -> None:
     assert not {"headers", "asked"} & set(next(iter(streams.values())))
 
 
-def test_texts_are_in_the_page_only_where_they_are_asked_for(demo: tuple[Path, str], tmp_path: Path) -> None:
+def test_texts_are_in_the_page_only_on_request(demo: tuple[Path, str], tmp_path: Path) -> None:
     said = b"goes on"
     without = exported(demo[0], tmp_path)
     assert not any(said in block for block in without.blocks.values())
@@ -153,7 +153,7 @@ def test_texts_are_in_the_page_only_where_they_are_asked_for(demo: tuple[Path, s
     assert any(said.decode() in text for text in texts["text"])
 
 
-def test_a_run_is_bounded_to_the_newest_exchanges_and_the_longest_gaps(fixture: Path) -> None:
+def test_a_run_is_limited_to_newest_exchanges_and_gaps(fixture: Path) -> None:
     with queries.opened(fixture) as connection:
         every = tape_run.columns(connection, None, 1000, 10**6)
         few = tape_run.columns(connection, None, 50, 200)

@@ -100,7 +100,7 @@ def selected(page: Page, text: str) -> list[str] | str:
     return found
 
 
-def test_a_page_of_a_run_asks_for_nothing_but_itself(page: Page, synthetic: Path) -> None:
+def test_a_runs_page_requests_only_itself(page: Page, synthetic: Path) -> None:
     page.open(synthetic, "q=ttft%3E300ms&by=label.team&lanes=label.team&metric=gap")
     assert page.requests == [synthetic.as_uri()]
     assert page.faults == []
@@ -146,7 +146,7 @@ def test_percentiles_of_a_selection_are_those_of_stats(page: Page, synthetic: Pa
         assert found == pytest.approx(row[f"{name}_p{percent}_ms"], abs=0.001)
 
 
-def test_the_verdict_and_the_lanes_come_first_and_the_banner_last(page: Page, synthetic: Path) -> None:
+def test_verdict_and_lanes_come_first_and_banners_last(page: Page, synthetic: Path) -> None:
     page.open(synthetic)
     places = page.run("""['.verdict', '.runtime', '.cards', '#page > h2', '.banner'].map(
       (one) => document.querySelector(one).getBoundingClientRect().top)""")
@@ -179,7 +179,7 @@ def test_a_page_of_some_shows_the_trend_of_all(page: Page, fixture: Path, tmp_pa
     assert page.faults == []
 
 
-def test_long_idle_times_are_cut_from_the_axis_and_short_ones_are_not(page: Page, synthetic: Path) -> None:
+def test_only_long_idle_times_are_cut_from_axes(page: Page, synthetic: Path) -> None:
     page.open(synthetic)
     page.run("""globalThis.wall = clockAxis({
       at: [0, 5, 3600, 3607].map((s) => s * 1e6), end: [2, 8, 3604, 3608].map((s) => s * 1e6) })""")
@@ -190,7 +190,7 @@ def test_long_idle_times_are_cut_from_the_axis_and_short_ones_are_not(page: Page
     assert page.run("wall.time(8e6 + wall.cut / 2) / 1e6") == 8
 
 
-def test_a_tile_has_one_unit_and_its_interval_is_in_it(page: Page, synthetic: Path) -> None:
+def test_a_tile_and_its_interval_share_a_unit(page: Page, synthetic: Path) -> None:
     page.open(synthetic)
     assert page.run("scaleOf(9000, 'ms')[1](8000)") == "8,000"
     units = page.run("[...document.querySelectorAll('.cards div')].map((one) => one.querySelectorAll('small').length)")
@@ -211,7 +211,7 @@ def test_the_first_screen_has_the_gaps_of_stats(page: Page, synthetic: Path, fix
     assert f"gap p99 {row['gap_p99_ms']:.1f} ms · longest gap {row['gap_max_ms'] / 1000:.2f} s" in page.run(LINE)
 
 
-def test_the_curve_of_a_selections_gaps_is_that_of_the_tape(page: Page, synthetic: Path, fixture: Path) -> None:
+def test_a_selections_gap_curve_is_the_tapes(page: Page, synthetic: Path, fixture: Path) -> None:
     page.open(synthetic)
     page.run(UNPACK)
     counts = page.run("stepsOf(run, run.rows.id.map((_, row) => row).filter(run.isMeasured)).counts")
@@ -241,7 +241,7 @@ def test_percentiles_of_selected_gaps_are_those_of_the_tape(
     assert max(figures.values()) <= round(gaps.max(), 2)
 
 
-def test_the_text_at_a_timestamp_is_what_had_come_by_then(page: Page, told: Path, demo: tuple[Path, str]) -> None:
+def test_the_text_at_a_timestamp_had_come_by_then(page: Page, told: Path, demo: tuple[Path, str]) -> None:
     page.open(told)
     page.run(UNPACK)
     with queries.opened(demo[0]) as connection:
@@ -257,7 +257,7 @@ def test_the_text_at_a_timestamp_is_what_had_come_by_then(page: Page, told: Path
         assert page.run(f"saidBy(run, {row}, {times[count - 1]} + 0.01).text") == text.text[: sum(text.sizes[:count])]
 
 
-def test_a_row_opens_its_exchange_and_the_address_keeps_it(page: Page, told: Path) -> None:
+def test_a_row_opens_its_exchange_under_its_address(page: Page, told: Path) -> None:
     page.open(told, "sort=-max_gap_ms")
     page.run("document.querySelector('tr[data-row]').click()")
     page.run("new Promise((done) => setTimeout(done, 400))")
@@ -354,7 +354,7 @@ BAR = f"(({{ x, y, width }}) => [x, y, width])({LANE}.getBoundingClientRect())"
 CHOSEN = "document.querySelector('section[aria-label=\"The session that is chosen\"]')"
 
 
-def test_a_lane_tells_its_parts_and_a_click_selects_its_exchanges(page: Page, agents: Path) -> None:
+def test_a_lane_explains_its_parts_and_selects_exchanges(page: Page, agents: Path) -> None:
     page.open(agents, "align=start")
     page.run(f"{LANE}.scrollIntoView({{ block: 'center' }})")
     left, top, width = page.run(BAR)
@@ -375,7 +375,7 @@ def test_a_lane_tells_its_parts_and_a_click_selects_its_exchanges(page: Page, ag
     assert page.faults == []
 
 
-def test_the_turns_of_a_session_are_read_back_from_its_page(page: Page, agents: Path) -> None:
+def test_a_sessions_turns_are_read_from_its_page(page: Page, agents: Path) -> None:
     page.open(agents, f"session={KEY}")
     head, *rows = page.run(f"""[...{CHOSEN}.querySelectorAll('tr')].map(
       (row) => [...row.children].map((cell) => cell.textContent))""")

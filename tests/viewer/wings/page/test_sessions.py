@@ -58,7 +58,7 @@ def test_a_session_has_the_figures_of_the_list(tape: Path, found: Read) -> None:
     assert own["said"].startswith("8,400 ms in 2 turns: 36 % stalled")
 
 
-def test_a_lane_has_the_parts_as_they_followed_each_other(found: Read) -> None:
+def test_a_lane_has_its_parts_in_order(found: Read) -> None:
     ((own,), names) = found.data["sessions"]["each"], list(found.data["sessions"]["parts"])
     lane = [(names[code], us // 1000) for code, us in zip(own["lane"]["part"], own["lane"]["us"], strict=True)]
     assert lane == [
@@ -83,7 +83,7 @@ def test_turns_are_those_of_the_page_of_a_session(tape: Path, found: Read) -> No
     assert page_rows["input_tokens"][undelta(turns["row"])[2]] == rows[2]["input_tokens"] == 900
 
 
-def test_each_turn_has_its_verdict_about_the_cache_and_its_bytes_by_source(tape: Path, found: Read) -> None:
+def test_each_turn_has_its_cache_verdict_and_bytes(tape: Path, found: Read) -> None:
     (own,), page_rows = found.data["sessions"]["each"], found.data["rows"]
     names = ("cache_verdict", "cache_broken_at")
     rows = {row["id"]: row for row in listed(tape, "ls", "--columns", ",".join(("id", *names, *CONTEXT)))}
@@ -99,7 +99,7 @@ def test_each_turn_has_its_verdict_about_the_cache_and_its_bytes_by_source(tape:
     assert all(sum(sizes) > 50 for sizes in zip(*own["by_turn"]["context"], strict=True))
 
 
-def test_a_conversation_of_one_exchange_is_no_session_of_the_page(found: Read) -> None:
+def test_a_single_exchange_is_no_session_of_pages(found: Read) -> None:
     assert found.data["sessions"]["total"] == 1
     names = found.data["rows"]["conversation"]
     assert OTHER in names["values"]
@@ -112,7 +112,7 @@ def test_figures_are_of_the_exchanges_that_are_selected(tape: Path, tmp_path: Pa
     assert (none["total"], none["each"]) == (0, [])
 
 
-def test_what_a_session_began_with_is_in_the_page_only_with_text(tape: Path, found: Read, tmp_path: Path) -> None:
+def test_a_sessions_beginning_needs_text_in_the_page(tape: Path, found: Read, tmp_path: Path) -> None:
     assert not any(ASKED in block for block in found.blocks.values())
     assert "the prompts that sessions began with (--with-text)" in dict(found.data["banner"])["Left out:"]
     with_text = exported(tape, tmp_path, "--with-text").data
@@ -145,7 +145,7 @@ def some_session(key: str, size: int) -> PageSession:
     return PageSession(row, Account(), (), list(by_turn([Span(no, 10 * no, 10 * no + 5) for no in range(size)])), {})
 
 
-def test_turns_beyond_their_limit_are_counted_and_their_figures_stay() -> None:
+def test_turns_beyond_their_limit_are_counted_with_figures() -> None:
     found = PageSessions([some_session("a", 5), some_session("b", sessions.MOST_TURNS - 4), some_session("c", 2)], 3)
     data = sessions.data(found, Columns([], {}, []), text=False)
     assert [one["by_turn"] is None for one in data["each"]] == [False, True, True]

@@ -188,7 +188,7 @@ async def test_an_open_exchange_grows_and_gets_its_verdict(tmp_path: Path) -> No
 
 
 @on_loop
-async def test_the_list_grows_as_far_as_it_fits_the_filter(tmp_path: Path) -> None:
+async def test_the_list_grows_as_far_as_its_filter(tmp_path: Path) -> None:
     tape = tmp_path / "t.db"
     with recorder(tape) as tape_recorder:
         tape_recorder.record(ID)
@@ -203,7 +203,7 @@ async def test_the_list_grows_as_far_as_it_fits_the_filter(tmp_path: Path) -> No
 
 
 @on_loop
-async def test_a_tape_that_comes_late_goes_and_is_replaced_is_reported(tmp_path: Path) -> None:
+async def test_a_late_missing_or_replaced_tape_is_reported(tmp_path: Path) -> None:
     tape = tmp_path / "t.db"
     async with serving(tape) as one, watching(one) as page:
         shown = await page.until(lambda shown: shown["trouble"])

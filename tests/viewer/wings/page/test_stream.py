@@ -80,9 +80,7 @@ def test_the_texts_grow_as_the_tape_has_it(tape: Path, connection: Connection, t
 
 
 @pytest.mark.parametrize("id", [COMPLETE, TOOLS])
-def test_the_gaps_of_a_page_are_those_of_the_statistics(
-    tape: Path, connection: Connection, tmp_path: Path, id: str
-) -> None:
+def test_a_pages_gaps_are_the_statistics(tape: Path, connection: Connection, tmp_path: Path, id: str) -> None:
     known = exchange.known(connection, queries.find(connection, id))
     at = undelta(exported(tape, tmp_path, id).data["outputs"]["at"])
     assert at == sparkline.timestamps(at[0] or 0, known.gaps)
@@ -118,7 +116,7 @@ def test_no_text_is_in_a_page_unless_requested(tape: Path, tmp_path: Path) -> No
         assert "stream" not in bare.data["asked"]["curl"]
 
 
-def test_a_page_says_what_was_left_out_and_what_is_redacted(tape: Path, tmp_path: Path) -> None:
+def test_a_page_names_what_is_omitted_and_redacted(tape: Path, tmp_path: Path) -> None:
     def banner(*options: str) -> list[str]:
         return [f"{word} {sentence}" for word, sentence in exported(tape, tmp_path, COMPLETE, *options).data["banner"]]
 
@@ -129,7 +127,7 @@ def test_a_page_says_what_was_left_out_and_what_is_redacted(tape: Path, tmp_path
     assert "bodies, in which what looks like a key is masked" in whole[-1]
 
 
-def test_a_key_that_an_error_message_repeats_is_in_no_page_without_texts(tmp_path: Path) -> None:
+def test_a_key_in_an_error_stays_off_the_page(tmp_path: Path) -> None:
     body = b'{"error":{"message":"Incorrect API key provided: sk-proj-abcdefgh12345678","code":"invalid_api_key"}}'
     parts = [(30, body)]
     each = ((begin(id, 1, b"{}"), *response(id, parts, 401), end(id, parts)) for id in (ODD, LIMITED))
@@ -141,7 +139,7 @@ def test_a_key_that_an_error_message_repeats_is_in_no_page_without_texts(tmp_pat
         assert b"sk-proj" not in blocks
 
 
-def test_an_exchange_whose_recorder_is_gone_is_not_called_running(tape: Path, tmp_path: Path) -> None:
+def test_an_exchange_without_recorder_is_not_called_running(tape: Path, tmp_path: Path) -> None:
     (reason,) = exported(tape, tmp_path, LIVE).data["reasons"]
     assert reason.startswith("recorder pid 1 gone")
 

@@ -21,7 +21,7 @@ def families(one: EndedExchange, conventions: Conventions = RELEASED) -> dict[st
     return {family.name: family for family in text_string_to_metric_families(exposition.text().decode())}
 
 
-def test_every_bound_is_read_as_the_number_it_was_written_from():
+def test_every_bound_reads_as_the_number_it_was():
     read = {
         name: [sample.labels["le"] for sample in family.samples if "le" in sample.labels]
         for name, family in families(ONE).items()
@@ -32,7 +32,7 @@ def test_every_bound_is_read_as_the_number_it_was_written_from():
     assert tokens[-5:] == ["1.048576e+06", "4.194304e+06", "1.6777216e+07", "6.7108864e+07", "+Inf"]
 
 
-def test_the_latest_conventions_have_names_of_their_own_and_counters_of_tokens():
+def test_the_latest_conventions_have_their_names_and_token_counters():
     used = replace(ONE, output_tokens=9, cache_read_input_tokens=5, reasoning_tokens=4)
     found = families(used, LATEST)
     inference = "gen_ai_client_inference"
@@ -57,7 +57,7 @@ def test_the_latest_conventions_have_names_of_their_own_and_counters_of_tokens()
     assert families(used)["wiretape_info"].samples[0].labels["semconv"] == "1.41.1"
 
 
-def test_the_time_of_exchanges_is_counted_by_part_and_exactly():
+def test_exchange_time_is_counted_exactly_by_part():
     timed = replace(ONE, own_time={"waiting": 100_000_001, "streaming": 0})
     exposition = Exposition(Setup(Path("tape.db"), "s", "1", frozenset()))
     for _ in range(3):

@@ -49,13 +49,13 @@ def test_a_query_names_metrics_and_labels_that_are_exposed(
     assert set(_LEGEND.findall(target["legendFormat"])) <= grouped
 
 
-def test_a_panel_of_quantiles_says_where_the_top_bucket_caps_them() -> None:
+def test_a_quantile_panel_says_where_its_buckets_end() -> None:
     capped = [one for one in PANELS if any("histogram_quantile" in target["expr"] for target in one["targets"])]
     assert capped
     assert all(f" {OTEL_SECONDS[-1]:g} s" in one["description"] for one in capped)
 
 
-def test_variables_are_labels_and_every_panel_goes_by_the_chosen_source(samples: dict[str, set[str]]) -> None:
+def test_variables_are_labels_and_panels_use_the_source(samples: dict[str, set[str]]) -> None:
     source, *variables = BOARD["templating"]["list"]
     assert (source["name"], source["type"]) == ("datasource", "datasource")
     for variable in variables:

@@ -125,7 +125,7 @@ def cassette(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @on_loop
-async def test_once_records_a_tape_that_is_not_there_and_never_adds_to_it(cassette: Path) -> None:
+async def test_once_records_a_missing_tape_and_never_adds(cassette: Path) -> None:
     async with api() as upstream:
         async with session(cassette, "once", upstream.url, labels={"test": "a"}) as first:
             asked = [await first.ask("one"), await first.ask("one"), await first.ask("two")]
@@ -149,7 +149,7 @@ async def test_once_records_a_tape_that_is_not_there_and_never_adds_to_it(casset
 
 
 @on_loop
-async def test_new_adds_what_is_missing_and_leaves_the_text_as_it_is(tmp_path: Path) -> None:
+async def test_new_adds_missing_exchanges_and_keeps_the_text(tmp_path: Path) -> None:
     cassette = tmp_path / "tape.jsonl"
     async with api() as upstream:
         async with session(cassette, "new", upstream.url) as first:
@@ -193,7 +193,7 @@ async def test_what_has_no_answer_is_asked_for_again(tape: Path) -> None:
 
 
 @on_loop
-async def test_a_request_that_no_upstream_is_named_for_says_so_and_goes_nowhere(tape: Path) -> None:
+async def test_a_request_without_named_upstream_goes_nowhere(tape: Path) -> None:
     async with session(tape, "new") as well_known:
         got = await well_known.ask()
     assert got.status == 404
@@ -201,14 +201,14 @@ async def test_a_request_that_no_upstream_is_named_for_says_so_and_goes_nowhere(
     assert not well_known.recorded
 
 
-def test_a_tape_that_is_not_there_is_only_made_to_record_to_it(cassette: Path) -> None:
+def test_a_missing_tape_is_made_only_for_recording(cassette: Path) -> None:
     with pytest.raises(NotFound):
         run(Cassette(CassetteOptions(cassette)).start())
     assert not cassette.exists()
 
 
 @on_loop
-async def test_a_large_upload_is_relayed_and_who_leaves_midway_leaves_upstream(tape: Path) -> None:
+async def test_a_large_upload_is_relayed_until_its_client_leaves(tape: Path) -> None:
     large = asking("x" * 5_000_000)
     async with api() as upstream, session(tape, "new", upstream.url) as told:
         packed = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in (large[:1000], large[1000:], b""))

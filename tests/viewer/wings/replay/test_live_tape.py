@@ -52,7 +52,7 @@ def ask(base: str) -> str:
     return httpx.post(f"{base}/chat/completions", json=BODY, trust_env=False).text
 
 
-def test_calls_are_recorded_and_their_exchanges_come_as_they_finish(api: Api, path: Path) -> None:
+def test_recorded_exchanges_come_as_they_finish(api: Api, path: Path) -> None:
     with wiretape.record(path, upstream=api.url, labels={"run": "a"}) as live:
         assert "[DONE]" in ask(live.url_of("openai"))
         first = live.wait()
@@ -66,7 +66,7 @@ def test_calls_are_recorded_and_their_exchanges_come_as_they_finish(api: Api, pa
     assert len(live.exchanges("label:run=a")) == 3
 
 
-def test_what_finished_in_the_block_can_be_taken_after_it(api: Api, path: Path) -> None:
+def test_finished_exchanges_can_be_taken_after_the_block(api: Api, path: Path) -> None:
     with wiretape.record(path, upstream=api.url) as live:
         ask(live.url)
         ask(live.url)
@@ -75,7 +75,7 @@ def test_what_finished_in_the_block_can_be_taken_after_it(api: Api, path: Path) 
         live.wait()
 
 
-def test_iterating_waits_for_an_exchange_that_runs_in_another_thread(api: Api, path: Path) -> None:
+def test_iterating_waits_for_another_threads_exchange(api: Api, path: Path) -> None:
     with wiretape.record(path, upstream=api.url) as live:
         with httpx.Client(trust_env=False) as client, client.stream("POST", f"{live.url}/stall", json=BODY) as response:
             next(response.iter_bytes())
@@ -89,7 +89,7 @@ def test_iterating_waits_for_an_exchange_that_runs_in_another_thread(api: Api, p
         assert [exchange.content for exchange in taken] == ["ab"]
 
 
-def test_an_exception_in_the_block_passes_and_leaves_a_whole_tape(api: Api, path: Path) -> None:
+def test_an_exception_passes_and_leaves_a_whole_tape(api: Api, path: Path) -> None:
     live = wiretape.record(path, upstream=api.url)
     with pytest.raises(ZeroDivisionError), live:
         1 / len(ask(live.url)[:0])
@@ -98,7 +98,7 @@ def test_an_exception_in_the_block_passes_and_leaves_a_whole_tape(api: Api, path
         ask(live.url)
 
 
-def test_two_recordings_share_a_tape_and_keep_their_exchanges_apart(api: Api, path: Path) -> None:
+def test_two_recordings_on_a_tape_stay_apart(api: Api, path: Path) -> None:
     with wiretape.record(path, upstream=api.url) as outer, wiretape.record(path, upstream=f"lab={api.url}") as inner:
         ask(outer.url)
         ask(inner.url_of("lab"))
@@ -117,7 +117,7 @@ def test_several_upstreams_have_their_places_and_variables(api: Api, path: Path)
             live.url_of("groq")
 
 
-def test_a_variable_that_names_a_server_is_recorded_without_an_upstream(
+def test_a_servers_variable_is_recorded_without_an_upstream(
     api: Api, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", f"{api.url}/v1")
@@ -152,14 +152,14 @@ def test_a_wrong_argument_is_a_value_error(path: Path, arguments: dict[str, Any]
     assert not path.exists()
 
 
-def test_a_tape_that_cannot_be_written_is_an_error_before_the_block(tmp_path: Path) -> None:
+def test_an_unwritable_tape_is_an_error_before_the_block(tmp_path: Path) -> None:
     (tmp_path / "other.db").write_text("text")
     with pytest.raises(wiretape.ForeignFile):
         wiretape.record(tmp_path / "other.db", upstream="openai")
     assert [thread.name for thread in threading.enumerate() if "wiretape.record" in thread.name] == []
 
 
-def test_a_program_that_forgets_to_close_leaves_a_whole_tape(api: Api, path: Path) -> None:
+def test_forgetting_to_close_leaves_a_whole_tape(api: Api, path: Path) -> None:
     code = f"""
 import httpx, wiretape
 tape = wiretape.record({str(path)!r}, upstream={api.url!r})

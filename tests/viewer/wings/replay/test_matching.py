@@ -90,7 +90,7 @@ def test_the_key_of_a_cache_makes_no_other_request() -> None:
 
 
 @pytest.mark.parametrize("target", [CHAT, f"/openai{CHAT}", "/openai/chat/completions"])
-def test_a_path_counts_with_and_without_the_provider_and_the_version(target: str) -> None:
+def test_a_path_matches_with_or_without_provider_and_version(target: str) -> None:
     assert found(library((OPENAI, CHAT, body())), target, body()) == "aaaa1"
     assert found(library(("https://api.openai.com/v1", "/chat/completions", body())), target, body()) == "aaaa1"
 
@@ -101,20 +101,20 @@ def test_a_provider_in_the_path_decides_between_recordings() -> None:
     assert [found(recorded, CHAT, body()) for _ in range(3)] == ["aaaa1", "aaaa2", "aaaa1"]  # in turn
 
 
-def test_a_tape_of_a_server_of_ones_own_answers_below_any_provider() -> None:
+def test_a_private_servers_tape_answers_below_any_provider() -> None:
     recorded = library(("http://127.0.0.1:4711", CHAT, body()))
     assert {found(recorded, prefix + CHAT, body()) for prefix in ("", "/openai", "/groq")} == {"aaaa1"}
     assert found(recorded, f"/nobody{CHAT}", body()).startswith("no recording answers")
 
 
-def test_any_key_in_the_query_is_that_of_the_recording() -> None:
+def test_any_key_in_the_query_matches() -> None:
     path = "/v1beta/models/gemini-x:generateContent?key=REDACTED:sha256:01234567"
     recorded = library(("https://generativelanguage.googleapis.com", path, b"{}"))
     assert found(recorded, "/gemini/v1beta/models/gemini-x:generateContent?key=AIzaSyOther", b"{}") == "aaaa1"
     assert "differs in its path" in found(recorded, "/gemini/v1beta/models/gemini-y:generateContent?key=k", b"{}")
 
 
-def test_the_modes_choose_by_model_in_sequence_or_by_the_id_alone() -> None:
+def test_modes_choose_by_model_in_sequence_or_by_id() -> None:
     three = [(OPENAI, CHAT, body("a")), (OPENAI, CHAT, body("b", model="n")), (OPENAI, "/v1/models", b"")]
     assert found(library(*three, mode="model"), CHAT, body("other", model="n")) == "aaaa2"
     sequence = library(*three, mode="sequence")
@@ -136,7 +136,7 @@ def test_a_path_may_name_the_exchange() -> None:
     assert matching.read_target(b"/@../x", None) == (b"/@../x", None)
 
 
-def test_a_request_that_the_tape_does_not_hold_as_a_whole_matches_nothing() -> None:
+def test_an_incompletely_recorded_request_matches_nothing() -> None:
     assert "not on the tape as a whole" in found(library((OPENAI, CHAT, None)), CHAT, body())
 
 
@@ -147,7 +147,7 @@ def test_a_compressed_request_is_compared_by_what_it_says() -> None:
     assert matching.uncoded([(b"content-encoding", b"zstd")], b"no frame") == b"no frame"
 
 
-def test_a_miss_reads_all_bodies_at_once_and_each_once() -> None:
+def test_a_miss_reads_each_body_once() -> None:
     read = list[int]()
 
     def bodies_of(heads: Sequence[ExchangeHead]) -> list[bytes]:
@@ -211,7 +211,7 @@ KEY, OTHER_KEY = "sk-ant-api03-Zq81LmX0wPvT6yRk92bcDE", "sk-proj-OTHER1234567890
 
 
 @pytest.mark.parametrize(("key", "password"), [(KEY, "hunter2"), ("*" * len(KEY), "*******")])
-def test_a_secret_in_a_body_equals_any_other_and_is_in_no_message(key: str, password: str) -> None:
+def test_a_bodys_secret_equals_any_other_without_appearing(key: str, password: str) -> None:
     kept = library((OPENAI, CHAT, body(f"use\n{key} now", password=password)))
     assert found(kept, CHAT, body(f"use\n{OTHER_KEY} now", password="longer than that")) == "aaaa1"
     message = found(kept, CHAT, body(f"take\n{OTHER_KEY} now", password="longer than that"))

@@ -6,7 +6,7 @@ from wiretape.viewer.wings.replay.serve import Served
 MS = 1_000_000
 
 
-def test_what_is_on_time_is_written_when_it_is_due() -> None:
+def test_timely_data_is_written_when_due() -> None:
     assert spaced(due=5 * MS, gap=MS, now=4 * MS) == 5 * MS
 
 

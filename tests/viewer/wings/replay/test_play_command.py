@@ -22,7 +22,7 @@ def test_a_pipe_gets_the_body_byte_for_byte(tape: Path) -> None:
         )
 
 
-def test_several_play_in_the_order_in_which_they_are_named(tape: Path) -> None:
+def test_several_exchanges_play_in_their_named_order(tape: Path) -> None:
     played = run(tape, "play", COMPLETE, TRUNCATED, COMPLETE, "--as", "text", "--speed", "0").stdout
     assert played == "Hello, worldHello, Hello, world"
 
@@ -35,7 +35,7 @@ def test_how_a_broken_stream_ended_is_reported_on_stderr(tape: Path) -> None:
     assert run(tape, "play", FAILED, "--no-wait", "--as", "text").stderr.endswith("(mid_stream): overloaded\n")
 
 
-def test_a_part_in_which_nothing_came_is_reported_on_stderr(tape: Path) -> None:
+def test_an_empty_part_is_reported_on_stderr(tape: Path) -> None:
     played = run(tape, "play", COMPLETE, "--no-wait", "--from", "3s")
     assert (played.stdout, played.stderr) == (
         "", f"wiretape: {COMPLETE}: no data in that section; it ended after 0.181 s\n"
@@ -64,7 +64,7 @@ def test_what_is_no_speed_is_refused(tape: Path, speed: str) -> None:
     assert "use 0, or 1e-06 to 1e+06" in run(tape, "play", COMPLETE, "--speed", speed, code=2).output
 
 
-def test_each_read_is_one_write_and_none_before_it_came(tape: Path) -> None:
+def test_each_read_is_one_write_at_its_time(tape: Path) -> None:
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # keeps writes apart, unlike a pipe
     began, came = time.monotonic(), []
     with mine, theirs, forked.Forked([*forked.CLI, "play", COMPLETE, "--db", str(tape)], stdout=theirs) as process:
@@ -77,7 +77,7 @@ def test_each_read_is_one_write_and_none_before_it_came(tape: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="whether it has stopped is read in /proc, which only Linux has")
-def test_what_was_due_while_ctrl_z_stopped_it_comes_as_much_later(tape: Path) -> None:
+def test_data_due_during_ctrl_z_comes_that_much_later(tape: Path) -> None:
     began = time.monotonic()
     with started("play", TOOLS, "--db", str(tape)) as process:
         assert process.stdout is not None
@@ -95,7 +95,7 @@ def test_what_was_due_while_ctrl_z_stopped_it_comes_as_much_later(tape: Path) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGPIPE])
-def test_a_reader_that_leaves_and_ctrl_c_end_it_quietly(tape: Path, number: signal.Signals) -> None:
+def test_leaving_readers_and_ctrl_c_end_it_quietly(tape: Path, number: signal.Signals) -> None:
     slowly = ("--speed", "0.05")  # the first read is due in 1 s, the next one a minute later
     with started("play", TOOLS, "--db", str(tape), "--loop", *slowly) as process:
         assert process.stdout is not None

@@ -186,7 +186,7 @@ def test_second(wiretape_server):
     suite.run(code).assert_outcomes(passed=2)
 
 
-def test_a_variable_that_is_set_is_replaced_and_set_again(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_set_variable_is_replaced_and_restored(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_API_BASE", "https://x.openai.azure.com/openai")
     monkeypatch.setenv("OPENAI_API_KEY", "mine")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
@@ -214,11 +214,11 @@ def test_a_marker_that_is_wrong_ends_the_collection(mark: str, said: str, suite:
     result.stderr.fnmatch_lines([f"ERROR: *{said}*"])
 
 
-def test_an_error_of_a_tape_or_a_value_is_reported_in_a_line(suite: Suite) -> None:
+def test_a_wrong_tape_or_value_is_one_line(suite: Suite) -> None:
     marks = {
         "'none.db'": "no tape at */none.db: record it by 'pytest *::test_0 --wiretape-record=once'",
         "__file__": "*is not a database, not a wiretape tape*",
-        "": "no tape at */tapes/test_an_error_of_a_tape_or_a_value_is_reported_in_a_line.jsonl: *",
+        "": "no tape at */tapes/test_a_wrong_tape_or_value_is_one_line.jsonl: *",
         "TAPE, speed=-1": "speed=-1: give a number*",
         "TAPE, max_gap='1'": "max_gap='1': expected a duration*",
         "TAPE, max_gap=-1": "max_gap=-1: give seconds*",
@@ -237,7 +237,7 @@ def test_an_error_of_a_tape_or_a_value_is_reported_in_a_line(suite: Suite) -> No
     result.stdout.fnmatch_lines([f"wiretape: {said}" for said in marks.values()])
 
 
-def test_faults_of_the_command_line_come_on_top_and_are_in_the_header(suite: Suite) -> None:
+def test_command_line_faults_are_added_and_in_the_header(suite: Suite) -> None:
     code = """
 @pytest.mark.wiretape(TAPE)
 def test_fault(wiretape_server):
@@ -280,10 +280,10 @@ def api() -> Iterator[str]:
         thread.join()
 
 
-NAMED = "test_a_test_records_what_is_its_own_and_is_served_it_later.py::test"
+NAMED = "test_a_test_records_its_own_and_replays_it_later.py::test"
 
 
-def test_a_test_records_what_is_its_own_and_is_served_it_later(
+def test_a_test_records_its_own_and_replays_it_later(
     suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", api)
@@ -396,7 +396,7 @@ def test():
     assert Api.count == 1
 
 
-def test_a_marked_test_that_asks_its_tape_for_nothing_fails_with_the_cure(suite: Suite) -> None:
+def test_a_marked_test_without_requests_fails_with_advice(suite: Suite) -> None:
     code = """
 @pytest.mark.wiretape(TAPE)
 def test():
@@ -423,7 +423,7 @@ def test_skipped():
         (("-o", "wiretape_record=new_episodes"), ""),
     ],
 )
-def test_the_names_of_vcrpy_and_of_pytest_recording_are_known(
+def test_names_of_vcrpy_and_pytest_recording_are_known(
     suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], record: str
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", api)
@@ -473,7 +473,7 @@ def test_without_its_own():
     assert Api.count == 1
 
 
-def test_asking_when_a_client_left_a_stall_that_was_not_played_warns(suite: Suite) -> None:
+def test_asking_about_an_unplayed_stall_warns(suite: Suite) -> None:
     code = """
 @pytest.mark.wiretape(TAPE, speed=SPEED)
 @pytest.mark.parametrize("model", ["stall", "openai"])
@@ -494,7 +494,7 @@ def test_the_modes_of_recording_are_those_of_serve() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("options", ["", "--wiretape-fault=cut@50%", "--wiretape-fault=status:429:0.5", "-n2"])
-def test_the_suite_with_real_sdks_passes_with_and_without_faults(options: str) -> None:
+def test_the_sdk_suite_passes_with_and_without_faults(options: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options.split(), "tests/sdk_suite"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout

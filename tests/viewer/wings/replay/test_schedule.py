@@ -42,7 +42,7 @@ def test_an_answer_ends_as_the_recorded_one(ended_by: str, end: str) -> None:
     assert schedule.recorded(answer(ended_by=ended_by)).end == end
 
 
-def test_a_pace_scales_every_wait_and_a_cap_cuts_the_long_ones() -> None:
+def test_a_pace_scales_waits_and_caps_cut_them() -> None:
     made = schedule.recorded(answer())
     assert schedule.paced(made, 2.0).at_ns == [50, 75, 200, 225]
     capped = schedule.paced(made, 1.0, 60)
@@ -55,12 +55,12 @@ def test_no_pace_is_too_slow_to_be_counted() -> None:
     assert schedule.paced(schedule.recorded(answer()), 1e-300).end_ns == 1 << 62
 
 
-def test_what_lacks_a_part_never_ends_as_if_it_were_whole() -> None:
+def test_an_incomplete_answer_never_ends_as_if_whole() -> None:
     assert schedule.recorded(answer(gap_bytes=5)).end == "close"
     assert schedule.recorded(answer(gap_bytes=5, framing="close")).end == "reset"
 
 
-def test_no_write_is_longer_than_what_may_wait_for_a_client() -> None:
+def test_no_write_exceeds_what_may_wait_for_clients() -> None:
     long = Schedule(bytes(1 << 20), 0, [5], [1 << 20], 9, "end")
     assert schedule.rechunked(long, [10, 1 << 20]).ends == [10, *range(10 + (256 << 10), 1 << 20, 256 << 10), 1 << 20]
 
@@ -103,7 +103,7 @@ def test_a_stall_shifts_what_follows() -> None:
     ]  # fmt: skip
 
 
-def test_a_stall_after_the_last_byte_delays_the_end_alone() -> None:
+def test_a_final_stall_delays_only_the_end() -> None:
     made, before = broken("stall:2ms@100%"), schedule.recorded(answer())
     assert (writes(made), made.end_ns, made.joins_end) == (writes(before), 2_000_450, False)
 
@@ -117,13 +117,13 @@ def test_a_slow_answer_takes_so_many_times_as_long() -> None:
     assert broken("slow:3x").at_ns == [300, 450, 1200, 1350]
 
 
-def test_a_fault_beyond_the_last_event_does_nothing_and_says_so() -> None:
+def test_a_fault_beyond_the_last_event_reports_itself() -> None:
     made = schedule.recorded(answer())
     for text in ("cut@#9", "corrupt@100%"):
         assert faults.applied(made, [faults.parse(text)], lambda: schedule.events(answer())) == (made, []), text
 
 
-def test_chance_depends_on_the_seed_the_exchange_and_the_turn_alone() -> None:
+def test_chance_depends_only_on_seed_exchange_and_turn() -> None:
     often = [faults.parse("status:429:0.5")]
     struck = [bool(faults.striking(often, 1, "aaaa", turn)) for turn in range(100)]
     assert struck == [bool(faults.striking(often, 1, "aaaa", turn)) for turn in range(100)]

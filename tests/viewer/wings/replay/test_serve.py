@@ -121,7 +121,7 @@ def asked(tape: Path) -> list[tuple[str, bytes, Reads, bytes]]:
 
 
 @on_loop
-async def test_every_stream_of_the_demo_is_recorded_again_as_it_was(demo: tuple[Path, str], tmp_path: Path) -> None:
+async def test_the_demos_streams_are_recorded_again_unchanged(demo: tuple[Path, str], tmp_path: Path) -> None:
     again, requests = tmp_path / "again.db", asked(demo[0])
     async with serving(demo[0]) as replay:
         recorder = Recorder(Recording(again, [providers.make("", replay.base)]), Observer())
@@ -135,7 +135,7 @@ async def test_every_stream_of_the_demo_is_recorded_again_as_it_was(demo: tuple[
 
 @pytest.mark.parametrize("protocol", ["h2", "http/1.1"])
 @on_loop
-async def test_a_client_of_http_2_is_served_over_it_with_trailers(tape: Path, protocol: str) -> None:
+async def test_an_http2_client_gets_http2_with_trailers(tape: Path, protocol: str) -> None:
     import msgspec
 
     pieces = exchange("a1", PIECES)
@@ -163,7 +163,7 @@ async def test_a_head_that_ended_its_stream_ends_it_again(tape: Path) -> None:
 
 
 @on_loop
-async def test_a_stream_that_was_reset_is_reset_again_with_its_code(tape: Path) -> None:
+async def test_a_reset_stream_is_reset_with_its_code(tape: Path) -> None:
     import msgspec
 
     *before, last = broken("reset")
@@ -176,7 +176,7 @@ async def test_a_stream_that_was_reset_is_reset_again_with_its_code(tape: Path) 
 
 
 @on_loop
-async def test_each_read_of_the_demo_is_a_chunk_of_its_own(demo: tuple[Path, str]) -> None:
+async def test_each_recorded_read_is_its_own_chunk(demo: tuple[Path, str]) -> None:
     async with serving(demo[0]) as replay:
         for path, request, reads, body in asked(demo[0]):
             got = await raw(replay.base, post(path, request, [("connection", "close")]))
@@ -228,7 +228,7 @@ async def test_a_broken_stream_breaks_as_it_did(
 
 
 @on_loop
-async def test_an_answer_that_ends_with_its_connection_does_so_again(tape: Path) -> None:
+async def test_an_answer_that_closed_its_connection_closes_again(tape: Path) -> None:
     async with serving(taped(tape, *broken("end", framing="close"))) as replay:
         got = await replay.ask()
     assert (got.body, got.complete, got.headers["connection"]) == (b"".join(PIECES), True, "close")
@@ -255,7 +255,7 @@ async def test_a_timeout_is_silence_until_the_client_leaves(tape: Path) -> None:
 
 
 @on_loop
-async def test_cookies_framing_and_line_breaks_of_recorded_headers_are_not_served(tape: Path) -> None:
+async def test_cookies_framing_and_header_line_breaks_stay_behind(tape: Path) -> None:
     headers = [
         (b"content-type", b"text/event-stream"), (b"set-cookie", b"a=b"), (b"content-length", b"7"),
         (b"transfer-encoding", b"gzip"), (b"x-wiretape-id", b"1"), (b"x-request-id", b"r1"), (b"x-evil", b"a\r\nb: c"),
@@ -270,7 +270,7 @@ async def test_cookies_framing_and_line_breaks_of_recorded_headers_are_not_serve
 
 
 @on_loop
-async def test_recorded_addresses_at_the_upstream_lead_to_the_recordings_beside(tape: Path) -> None:
+async def test_recorded_upstream_addresses_lead_to_recordings(tape: Path) -> None:
     names = (b"Location", b"Operation-Location", b"X-Goog-Upload-URL")
     sent = [(name, b"http://upstream.test:1/v1/moved") for name in names]
     away = (b"Azure-AsyncOperation", b"http://elsewhere.test/v1/moved")
@@ -310,7 +310,7 @@ async def test_half_a_surrogate_pair_is_shown_as_a_replacement(tape: Path) -> No
 
 
 @on_loop
-async def test_a_recording_that_still_runs_is_served_when_it_has_ended(tape: Path) -> None:
+async def test_a_running_recording_is_served_after_its_end(tape: Path) -> None:
     other = b'{"model":"later"}'
     async with serving(taped(tape, *exchange("a1"))) as replay:
         with opened(tape) as store:
@@ -333,7 +333,7 @@ async def test_a_gap_is_a_cut_that_is_reported(tape: Path) -> None:
 
 
 @on_loop
-async def test_uploads_in_chunks_and_compressed_match_and_requests_may_come_ahead(tape: Path) -> None:
+async def test_chunked_compressed_and_pipelined_requests_match(tape: Path) -> None:
     packed = b"".join(COMPRESS["gzip"]([REQUEST], False))
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in (packed[:9], packed[9:], b""))
     headers = [("transfer-encoding", "chunked"), ("content-encoding", "gzip")]
@@ -347,7 +347,7 @@ async def test_uploads_in_chunks_and_compressed_match_and_requests_may_come_ahea
 
 
 @on_loop
-async def test_an_answer_keeps_its_distance_from_a_request_that_comes_slowly(tape: Path) -> None:
+async def test_an_answer_keeps_distance_from_a_slow_request(tape: Path) -> None:
     request = post(CHAT, REQUEST, [("connection", "close")])
     async with serving(taped(tape, *exchange("a1")), speed=0.1) as replay, dial(replay.base) as (reader, writer):
         writer.write(request[:-1])
@@ -362,7 +362,7 @@ async def test_an_answer_keeps_its_distance_from_a_request_that_comes_slowly(tap
 
 
 @on_loop
-async def test_a_tape_that_is_damaged_meanwhile_is_told_as_such(tape: Path) -> None:
+async def test_a_tape_damaged_meanwhile_is_reported_so(tape: Path) -> None:
     async with serving(taped(tape, *exchange("a1"))) as replay:
         os.truncate(tape, 8192)
         got = await replay.ask()
@@ -392,7 +392,7 @@ async def test_a_compressed_answer_is_decoded_unless_clients_accept_it(tape: Pat
         assert (got.body, "content-encoding" in got.headers, got.complete) == (b"".join(PIECES), False, True)
 
 
-def test_a_decoded_answer_has_its_events_at_the_reads_that_completed_them(tape: Path) -> None:
+def test_a_decoded_answer_keeps_events_at_their_reads(tape: Path) -> None:
     pieces, headers = packed("gzip")
     planner = Planner(ReplaySource(taped(tape, *broken("end", pieces, headers))), ServingOptions())
     asked = ReplayRequest("POST", CHAT.encode(), REQUEST)
@@ -405,7 +405,7 @@ def test_a_decoded_answer_has_its_events_at_the_reads_that_completed_them(tape: 
 
 
 @on_loop
-async def test_an_answer_that_cannot_be_decoded_is_served_as_recorded(tape: Path) -> None:
+async def test_an_undecodable_answer_is_served_as_recorded(tape: Path) -> None:
     headers = [(b"content-type", b"text/event-stream"), (b"content-encoding", b"snappy")]
     async with serving(taped(tape, *broken("end", [b"\xff\xfe\x00\x01"], headers))) as replay:
         got = await replay.ask()
@@ -432,7 +432,7 @@ async def test_a_web_page_and_another_host_are_refused(tape: Path) -> None:
 
 
 @on_loop
-async def test_a_fault_that_finds_no_place_in_an_answer_is_reported(tape: Path) -> None:
+async def test_a_fault_without_a_place_is_reported(tape: Path) -> None:
     async with serving(taped(tape, *exchange("a1")), faults=[parse("corrupt@#999"), parse("slow:1x")]) as replay:
         assert (await replay.ask()).complete
         await until(lambda: replay.served)
@@ -440,7 +440,7 @@ async def test_a_fault_that_finds_no_place_in_an_answer_is_reported(tape: Path) 
 
 
 @on_loop
-async def test_a_fault_by_chance_is_an_error_in_place_of_the_answer(tape: Path) -> None:
+async def test_a_chance_fault_is_an_error_instead_of_answers(tape: Path) -> None:
     faults = [parse("status:503"), parse("cut@#1")]
     async with serving(taped(tape, *exchange("a1")), faults=faults) as replay:
         got = await replay.ask()
@@ -465,7 +465,7 @@ async def test_a_client_that_does_not_read_delays_itself_only(tape: Path) -> Non
 
 
 @on_loop
-async def test_an_answer_of_a_head_alone_is_served_as_one_frame(tape: Path) -> None:
+async def test_an_answer_without_body_is_one_frame(tape: Path) -> None:
     import msgspec
 
     begun, *_, last = exchange("a1", [])

@@ -31,7 +31,7 @@ def test_the_base_url_is_on_stdout_and_in_files(tape: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("speed", "warned"), [("0", True), ("100", False)])
-def test_a_stall_that_is_not_played_is_told_at_the_start(demo: tuple[Path, str], speed: str, warned: bool) -> None:
+def test_a_stall_left_out_is_reported_at_start(demo: tuple[Path, str], speed: str, warned: bool) -> None:
     with started("serve", "--db", str(demo[0]), "--speed", speed) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -42,7 +42,7 @@ def test_a_stall_that_is_not_played_is_told_at_the_start(demo: tuple[Path, str],
     assert ("2 exchanges of these stalled, which is not played: --speed 0 has no waits" in report) == warned
 
 
-def test_a_ready_file_that_cannot_be_written_is_reported_in_a_line(tape: Path, tmp_path: Path) -> None:
+def test_an_unwritable_ready_file_is_one_line(tape: Path, tmp_path: Path) -> None:
     done = forked.run(["serve", "--db", tape, "--ready-file", tmp_path / "no" / "url"])
     assert done.returncode == 1
     assert done.stderr.endswith("cannot be written (No such file or directory): name another --ready-file\n")
@@ -66,7 +66,7 @@ def test_options_that_mean_nothing_are_refused(tape: Path, options: list[str], m
 KEY = "AIzaSyq9Zk3LmN8vXw2RtY7uKpQs1fG4hJ6dB0c"
 
 
-def test_a_key_in_a_target_is_not_in_the_log(tape: Path) -> None:
+def test_a_targets_key_is_not_in_the_log(tape: Path) -> None:
     targets = (f"/@{COMPLETE}/v1?key={KEY}", f"/v1/x?alt=sse&key={KEY}", f"/v1/x?X-Amz-Signature={KEY}", f"/v1/{KEY}/x",
                f"/v1/x?%6bey={KEY}", "/v1/x?access_token=short")  # fmt: skip
     with started("serve", "--db", str(tape), "--no-wait") as process:

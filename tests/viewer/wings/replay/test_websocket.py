@@ -112,9 +112,7 @@ def joined(pieces: Timed) -> bytes:
 
 @pytest.mark.parametrize("extensions", [None, DEFLATE])
 @on_loop
-async def test_each_turn_waits_for_its_message_and_has_its_bytes_reads_and_times(
-    tape: Path, extensions: str | None
-) -> None:
+async def test_each_turn_waits_for_its_message(tape: Path, extensions: str | None) -> None:
     closing = bytes(side().close(1000, "done"))
     came, sent = conversation(extensions, closing)
     async with (
@@ -140,7 +138,7 @@ async def test_each_turn_waits_for_its_message_and_has_its_bytes_reads_and_times
 
 
 @on_loop
-async def test_a_client_without_the_recorded_extension_gets_the_same_messages(tape: Path) -> None:
+async def test_a_client_without_extensions_gets_the_same_messages(tape: Path) -> None:
     came, sent = conversation(DEFLATE)
     async with serving(taped(tape, came, sent, DEFLATE)) as replay:
         for offer in (None, "permessage-deflate; server_max_window_bits=9"):
@@ -163,7 +161,7 @@ async def test_a_client_without_the_recorded_extension_gets_the_same_messages(ta
     ids=["first", "second", "more", "path"],
 )
 @on_loop
-async def test_what_was_not_recorded_is_told_with_the_nearest_recording(
+async def test_an_unrecorded_message_names_the_nearest_recording(
     tape: Path, asked: Sequence[str], path: str, differs: str, nearest: str
 ) -> None:
     came, sent = conversation(None)
@@ -186,7 +184,7 @@ async def test_what_was_not_recorded_is_told_with_the_nearest_recording(
 
 
 @on_loop
-async def test_an_upgrade_is_told_to_use_http_where_only_that_was_recorded(tape: Path) -> None:
+async def test_an_upgrade_for_recorded_http_is_told_so(tape: Path) -> None:
     with opened(tape) as store:
         record(store, exchange("a1"))
     taped(tape, *conversation(None), id="b2")
@@ -196,7 +194,7 @@ async def test_an_upgrade_is_told_to_use_http_where_only_that_was_recorded(tape:
 
 
 @on_loop
-async def test_a_websocket_that_is_not_on_the_tape_is_recorded_and_then_served(tmp_path: Path) -> None:
+async def test_a_missing_websocket_is_recorded_and_then_served(tmp_path: Path) -> None:
     came, sent = conversation(None, bytes(side().close(1000)))
     accepted = 0
 
@@ -227,7 +225,7 @@ async def test_a_websocket_that_is_not_on_the_tape_is_recorded_and_then_served(t
 
 
 @on_loop
-async def test_a_ping_is_answered_between_two_frames_and_a_close_by_a_close(tape: Path) -> None:
+async def test_pings_and_closes_are_answered_between_frames(tape: Path) -> None:
     came, sent = conversation(None)
     async with serving(taped(tape, came, sent), speed=1) as replay, calling(replay) as (_, caller):
         await caller.say(ASK)
@@ -301,7 +299,7 @@ class Pulled(ReplaySource):
         return super().answer(head)
 
 
-def test_a_websocket_whose_bytes_are_not_here_keeps_no_other_from_answering(tape: Path) -> None:
+def test_a_websocket_without_bytes_lets_others_answer(tape: Path) -> None:
     for id in ("a1", "b2"):
         taped(tape, *conversation(None), id=id)
     with contextlib.closing(Planner(Pulled(tape), ServingOptions("model"))) as planner:
@@ -318,7 +316,7 @@ def test_a_websocket_whose_bytes_are_not_here_keeps_no_other_from_answering(tape
 
 
 @on_loop
-async def test_the_user_may_speak_in_other_pieces_than_were_recorded(tape: Path) -> None:
+async def test_users_may_speak_in_other_pieces_than_recorded(tape: Path) -> None:
     path, up, down = "/v1/realtime?model=m", side(client=True), side()
     heard = json.dumps({"type": "input_audio_buffer.append", "audio": "AAAA"})
     update, create = '{"type":"session.update","session":{}}', '{"type":"response.create"}'

@@ -37,7 +37,7 @@ def test_responses_are_measured_from_other_events_by_each_tool():
     }  # fmt: skip
 
 
-def test_a_text_that_only_its_end_brings_is_an_answer_for_aiperf():
+def test_a_text_in_its_end_answers_for_aiperf():
     found = measure("aiperf", *stream(CREATED, WORDS_DONE, COMPLETED)).numbers
     assert (found["ttft"], found["ttfo"], found["request_latency"]) == (20, 20, 20)
 
@@ -54,7 +54,7 @@ def test_a_text_that_only_its_end_brings_is_an_answer_for_aiperf():
         ("aiperf", (CREATED, COMPLETED), "no content response parsed"),
     ],
 )
-def test_a_broken_response_fails_in_the_words_of_the_tool(tool, events, reason):
+def test_a_broken_response_fails_in_the_tools_words(tool, events, reason):
     assert (measure(tool, *stream(*events)).failed or "").startswith(reason)
 
 
@@ -67,7 +67,7 @@ INPUT = named("content_block_delta", index=2, delta={"type": "input_json_delta",
 STOP = named("message_delta", delta={"stop_reason": "tool_use"}, usage={"output_tokens": 6}) + named("message_stop")
 
 
-def test_messages_are_measured_by_aiperf_without_the_names_of_tools():
+def test_aiperf_measures_messages_without_tool_names():
     found = measure("aiperf", *stream(START, THINKING, SIGNED, TEXT, USE, INPUT, STOP)).numbers
     assert (found["ttft"], found["ttfo"], found["icl"], found["request_latency"]) == (20, 40, [20, 20], 60)
     assert (found["output_tokens"], found["itl"]) == (6, pytest.approx(40 / 5))
@@ -87,7 +87,7 @@ def test_a_completion_without_text_is_a_token_of_vllm(tool):
     assert found == {"ttft": 10, "itl": [10, 10], "e2el": 30, "output_tokens": 3, "tpot": pytest.approx(10)}
 
 
-def test_a_completion_without_text_is_none_of_aiperf_and_guidellm():
+def test_a_textless_completion_does_not_count_for_tools():
     events = (completion(""), completion("a"), completion("b"), USAGE, DONE)
     found = measure("aiperf", *stream(*events)).numbers
     assert (found["ttft"], found["request_latency"], found["output_tokens"]) == (20, 30, 3)
@@ -104,6 +104,6 @@ BY_API = {
 
 
 @each_case("tool", TOOLS)
-def test_a_tool_leaves_out_the_apis_that_it_does_not_measure(tool):
+def test_a_tool_leaves_out_unmeasured_apis(tool):
     measured = {api for api, events in BY_API.items() if not measure_as(tool, [stream(*events)]).left_out}
     assert measured == {*AUTHORITIES[tool].apis} - {"openai.chat"}

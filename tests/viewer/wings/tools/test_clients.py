@@ -27,13 +27,13 @@ TOOL = chunk({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments":
 BARE_TOOL = chunk({"tool_calls": [{"index": 0, "id": "x"}]})
 
 
-def test_an_error_in_the_stream_is_a_failure_of_guidellm():
+def test_an_error_in_the_stream_fails_guidellm():
     with pytest.raises(ToolError):
         guidellm(request(TEXT, ERROR, DONE))
 
 
 @pytest.mark.parametrize("event", [b"event: error\n" + ERROR, b"event:ERROR\ndata: x\n\n", b"event: error\n\n"])
-def test_aiperf_fails_on_an_event_named_error_and_on_no_bare_error_payload(event):
+def test_aiperf_fails_only_on_events_named_error(event):
     assert aiperf(request(TEXT, ERROR, TEXT, DONE))["icl"] == [2e-5]
     with pytest.raises(ToolError, match="SSEResponseError"):
         aiperf(request(TEXT, event, DONE))
@@ -48,7 +48,7 @@ def test_aiperf_takes_any_2xx_for_a_success():
 
 
 @each_case("client", CLIENTS)
-def test_an_early_end_is_a_success_unless_the_connection_breaks(client):
+def test_an_early_end_succeeds_unless_connections_break(client):
     assert client(request(TEXT))["ttft"] == 1e-5
     with pytest.raises(ToolError, match="connection broke"):
         client(request(TEXT, ended_by="reset"))
@@ -69,7 +69,7 @@ def test_clients_differ_in_what_output_is(client, count):
         assert (found["output_tokens"], found["ttfot"]) == (count, 2e-5)
 
 
-def test_aiperf_passes_over_what_it_cannot_read_where_guidellm_fails():
+def test_aiperf_skips_unreadable_data_where_guidellm_fails():
     assert aiperf(request(TEXT, b"data: {\n\n", DONE))["icl"] == []
     with pytest.raises(ToolError, match="JSONDecodeError on data line"):
         guidellm(request(TEXT, b"data: {\n\n", DONE))

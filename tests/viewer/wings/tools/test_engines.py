@@ -33,13 +33,13 @@ def test_what_the_standard_allows_can_break_a_tool(tool, body, reason):
 
 
 @pytest.mark.parametrize("tool", [vllm, vllm_0_32, sglang])
-def test_an_error_in_the_stream_and_an_early_end_are_successes(tool):
+def test_stream_errors_and_early_ends_are_successes(tool):
     assert tool(request(TEXT, b'data: {"error":{"message":"boom"}}\n\n'))["ttft"] == 1e-5
     assert tool(request(TEXT))["itl"] == []
 
 
 @pytest.mark.parametrize("tool", [vllm, vllm_0_32, sglang])
-def test_a_connection_that_breaks_is_a_failure_even_after_done(tool):
+def test_a_broken_connection_fails_even_after_done(tool):
     with pytest.raises(ToolError, match="connection broke"):
         tool(request(TEXT, DONE, ended_by="eof"))
 
@@ -51,7 +51,7 @@ def test_vllm_drops_a_cut_event_on_which_sglang_fails():
         sglang(request(TEXT, TEXT[:30]))
 
 
-def test_a_tool_call_is_a_token_for_vllm_and_nothing_for_sglang():
+def test_a_tool_call_is_a_token_only_for_vllm():
     assert vllm(request(TOOL, TEXT, TOOL))["itl"] == [1e-5, 1e-5]
     found = sglang(request(TOOL, TEXT, TOOL))
     assert (found["ttft"], found["itl"], found["latency"], found["tpot"]) == (2e-5, [], 3e-5, None)
@@ -98,7 +98,7 @@ def test_vllm_0_32_measures_from_role_to_finish_chunk():
     assert [vllm_0_32(request(*body))[key] for key in ("ttft", "e2el", "tpot")] == [1e-5, 4e-5, 1.5e-5]
 
 
-def test_vllm_before_0_33_loses_in_a_comment_what_later_reads_bring():
+def test_vllm_before_0_33_loses_reads_behind_comments():
     body = (b": c\n\n", ROLE, TEXT, TEXT)
     assert vllm(request(*body))["itl"] == [1e-5]
     with pytest.raises(ToolError, match="Never received a valid chunk"):
@@ -137,7 +137,7 @@ def test_vllm_needs_a_delta(body, reason):
         vllm(request(body))
 
 
-def test_a_hostile_body_does_not_cost_vllms_square_of_its_size():
+def test_a_hostile_body_does_not_cost_vllms_square():
     reads = [b"data: {"] + [b'"a":{\n'] * 20_000
     with pytest.raises(ToolError, match="Never received a valid chunk"):
         vllm(request(*reads))

@@ -93,7 +93,7 @@ def test_each_event_has_the_timestamp_of_its_read(connection: Connection) -> Non
     assert (messages[-1]["eventName"], messages[-1]["eventId"], messages[-1]["data"]) == ("message", "", "[DONE]")
 
 
-def test_bodies_are_exact_and_hostile_text_is_ascii_in_the_file(connection: Connection) -> None:
+def test_bodies_are_exact_and_hostile_text_is_ascii(connection: Connection) -> None:
     data, found = archive(connection), entries(connection)
     assert data.isascii()
     assert not {byte for byte in data if byte < 0x20 or byte == 0x7F} - {0x0A}
@@ -107,7 +107,7 @@ def test_a_body_that_is_no_text_is_in_base64(connection: Connection) -> None:
     assert (base64.b64decode(post["text"]), post["_encoding"]) == (b"\xff\xfe not UTF-8", "base64")
 
 
-def test_headers_are_as_stored_and_no_secret_is_in_it(connection: Connection) -> None:
+def test_headers_are_as_stored_without_secrets(connection: Connection) -> None:
     assert b"sk-secret" not in archive(connection)
     headers = {one["name"]: one["value"] for one in entries(connection)[COMPLETE]["request"]["headers"]}
     assert headers["authorization"].startswith("REDACTED")
@@ -120,14 +120,14 @@ def test_what_did_not_complete_says_so(connection: Connection) -> None:
     assert "_eventSourceMessages" not in found[LIMITED]
 
 
-def test_the_phases_of_a_whole_exchange_are_what_lies_between_its_timestamps() -> None:
+def test_phases_lie_between_the_exchanges_timestamps() -> None:
     found = timed(connected_ns=2 * MS, sent_ns=3 * MS, headers_ns=20 * MS, end_ns=100 * MS)
     assert found == {
         "blocked": -1, "dns": -1, "ssl": -1, "connect": 2.0, "send": 1.0, "wait": 17.0, "receive": 80.0,
     }  # fmt: skip
 
 
-def test_no_phase_is_counted_twice_where_timestamps_are_out_of_order() -> None:
+def test_disordered_timestamps_count_no_phase_twice() -> None:
     found = timed(connected_ns=5 * MS, sent_ns=3 * MS, headers_ns=20 * MS, end_ns=100 * MS)
     assert [found[name] for name in ("connect", "send", "wait", "receive")] == [5, 0, 15, 80]
 
@@ -139,13 +139,13 @@ def test_phases_after_the_end_took_no_time() -> None:
     assert [silent[name] for name in ("connect", "send", "wait", "receive")] == [2, 1, 6, 0]
 
 
-def test_an_open_exchange_is_timed_up_to_its_last_read(connection: Connection) -> None:
+def test_an_open_exchange_is_timed_until_its_last_read(connection: Connection) -> None:
     assert entries(connection)[LIVE]["time"] == 110
     assert [timed()[name] for name in ("connect", "send", "wait", "receive")] == [-1, 0, 0, 0]
     assert [timed(7 * MS, sent_ns=3 * MS, headers_ns=4 * MS)[name] for name in ("connect", "send")] == [-1, 3]
 
 
-def test_without_an_answer_the_status_is_0_and_the_error_is_reported(connection: Connection) -> None:
+def test_without_an_answer_status_is_0_with_the_error(connection: Connection) -> None:
     one = exchange.full(connection, queries.find(connection, TRUNCATED))
     row = replace(one.row, status=None, outcome="connect_error", outcome_detail="dns")
     found = har.entry(replace(one, row=row, body=b"", decoded=Decoded(b"", "json")))

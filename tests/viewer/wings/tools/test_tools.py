@@ -94,7 +94,7 @@ def test_complete_exchanges_have_the_statistics_of_a_tool(tool, suffix):
     ("tool", "first_ms", "gaps", "gap_ms"),
     [("vllm", 169, 5, 20), ("vllm-0.32", 159, 15, 31 / 3)],
 )
-def test_vllm_counts_the_role_chunk_up_to_0_32_and_pools_gaps(tool, first_ms, gaps, gap_ms):
+def test_vllm_before_0_33_counts_role_chunks_and_pools_gaps(tool, first_ms, gaps, gap_ms):
     report = measure_as(tool, complete())
     found = {row.metric: row for row in report.rows}
     assert (found["TTFT"].n, found["TTFT"].mean) == (5, pytest.approx(first_ms))
@@ -111,7 +111,7 @@ def test_guidellm_weighs_exchanges_by_their_tokens():
     assert (tpot.n, tpot.mean) == (17, pytest.approx((180 + 300) / 17))
 
 
-def test_a_weight_leaves_tokens_out_and_is_0_where_the_count_is_unknown():
+def test_a_weight_omits_tokens_and_unknown_counts_0():
     metric = ToolMetric("itl", "ITL", weight="output_tokens", weight_less=1)
     assert [metric.weight_of({"output_tokens": count}) for count in (12, 1, None)] == [11, 0, 0]
     assert ToolMetric("ttft", "TTFT").weight_of({"output_tokens": 12}) is None
@@ -158,7 +158,7 @@ LEFT = {"ended_by": "client"}
 
 
 @each_case("tool", ["vllm", "vllm-0.32", "sglang", "guidellm"])
-def test_a_tool_that_hangs_up_on_a_malformed_event_has_failed(tool):
+def test_a_tool_hanging_up_on_malformed_events_has_failed(tool):
     # Up to 0.32, vLLM needs more in the same read to notice.
     more = ANSWER if tool == "vllm-0.32" else ""
     found = measure_as(tool, [exchange([{"t_ms": 100, "text": ANSWER + MALFORMED + more}], 200, **LEFT)])
@@ -175,7 +175,7 @@ def test_a_tool_that_hangs_up_on_a_malformed_event_has_failed(tool):
         ("sglang", ANSWER + ": keep-alive\n\n", "JSONDecodeError on SSE comment line"),
     ],
 )
-def test_what_arrived_before_the_client_left_can_be_its_reason(tool, body, reason):
+def test_data_before_the_client_left_can_explain_it(tool, body, reason):
     ended_by = "client" if tool != "aiperf" else "end"
     for outcome in (ended_by, "client"):
         found = measure_as(tool, [exchange([{"t_ms": 100, "text": body}], 200, ended_by=outcome)])
@@ -184,17 +184,17 @@ def test_what_arrived_before_the_client_left_can_be_its_reason(tool, body, reaso
 
 @each_case("tool", TOOLS)
 @each_case("body", ["", ANSWER, ANSWER + ANSWER[:30], chunk({"role": "assistant"}), 'data: {"cho'])
-def test_a_client_that_left_without_a_reason_of_the_tool_is_left_out(tool, body):
+def test_clients_leaving_without_the_tools_reason_are_omitted(tool, body):
     found = measure_as(tool, [exchange([{"t_ms": 100, "text": body}] if body else [], 200, **LEFT)])
     assert (found.attempts, found.left_out) == (0, {"the client left": 1})
 
 
-def test_a_client_that_gave_up_before_an_answer_is_left_out():
+def test_clients_leaving_before_an_answer_are_omitted():
     found = measure_as("vllm", [exchange([], 200, status=None, ended_by="client")])
     assert found.left_out == {"the client left": 1}
 
 
-def test_an_unknown_tool_is_refused_and_the_known_ones_are_named():
+def test_an_unknown_tool_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match=r"'vlm' is not a known tool: choose from vllm, vllm-0.32, sglang, "):
         authority("vlm")
 
@@ -229,14 +229,14 @@ def test_a_failed_request_takes_time_and_brings_nothing():
     assert totals(measure_as("sglang", [failed])) == {}
 
 
-def test_aiperf_takes_the_run_to_end_with_the_last_content():
+def test_aiperfs_run_ends_with_the_last_content():
     report = measure_as("aiperf", [answered("a", "b", tokens=4), answered("a", "b", tokens=6, started_s=4)])
     assert totals(report)["Request Throughput"] == pytest.approx(2 / 4.2)
     assert totals(report)["Output Token Throughput"] == pytest.approx(10 / 4.2)
     assert next(row for row in report.rows if row.metric == "Output Sequence Length").mean == 5
 
 
-def test_a_sum_that_no_request_has_is_not_printed_as_0():
+def test_a_sum_without_requests_is_not_printed_as_0():
     silent = [answered("a", "b"), answered("c", started_s=4)]
     assert [row.metric for row in measure_as("aiperf", silent).rows if "Throughput" in row.metric] == [
         "Output Token Throughput Per User",
@@ -256,7 +256,7 @@ def test_throughput_is_unknown_without_starts():
         ("sglang", ["TPOT", "Output token throughput", "Total generated tokens (retokenized)"]),
     ],
 )  # fmt: skip
-def test_what_needs_tokens_that_the_tape_does_not_tell_is_omitted_and_named(tool, omitted):
+def test_metrics_without_their_tokens_are_omitted_and_named(tool, omitted):
     thought = exchange([{"t_ms": 10, "text": chunk({"reasoning": "r"}) + ANSWER}, {"t_ms": 20, "text": ANSWER}], 30)
     report = measure_as(tool, [answered("a", "b")[:3], thought])
     assert set(omitted) <= set(report.omitted)
@@ -282,7 +282,7 @@ def test_the_reasons_of_failures_are_not_without_end():
     assert (len(failures), failures["other"], sum(failures.values())) == (21, 10, 30)
 
 
-def test_each_tool_says_in_one_line_what_it_counts_differently():
+def test_each_tool_says_how_it_counts_differently():
     for rule in AUTHORITIES.values():
         assert 60 < len(rule.note) < 320, rule.source
         assert rule.note.endswith(".")

@@ -64,17 +64,17 @@ def test_a_growing_prompt_shares_its_leading_ids() -> None:
     assert (len(first), len(second)) == (ceil(3000 / BLOCK), ceil(6100 / BLOCK))
 
 
-def test_a_prompt_of_whole_blocks_shares_all_of_them_with_a_longer_one() -> None:
+def test_a_prompt_shares_its_whole_blocks_with_longer_ones() -> None:
     first, second = ids((QUESTION, 6 * BLOCK), (LATER, 6100))
     assert second[:6] == first
 
 
-def test_a_shorter_prompt_after_a_longer_one_shares_its_leading_ids_too() -> None:
+def test_a_shorter_later_prompt_shares_its_leading_ids_too() -> None:
     longer, shorter = ids((LATER, 6100), (QUESTION, 3000))
     assert shorter[:-1] == longer[: len(shorter) - 1]
 
 
-def test_an_edited_system_prompt_shares_no_block_after_the_edit() -> None:
+def test_an_edited_system_prompt_shares_no_later_block() -> None:
     half = len(SYSTEM) // 2
     edited = [{"role": "system", "content": f"{SYSTEM[:half]}!{SYSTEM[half:]}"}, *LATER[1:]]
     before, after = ids((LATER, 6100), (edited, 6100))
@@ -101,7 +101,7 @@ def test_what_clients_change_between_turns_changes_no_block() -> None:
 
 
 @given(st.lists(st.tuples(st.binary(max_size=300), st.integers(1, 5000)), min_size=1, max_size=6))
-def test_ids_are_dense_and_as_many_as_the_tokens_have_blocks(prompts: list[tuple[bytes, int]]) -> None:
+def test_ids_are_dense_and_match_the_tokens_blocks(prompts: list[tuple[bytes, int]]) -> None:
     blocks = BlockIds()
     found = [blocks.of("m", prompt, tokens) for prompt, tokens in prompts]
     assert [len(one) for one in found] == [ceil(tokens / BLOCK) for _, tokens in prompts]
@@ -128,7 +128,7 @@ def test_rows_are_timed_from_the_first_to_the_microsecond() -> None:
     assert counts == {trace.NO_TOKENS: 1}
 
 
-def test_what_no_reader_could_send_is_left_out_with_its_reason() -> None:
+def test_unsendable_requests_are_omitted_with_the_reason() -> None:
     body = {"messages": QUESTION}
     found, counts = left_out(
         (body, {"input_tokens": None}),
@@ -157,7 +157,7 @@ def test_what_no_reader_could_send_is_left_out_with_its_reason() -> None:
         ("anthropic.messages", {"messages": QUESTION}, {"payload": {"messages": QUESTION}}),
     ],
 )  # fmt: skip
-def test_a_prompt_is_messages_a_text_or_the_body_of_another_api(
+def test_prompts_are_messages_texts_or_other_bodies(
     api: str, body: JsonObject, content: JsonObject
 ) -> None:
     (row,) = entries((body, {"api": api}), with_messages=True)

@@ -60,14 +60,14 @@ def test_what_breaks_a_stream_fails_where_the_sdk_raises(tool, events, failed):
     assert measure(tool, *stream(*events)).failed == failed
 
 
-def test_openllmetry_has_the_first_chunk_and_the_duration_of_a_failed_stream():
+def test_openllmetry_times_failed_streams_and_first_chunks():
     rows = {row.metric: row for row in measure_as("traceloop", [stream(ROLE, WORD, ERROR)]).rows}
     assert rows["gen_ai.server.time_to_first_token"].p50 == 0.01
     assert rows["gen_ai.client.operation.duration"].n == 1
     assert rows["llm.chat_completions.streaming_time_to_generate"].n == 0
 
 
-def test_litellm_has_percentiles_of_its_buckets_and_counts_tokens_itself():
+def test_litellm_has_bucket_percentiles_and_its_token_counts():
     report = measure_as("litellm", [stream(ROLE, WORD, FINISH, DONE)], words)
     rows = {row.metric: row for row in report.rows}
     assert rows["litellm_llm_api_latency_metric"].p50 == pytest.approx((0.025 + 0.05) / 2)
@@ -148,7 +148,7 @@ CHAT_ANSWER = {"object": "chat.completion", "choices": [{"message": {"content": 
         {"object": "response", "id": "r", "status": "completed", "output": [], "usage": {"output_tokens": 4}},
     ],
 )
-def test_a_whole_answer_has_a_latency_but_no_first_token_for_litellm_alone(answer):
+def test_only_litellm_lacks_a_whole_answers_first_token(answer):
     given = stream(json.dumps(answer), content_type="application/json")
     assert measure("litellm", *given).numbers == {
         "ttft_s": None, "latency_s": 0.015, "per_token_s": None, "output_tokens": 4
