@@ -39,9 +39,9 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("line", [b"x\n", b"id\r\n", b"data\r", b"retry: 1\n", b"error:\n"])
 def test_lines_that_are_no_event_count(line: bytes) -> None:
-    found = measure(WHOLE.replace(b"data: [DONE]\n\n", b"") + line * 200 + b"\n" + WHOLE)
-    assert (found.content, found.bytes, found.reads) == ("12", len(WHOLE) * 2 - 14 + 200 * len(line) + 1, 1)
-    assert "decode_limit" in found.flags
+    measures = measure(WHOLE.replace(b"data: [DONE]\n\n", b"") + line * 200 + b"\n" + WHOLE)
+    assert (measures.content, measures.bytes, measures.reads) == ("12", len(WHOLE) * 2 - 14 + 200 * len(line) + 1, 1)
+    assert "decode_limit" in measures.flags
 
 
 @pytest.mark.usefixtures("few")
@@ -68,12 +68,12 @@ def test_many_blank_lines_take_no_time() -> None:
 @pytest.mark.parametrize("frame", [b"\x00\x00", b"\x00\x01x", b"\x89\x00", b"\x82\x00"])
 def test_frames_count_and_what_came_before_them_is_kept(frame: bytes) -> None:
     upstream, client = side(), side(client=True)
-    came = [(110, b"".join(bytes(upstream.send_data(message)) for message in response(1, "Hel", "lo")))]
-    came.append((200, (b"\x01\x00" if frame[0] == 0 else b"") + frame * 100))
-    facts = websocket(came, [(100, bytes(client.send_data(ASK)))])
-    found = derive(*facts)
-    assert (found.content, found.ttft_ns, found.bytes) == ("Hello", 10 * MS, len(facts[2]))
-    assert "decode_limit" in found.flags
+    frames = [(110, b"".join(bytes(upstream.send_data(message)) for message in response(1, "Hel", "lo")))]
+    frames.append((200, (b"\x01\x00" if frame[0] == 0 else b"") + frame * 100))
+    facts = websocket(frames, [(100, bytes(client.send_data(ASK)))])
+    measures = derive(*facts)
+    assert (measures.content, measures.ttft_ns, measures.bytes) == ("Hello", 10 * MS, len(facts[2]))
+    assert "decode_limit" in measures.flags
 
 
 def test_the_ends_of_unnumbered_frames_are_limited() -> None:
@@ -83,9 +83,9 @@ def test_the_ends_of_unnumbered_frames_are_limited() -> None:
 @pytest.mark.usefixtures("few")
 def test_payloads_that_must_be_repaired_count_by_their_size() -> None:
     broken = b'data: {"choices":[' + b"[]," * 100 + b"\n\n"
-    found = measure(WHOLE.replace(b"data: [DONE]\n\n", b"") + broken * 9)
-    assert found.content == "12"
-    assert {"decode_limit", "malformed"} <= set(found.flags)
+    measures = measure(WHOLE.replace(b"data: [DONE]\n\n", b"") + broken * 9)
+    assert measures.content == "12"
+    assert {"decode_limit", "malformed"} <= set(measures.flags)
 
 
 @pytest.mark.parametrize(
@@ -100,34 +100,34 @@ def test_payloads_that_must_be_repaired_count_by_their_size() -> None:
 )
 def test_values_without_number_are_not_parsed(body: bytes, content_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allowance, "MAX_VALUES", 100)
-    found = measure(body, content_type)
-    assert (found.outcome, found.bytes) == ("complete", len(body))
-    assert "decode_limit" in found.flags
+    measures = measure(body, content_type)
+    assert (measures.outcome, measures.bytes) == ("complete", len(body))
+    assert "decode_limit" in measures.flags
 
 
 def test_an_error_of_values_without_number_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allowance, "MAX_VALUES", 100)
     body = b'{"error":[' + b"[]," * 60 + b"1]}"
-    found = derive(
+    measures = derive(
         Exchange(status=500, content_type="application/json", ended_by="end", headers_ns=1, end_ns=9), [], body
     )
-    assert (found.outcome, found.error_code) == ("http_error", None)
-    assert "decode_limit" in found.flags
+    assert (measures.outcome, measures.error_code) == ("http_error", None)
+    assert "decode_limit" in measures.flags
 
 
 def test_cpu_time_is_the_last_resort() -> None:
     body = b"".join(b'data: {"object":"chat.completion.chunk","id":"%d"}\n\n' % number for number in range(9_000))
-    standing, running = Clock(lambda: 0), Clock(itertools.count(0, 1_000_000_000).__next__)
+    standing, fast_clock = Clock(lambda: 0), Clock(itertools.count(0, 1_000_000_000).__next__)
     assert "decode_limit" not in decode(exchange(), [], body, standing).flags
-    found = decode(exchange(), [], body, running)
-    assert (found.flags, found.whole, found.ends[-1] < len(body)) == ({"decode_limit"}, False, True)
+    measures = decode(exchange(), [], body, fast_clock)
+    assert (measures.flags, measures.whole, measures.ends[-1] < len(body)) == ({"decode_limit"}, False, True)
 
 
 def test_cpu_time_of_frames_is_limited() -> None:
-    came = [(110, b"\x89\x00" * 9_000)]
-    running = Clock(itertools.count(0, 1_000_000_000).__next__)
-    assert "decode_limit" not in decode(*websocket(came, []), Clock(lambda: 0)).flags
-    assert "decode_limit" in decode(*websocket(came, []), running).flags
+    frames = [(110, b"\x89\x00" * 9_000)]
+    fast_clock = Clock(itertools.count(0, 1_000_000_000).__next__)
+    assert "decode_limit" not in decode(*websocket(frames, []), Clock(lambda: 0)).flags
+    assert "decode_limit" in decode(*websocket(frames, []), fast_clock).flags
 
 
 def test_values_of_the_end_are_unknown_behind_a_limit(
@@ -136,16 +136,26 @@ def test_values_of_the_end_are_unknown_behind_a_limit(
     body = b"".join(CHUNK % number for number in range(9))
     monkeypatch.setattr(allowance, "MAX_VALUES", 10)
     used = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}\n\n'
-    found = measure(used + body + b"data: {" + b"," * 11 + b"}\n\n" + WHOLE)
-    assert (found.content, found.ttft_ns, found.input_tokens) == ("012345678", 100 * MS, 3)
-    assert (found.output_tokens, found.total_tokens, found.latency_ns, found.tail_ns) == (None, None, None, None)
-    assert (found.max_gap_ns, found.icl_p50_ns, found.e2e_tps, found.coalesced_fraction) == (None, None, None, None)
-    ended = measure(WHOLE + b"data: {" + b"," * 11 + b"}\n\n")
-    assert (ended.outcome, ended.output_tokens, ended.latency_ns) == ("complete", 2, 100 * MS)
-    assert "decode_limit" in ended.flags
+    measures = measure(used + body + b"data: {" + b"," * 11 + b"}\n\n" + WHOLE)
+    assert (measures.content, measures.ttft_ns, measures.input_tokens) == ("012345678", 100 * MS, 3)
+    assert (measures.output_tokens, measures.total_tokens, measures.latency_ns, measures.tail_ns) == (
+        None,
+        None,
+        None,
+        None,
+    )
+    assert (measures.max_gap_ns, measures.icl_p50_ns, measures.e2e_tps, measures.coalesced_fraction) == (
+        None,
+        None,
+        None,
+        None,
+    )
+    reference = measure(WHOLE + b"data: {" + b"," * 11 + b"}\n\n")
+    assert (reference.outcome, reference.output_tokens, reference.latency_ns) == ("complete", 2, 100 * MS)
+    assert "decode_limit" in reference.flags
 
 
 def test_one_carriage_return_keeps_decoding_linear() -> None:
     began = time.thread_time()
-    found = measure(b"\r" + b"".join(CHUNK % (number % 10) for number in range(60_000)))
-    assert (found.chunks, time.thread_time() - began < 5) == (60_000, True)
+    measures = measure(b"\r" + b"".join(CHUNK % (number % 10) for number in range(60_000)))
+    assert (measures.chunks, time.thread_time() - began < 5) == (60_000, True)

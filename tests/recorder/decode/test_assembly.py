@@ -12,8 +12,8 @@ def answer(*payloads):
 
 
 def calls(*deltas):
-    found = answer(*({"choices": [{"delta": {"tool_calls": delta}}]} for delta in deltas)).values["tool_calls"]
-    return [(call["id"], call["name"], call["arguments"]) for call in found or []]
+    calls = answer(*({"choices": [{"delta": {"tool_calls": delta}}]} for delta in deltas)).values["tool_calls"]
+    return [(call["id"], call["name"], call["arguments"]) for call in calls or []]
 
 
 def call(id=None, name=None, arguments=None, index=None):
@@ -53,9 +53,9 @@ def test_tool_calls_are_distinguished(deltas, expected):
 
 def test_every_chunk_of_a_run_adds_text_and_call():
     chunk = parse({"choices": [{"index": 0, "delta": {"content": "a", "tool_calls": [call(None, None, "1", 0)]}}]})
-    found = assemble([ItemRun(chunk, "content", ["a", "b", "c"], 0)], Cleaner()).values
-    assert found["content"] == "abc"
-    assert [call["arguments"] for call in found["tool_calls"]] == ["111"]
+    values = assemble([ItemRun(chunk, "content", ["a", "b", "c"], 0)], Cleaner()).values
+    assert values["content"] == "abc"
+    assert [call["arguments"] for call in values["tool_calls"]] == ["111"]
 
 
 def choice(index, content, reason=None):
@@ -63,12 +63,12 @@ def choice(index, content, reason=None):
 
 
 def test_the_lowest_choice_is_the_answer():
-    found = answer(choice(2, "c", "stop"), choice(1, "b"), choice(2, "C"))
-    assert (found.values["content"], found.values["finish_reason"]) == ("b", None)
-    assert [(other["index"], other["content"], other["finish_reason"]) for other in found.values["choices"]] == [
-        (2, "cC", "stop")
-    ]
-    assert "multi_choice" in found.flags
+    assembled = answer(choice(2, "c", "stop"), choice(1, "b"), choice(2, "C"))
+    assert (assembled.values["content"], assembled.values["finish_reason"]) == ("b", None)
+    assert [
+        (choice["index"], choice["content"], choice["finish_reason"]) for choice in assembled.values["choices"]
+    ] == [(2, "cC", "stop")]
+    assert "multi_choice" in assembled.flags
 
 
 @each_case(
@@ -87,31 +87,31 @@ def test_finished_needs_every_seen_choice(payloads, finished):
 
 
 def test_what_did_not_come_is_none():
-    found = answer(choice(0, ""), choice(0, "", "stop"))
+    assembled = answer(choice(0, ""), choice(0, "", "stop"))
     assert (
-        found.values["content"],
-        found.values["reasoning"],
-        found.values["refusal"],
-        found.values["tool_calls"],
-        found.values["choices"],
+        assembled.values["content"],
+        assembled.values["reasoning"],
+        assembled.values["refusal"],
+        assembled.values["tool_calls"],
+        assembled.values["choices"],
     ) == (None,) * 5
     assert answer().values["finish_reason"] is None
 
 
 def test_the_first_model_and_id_hold():
-    found = answer(
+    assembled = answer(
         *({"choices": [], "id": id, "model": model} for id, model in [("", ""), ("a", ""), ("a", "m"), ("b", "n")])
     )
-    assert (found.values["response_id"], found.values["response_model"]) == ("a", "m")
-    assert "id_changed" in found.flags
+    assert (assembled.values["response_id"], assembled.values["response_model"]) == ("a", "m")
+    assert "id_changed" in assembled.flags
 
 
 def test_usage_keeps_the_last_value_of_each_field():
-    first = {"prompt_tokens": 1, "completion_tokens": 1, "x": {"y": 1}}
-    found = answer(
-        *({"choices": [], "usage": usage} for usage in [first, {"completion_tokens": 5, "x": None}, {"z": "\0"}])
+    first_usage = {"prompt_tokens": 1, "completion_tokens": 1, "x": {"y": 1}}
+    assembled = answer(
+        *({"choices": [], "usage": usage} for usage in [first_usage, {"completion_tokens": 5, "x": None}, {"z": "\0"}])
     )
-    assert found.values["usage"] == {"prompt_tokens": 1, "completion_tokens": 5, "x": {"y": 1}, "z": "\ufffd"}
+    assert assembled.values["usage"] == {"prompt_tokens": 1, "completion_tokens": 5, "x": {"y": 1}, "z": "\ufffd"}
 
 
 @each_case(
@@ -127,9 +127,9 @@ def test_usage_keeps_the_last_value_of_each_field():
     ],
 )
 def test_tokens_are_what_usage_reports(usage, tokens, additive):
-    found = answer({"choices": [], "usage": usage})
-    assert tuple(found.values[f"{name}_tokens"] for name in ("input", "output", "total", "reasoning")) == tokens
-    assert ("reasoning_additive" in found.flags) is additive
+    assembled = answer({"choices": [], "usage": usage})
+    assert tuple(assembled.values[f"{name}_tokens"] for name in ("input", "output", "total", "reasoning")) == tokens
+    assert ("reasoning_additive" in assembled.flags) is additive
 
 
 @each_case(

@@ -17,40 +17,40 @@ MS = 1_000_000
 LARGE = FREE_BYTES + 1
 
 
-def reads(*given: tuple[int, int | None, int]) -> list[Read]:
+def reads(*timings: tuple[int, int | None, int]) -> list[Read]:
     """Reads as (came, handed on, size), in ms and bytes."""
-    found, start = list[Read](), 0
-    for seq, (at, relayed, size) in enumerate(given):
-        found.append(Read(seq, at * MS, None if relayed is None else relayed * MS, start, size))
+    samples, start = list[Read](), 0
+    for seq, (at, relayed, size) in enumerate(timings):
+        samples.append(Read(seq, at * MS, None if relayed is None else relayed * MS, start, size))
         start += size
-    return found
+    return samples
 
 
-def held(*given: tuple[int, int | None, int], paused: int = 0) -> list[tuple[str | None, int | None]]:
-    return [(step.who, None if step.ns is None else step.ns // MS) for step in steps(reads(*given), paused)]
+def verdicts(*timings: tuple[int, int | None, int], paused: int = 0) -> list[tuple[str | None, int | None]]:
+    return [(step.who, None if step.ns is None else step.ns // MS) for step in steps(reads(*timings), paused)]
 
 
 def test_a_step_begins_when_its_predecessor_ends() -> None:
-    assert held((0, 100, 1), (10, 101, 1), (200, 201, 1)) == [("relay", 100), ("relay", 1), ("relay", 1)]
+    assert verdicts((0, 100, 1), (10, 101, 1), (200, 201, 1)) == [("relay", 100), ("relay", 1), ("relay", 1)]
 
 
 def test_what_fits_the_servers_buffer_waits_for_nobody() -> None:
-    assert held((0, 1, 10), (5, 5000, 10), (6, 5001, 10), paused=1)[1] == ("relay", 4995)
+    assert verdicts((0, 1, 10), (5, 5000, 10), (6, 5001, 10), paused=1)[1] == ("relay", 4995)
 
 
 def test_a_long_step_beside_other_reads_is_the_clients() -> None:
-    assert held((0, 1, LARGE), (5, 5000, 10), (6, 5001, 10))[1:] == [("client", 4995), ("relay", 1)]
-    assert held((0, 1, LARGE), (5, 9, 10), (6, 10, 10))[1] == ("relay", 4)
+    assert verdicts((0, 1, LARGE), (5, 5000, 10), (6, 5001, 10))[1:] == [("client", 4995), ("relay", 1)]
+    assert verdicts((0, 1, LARGE), (5, 9, 10), (6, 10, 10))[1] == ("relay", 4)
 
 
 def test_a_long_lone_step_is_unclear_unless_reading_paused() -> None:
-    assert held((0, 1, LARGE), (5, 5000, 10), (5000, 5001, 10))[1] == (None, 4995)
-    assert held((0, 1, LARGE), (5, 5000, 10), paused=1)[1] == ("client", 4995)
+    assert verdicts((0, 1, LARGE), (5, 5000, 10), (5000, 5001, 10))[1] == (None, 4995)
+    assert verdicts((0, 1, LARGE), (5, 5000, 10), paused=1)[1] == ("client", 4995)
 
 
 def test_a_read_never_handed_on_has_an_endless_step() -> None:
-    assert held((0, 1, LARGE), (5, None, 10), (6, None, 10)) == [("relay", 1), ("client", None)]
-    assert held() == []
+    assert verdicts((0, 1, LARGE), (5, None, 10), (6, None, 10)) == [("relay", 1), ("client", None)]
+    assert verdicts() == []
 
 
 def test_coarse_timestamps_tell_nothing() -> None:
@@ -58,25 +58,28 @@ def test_coarse_timestamps_tell_nothing() -> None:
 
 
 def test_slowness_counts_each_read_once() -> None:
-    given = reads((0, 1, LARGE), (5, 5000, 10), (6, 5001, 10))
-    found = attribution.slowness([3 * MS, MS, 2 * MS], given, steps(given, 0))
-    assert found.upstream == Spread(3, 2 * MS, 2.98 * MS, 3 * MS)
-    assert (found.relay, found.client) == (Spread(2, MS, MS, MS), Spread(3, 0, pytest.approx(4895.1 * MS), 4995 * MS))
-    assert (found.unclear, found.delay) == (None, Spread(3, 4995 * MS, 4995 * MS, 4995 * MS))
+    timed = reads((0, 1, LARGE), (5, 5000, 10), (6, 5001, 10))
+    slow_reads = attribution.slowness([3 * MS, MS, 2 * MS], timed, steps(timed, 0))
+    assert slow_reads.upstream == Spread(3, 2 * MS, 2.98 * MS, 3 * MS)
+    assert (slow_reads.relay, slow_reads.client) == (
+        Spread(2, MS, MS, MS),
+        Spread(3, 0, pytest.approx(4895.1 * MS), 4995 * MS),
+    )
+    assert (slow_reads.unclear, slow_reads.delay) == (None, Spread(3, 4995 * MS, 4995 * MS, 4995 * MS))
 
 
 def test_of_nothing_nothing_is_known() -> None:
-    found = attribution.slowness([], [], [])
-    assert {found.upstream, found.relay, found.client, found.unclear, found.delay} == {None}
+    slow_reads = attribution.slowness([], [], [])
+    assert {slow_reads.upstream, slow_reads.relay, slow_reads.client, slow_reads.unclear, slow_reads.delay} == {None}
 
 
 def test_reading_pauses_until_half_the_queue_is_left() -> None:
     assert proxy.UNSENT_BYTES == attribution.UNSENT_BYTES
     piece = 50 << 10
-    waiting = reads((0, 1000, piece), *((at, 1000 + 100 * at, piece) for at in range(1, 8)))
+    queue = reads((0, 1000, piece), *((at, 1000 + 100 * at, piece) for at in range(1, 8)))
     # 350 KiB wait behind the first. When the fifth of the seven is taken, 100 KiB are left and reading goes on.
-    assert pauses(waiting)[7] == (1400 - 7) * MS
-    assert pauses(waiting)[4] == 0
+    assert pauses(queue)[7] == (1400 - 7) * MS
+    assert pauses(queue)[4] == 0
     assert pauses(reads((0, 1, piece), (10, 11, piece))) == [0, 0]
     assert pauses([]) == []
 
@@ -85,11 +88,11 @@ def paused_ns(reads: Sequence[Read], place: int) -> int:
     """The row of `pauses` for one read, found by going back from it."""
     at, unsent, resumed = reads[place].at_ns, 0, 0
     for number in range(place, -1, -1):
-        before = reads[number - 1].relayed_ns if number else 0
-        if before is not None and max(reads[number].at_ns, before) <= at:
+        previous_ns = reads[number - 1].relayed_ns if number else 0
+        if previous_ns is not None and max(reads[number].at_ns, previous_ns) <= at:
             break
-        if before is not None and unsent < UNSENT_BYTES // 2:
-            resumed = before
+        if previous_ns is not None and unsent < UNSENT_BYTES // 2:
+            resumed = previous_ns
         unsent += reads[number].size
     return max(resumed - at, 0) if unsent > UNSENT_BYTES else 0
 
@@ -98,16 +101,18 @@ def paused_ns(reads: Sequence[Read], place: int) -> int:
 def backlogs(draw: st.DrawFn) -> list[Read]:
     """Reads of all sizes that come in their order and are handed on in it, some time later; the last ones maybe not."""
     at = handed = start = 0
-    found = list[Read]()
+    drawn_reads = list[Read]()
     sizes = st.sampled_from([0, 1, UNSENT_BYTES // 2, UNSENT_BYTES // 2 + 1, UNSENT_BYTES, UNSENT_BYTES + 1, 50_000])
     for seq in range(draw(st.integers(0, 12))):
         at += draw(st.integers(0, 3))
         handed = max(handed, at) + draw(st.integers(0, 9))
         size = draw(sizes)
-        found.append(Read(seq, at, handed, start, size))
+        drawn_reads.append(Read(seq, at, handed, start, size))
         start += size
-    taken = draw(st.integers(0, len(found)))
-    return found[:taken] + [Read(one.seq, one.at_ns, None, one.start, one.size) for one in found[taken:]]
+    read_count = draw(st.integers(0, len(drawn_reads)))
+    return drawn_reads[:read_count] + [
+        Read(read.seq, read.at_ns, None, read.start, read.size) for read in drawn_reads[read_count:]
+    ]
 
 
 @given(backlogs())
@@ -116,15 +121,15 @@ def test_pauses_are_what_going_back_from_each_read_finds(waiting: list[Read]) ->
 
 
 def test_a_long_backlog_takes_no_longer_for_each_read() -> None:
-    waiting = reads(*((at, 20_000 + at, 100) for at in range(20_000)))
+    queue = reads(*((at, 20_000 + at, 100) for at in range(20_000)))
     began = time.process_time()
-    assert max(pauses(waiting)) > 0
+    assert max(pauses(queue)) > 0
     assert time.process_time() - began < 2  # what added up the backlog again for each read took a minute
 
 
 def test_a_step_below_10_ms_is_the_relays_own() -> None:
-    assert held((0, 1, LARGE), (5, 14, 10), (6, 15, 10))[1] == ("relay", 9)
-    assert held((0, 1, LARGE), (5, 15, 10), (6, 16, 10))[1] == ("client", 10)
+    assert verdicts((0, 1, LARGE), (5, 14, 10), (6, 15, 10))[1] == ("relay", 9)
+    assert verdicts((0, 1, LARGE), (5, 15, 10), (6, 16, 10))[1] == ("client", 10)
 
 
 @each_case(

@@ -11,8 +11,8 @@ def test_a_count_names_frequent_failures_first() -> None:
         Ending("complete"): 9, Ending("complete", stalled=True): 2, Ending("truncated", "eof"): 1,
         Ending("truncated", "reset"): 1, Ending("http_error", "rate_limited", None, 429): 1, Ending("client_closed"): 1,
     }  # fmt: skip
-    found = "11 complete · 3 failed: 2 cut by upstream, 1 × 429 · 1 cancelled by the client"
-    assert causes.counts(endings) == found
+    summary = "11 complete · 3 failed: 2 cut by upstream, 1 × 429 · 1 cancelled by the client"
+    assert causes.counts(endings) == summary
     assert causes.counts({Ending("truncated"): 3, Ending("malformed"): 2, Ending("timeout"): 1}, 1) == (
         "6 failed: 3 cut by upstream and 2 other causes"
     )
@@ -38,7 +38,7 @@ def test_a_cause_says_what_happened(ending: Ending, cause: str) -> None:
 
 def test_the_words_of_every_outcome_fit_a_column() -> None:
     endings = [Ending(outcome, detail) for outcome in OUTCOMES for detail in (None, *DETAILS.get(outcome, ()))]
-    assert all("_" not in one.cause and len(one.cause) <= 23 for one in endings if one.outcome != "http_error")
+    assert all("_" not in cause.cause and len(cause.cause) <= 23 for cause in endings if cause.outcome != "http_error")
 
 
 def test_stalls_are_counted_by_their_known_party() -> None:

@@ -10,8 +10,10 @@ def body_of(*chunks, finish=None):
         [{"index": index, "delta": {"content": text}, "finish_reason": finish if at == len(chunks) - 1 else None}]
         for at, (index, text) in enumerate(chunks)
     ]
-    events = [{"id": f"c{at}", "object": "chat.completion.chunk", "choices": one} for at, one in enumerate(choices)]
-    return "".join(f"data: {json.dumps(one)}\n\n" for one in events) + "data: [DONE]\n\n"
+    events = [
+        {"id": f"c{at}", "object": "chat.completion.chunk", "choices": choice} for at, choice in enumerate(choices)
+    ]
+    return "".join(f"data: {json.dumps(event_)}\n\n" for event_ in events) + "data: [DONE]\n\n"
 
 
 ONE = json.dumps({"model": "m", "messages": []}).encode()
@@ -24,9 +26,9 @@ TWO = json.dumps({"model": "m", "n": 2}).encode()
 )
 def test_indexes_that_count_up_by_chunk_are_one_choice(indexes, request_body):
     body = body_of(*zip(indexes, ("Two ", "white ", "swans.", ""), strict=True), finish="stop")
-    found = derived(body, request=request_body)
-    assert (found.content, found.finish_reason, found.outcome) == ("Two white swans.", "stop", "complete")
-    assert "multi_choice" not in found.flags
+    measures = derived(body, request=request_body)
+    assert (measures.content, measures.finish_reason, measures.outcome) == ("Two white swans.", "stop", "complete")
+    assert "multi_choice" not in measures.flags
 
 
 @pytest.mark.parametrize(

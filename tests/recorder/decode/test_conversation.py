@@ -40,8 +40,8 @@ def of(
 def test_a_conversation_is_named_by_what_names_nothing_else(
     headers: dict[str, str], body: dict[str, Any], key: str | None, by: str | None
 ) -> None:
-    found = of(USER, headers=headers, **body)
-    assert (found["conversation_key"], found["conversation_key_from"]) == (key, by)
+    request = of(USER, headers=headers, **body)
+    assert (request["conversation_key"], request["conversation_key_from"]) == (key, by)
 
 
 def test_the_envelope_of_a_request_may_name_it() -> None:
@@ -72,8 +72,8 @@ def asked_of_gemini(**body: Any) -> dict[str, Any]:
 
 
 def test_an_interaction_names_the_one_before_it() -> None:
-    found = asked_of_gemini(input="Weather?", previous_interaction_id="v1_a")
-    assert (found["previous_response_id"], found["messages_hash"], found["asked"]) == ("v1_a", None, "Weather?")
+    request = asked_of_gemini(input="Weather?", previous_interaction_id="v1_a")
+    assert (request["previous_response_id"], request["messages_hash"], request["asked"]) == ("v1_a", None, "Weather?")
 
 
 def test_a_continuation_without_input_names_its_interaction() -> None:
@@ -81,15 +81,15 @@ def test_a_continuation_without_input_names_its_interaction() -> None:
 
 
 def test_a_continuation_with_input_continues_its_answer() -> None:
-    first = asked_of_gemini(input="Weather?", store=False)
+    first_request = asked_of_gemini(input="Weather?", store=False)
     second = asked_of_gemini(input="Weather?", store=False, continuation_token="t")
-    assert (first["continues_hash"], second["continues_hash"]) == (None, first["messages_hash"])
-    assert (second["messages_hash"], second["continued_answer_hash"]) == (first["messages_hash"], None)
+    assert (first_request["continues_hash"], second["continues_hash"]) == (None, first_request["messages_hash"])
+    assert (second["messages_hash"], second["continued_answer_hash"]) == (first_request["messages_hash"], None)
 
 
 def test_a_resumed_stream_continues_its_response() -> None:
-    found = belonging(RecordedRequest([], None), "generate_content", "x", (), resumed="v1_a")
-    assert found["previous_response_id"] == "v1_a"
+    membership = belonging(RecordedRequest([], None), "generate_content", "x", (), resumed="v1_a")
+    assert membership["previous_response_id"] == "v1_a"
 
 
 def test_a_request_continues_the_one_whose_messages_it_repeats() -> None:
@@ -101,7 +101,7 @@ def test_a_request_continues_the_one_whose_messages_it_repeats() -> None:
     assert second["continued_answer_hash"] == first["answer_hash"]
     assert third["continues_hash"] == second["messages_hash"]
     assert third["continued_answer_hash"] == second["answer_hash"]
-    assert len({one["messages_hash"] for one in (first, second, third)}) == 3
+    assert len({turn["messages_hash"] for turn in (first, second, third)}) == 3
     assert of(USER, content="Wait.", calls=[CALLED | {"id": "call_2"}])["answer_hash"] != first["answer_hash"]
 
 
@@ -111,8 +111,8 @@ def test_a_client_says_that_it_sends_a_request_again() -> None:
 
 
 def test_parts_left_to_the_server_have_no_hash() -> None:
-    found = of(USER, previous_response_id="resp_1")
-    assert (found["previous_response_id"], found["messages_hash"]) == ("resp_1", None)
+    membership = of(USER, previous_response_id="resp_1")
+    assert (membership["previous_response_id"], membership["messages_hash"]) == ("resp_1", None)
 
 
 def test_the_question_is_a_persons_last_text() -> None:
@@ -132,16 +132,16 @@ def test_the_question_begins_after_a_programs_text() -> None:
 
 def test_a_token_counting_request_belongs_by_its_body() -> None:
     body = b'{"metadata": {"session_id": "k"}, "previous_response_id": "r", "messages": []}'
-    found = belonging(RecordedRequest([], body), "count_tokens", None, None)
-    assert (found["conversation_key"], found["conversation_key_from"]) == ("k", "metadata.session_id")
-    assert (found["previous_response_id"], found.get("messages_hash")) == (None, None)
+    membership = belonging(RecordedRequest([], body), "count_tokens", None, None)
+    assert (membership["conversation_key"], membership["conversation_key_from"]) == ("k", "metadata.session_id")
+    assert (membership["previous_response_id"], membership.get("messages_hash")) == (None, None)
 
 
 def test_only_prompt_bodies_are_read() -> None:
-    found = belonging(
+    membership = belonging(
         RecordedRequest([["session-id", "s1"]], b'{"messages": [], "conversation": "c"}'), "embeddings", None, None
     )
-    assert (found["conversation_key"], found.get("messages_hash")) == ("s1", None)
+    assert (membership["conversation_key"], membership.get("messages_hash")) == ("s1", None)
 
 
 def test_a_request_with_only_new_results_answers_tools() -> None:

@@ -32,12 +32,12 @@ def decode_one_by_one(facts: Exchange, reads: Sequence[Read], body: bytes) -> De
 
 
 def assert_the_same(facts: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
-    found, slow = decode(facts, reads, body), decode_one_by_one(facts, reads, body)
-    assert (found.items(), list(found.chunks())) == (slow.items(), list(slow.chunks()))
-    assert [found.chunk(no) for no in range(sum(map(len, found.runs)))] == [one.chunk for one in found.chunks()]
-    assert dataclasses.replace(found, runs=[]) == dataclasses.replace(slow, runs=[])
-    assert all(found.runs)
-    return found
+    decoded, slow = decode(facts, reads, body), decode_one_by_one(facts, reads, body)
+    assert (decoded.items(), list(decoded.chunks())) == (slow.items(), list(slow.chunks()))
+    assert [decoded.chunk(no) for no in range(sum(map(len, decoded.runs)))] == [part.chunk for part in decoded.chunks()]
+    assert dataclasses.replace(decoded, runs=[]) == dataclasses.replace(slow, runs=[])
+    assert all(decoded.runs)
+    return decoded
 
 
 def cut(body: bytes, sizes: Sequence[int]) -> list[Read]:
@@ -85,13 +85,13 @@ ODD_BLOCKS = st.one_of(
 def events(draw: st.DrawFn) -> list[str]:
     """Events in a row of a few shapes that take turns, as the chunks of an answer do."""
     shapes = draw(st.lists(SHAPES, min_size=1, max_size=2))
-    found = []
+    seen = []
     for place, text in enumerate(draw(st.lists(TEXTS, min_size=1, max_size=12))):
         lead, name, choice, ascii, more = shapes[place % len(shapes)]
-        own = {"obfuscation": text * 2, "sequence_number": place}
-        own = {**more, **{key: value for key, value in own.items() if key in more}}
-        found.append(lead + payload(text, name, choice, ascii, own))
-    return found
+        fields = {"obfuscation": text * 2, "sequence_number": place}
+        fields = {**more, **{key: value for key, value in fields.items() if key in more}}
+        seen.append(lead + payload(text, name, choice, ascii, fields))
+    return seen
 
 
 @st.composite
@@ -101,14 +101,14 @@ def bodies(draw: st.DrawFn) -> bytes:
     for odd in draw(st.lists(ODD_BLOCKS, max_size=2)):
         blocks.insert(draw(st.integers(0, len(blocks))), odd)
     line_end = draw(st.sampled_from(["\n", "\n", "\n", "\r\n", "\r"]))
-    written = "".join(f"{block}\n\n" for block in blocks).replace("\n", line_end).encode("utf-8", "replace")
+    body = "".join(f"{block}\n\n" for block in blocks).replace("\n", line_end).encode("utf-8", "replace")
     match draw(st.integers(0, 9)):
         case 0:
-            return written[: draw(st.integers(0, len(written)))]
+            return body[: draw(st.integers(0, len(body)))]
         case 1:
-            at = draw(st.integers(0, len(written)))
-            return written[:at] + draw(st.sampled_from([b"\xff", b"\0", b'"', b"\\", b"}", b"\xe2\x80"])) + written[at:]
-    return written
+            at = draw(st.integers(0, len(body)))
+            return body[:at] + draw(st.sampled_from([b"\xff", b"\0", b'"', b"\\", b"}", b"\xe2\x80"])) + body[at:]
+    return body
 
 
 @given(
@@ -135,25 +135,25 @@ def test_real_streams_are_what_parsing_each_payload_gives(path: Path, size: int)
 
 def stream(count: int, separator: str = "\n\n", **more: Any) -> bytes:
     payloads = [payload(f" word {place}", "content", 0, False, more) for place in range(count)]
-    return "".join(f"data: {one}{separator}" for one in [*payloads, "[DONE]"]).encode()
+    return "".join(f"data: {payload}{separator}" for payload in [*payloads, "[DONE]"]).encode()
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_events_that_are_named_and_numbered_are_one_run(line_end: str) -> None:
     payloads = [payload(f" word {place}", "content", 0, False, {"sequence_number": place}) for place in range(100)]
-    body = "".join(f"event: x{line_end}data: {one}{line_end}{line_end}" for one in payloads).encode()
-    found = assert_the_same(exchange(), cut(body, [100] * 99), body)
-    assert [(run.part, len(run.texts)) for run in found.runs] == [(None, 1), ("content", 99)]
+    body = "".join(f"event: x{line_end}data: {payload}{line_end}{line_end}" for payload in payloads).encode()
+    decoded = assert_the_same(exchange(), cut(body, [100] * 99), body)
+    assert [(run.part, len(run.texts)) for run in decoded.runs] == [(None, 1), ("content", 99)]
 
 
 @each_case("separator", ["\n\n", "\r\n\r\n", "\n\n: ping\n\n", "\n\n: two\n: pings\n\n"])
 def test_any_line_end_makes_a_long_answer_two_runs(separator: str) -> None:
     body = stream(100, separator)
-    found = decode(exchange(), cut(body, [100] * 99), body).runs
-    assert sum(len(run.texts) for run in found) == 100
+    decoded = decode(exchange(), cut(body, [100] * 99), body).runs
+    assert sum(len(run.texts) for run in decoded) == 100
     assert_the_same(exchange(), cut(body, [1] * len(body)), body)
     if "ping" not in separator:
-        assert [(run.part, len(run.texts)) for run in found] == [(None, 1), ("content", 99)]
+        assert [(run.part, len(run.texts)) for run in decoded] == [(None, 1), ("content", 99)]
     assert_the_same(exchange(), cut(body, [100] * 99), body)
 
 
@@ -185,8 +185,10 @@ def test_what_has_no_read_has_no_timestamp() -> None:
 def test_reads_need_not_follow_each_other(reads: list[tuple[int, int, int, int]]) -> None:
     body = stream(9)
     sizes = [len(body) - start if size == 9999 else size for _, _, start, size in reads]
-    fitting = [Read(seq, at_ns, None, start, size) for (seq, at_ns, start, _), size in zip(reads, sizes, strict=True)]
-    assert_the_same(exchange(), fitting, body)
+    sized_reads = [
+        Read(seq, at_ns, None, start, size) for (seq, at_ns, start, _), size in zip(reads, sizes, strict=True)
+    ]
+    assert_the_same(exchange(), sized_reads, body)
 
 
 def test_absent_and_empty_bodies_have_no_chunks() -> None:
@@ -198,14 +200,14 @@ def test_a_body_beyond_the_decoded_limit_is_left_out(monkeypatch: pytest.MonkeyP
     body = stream(9)
     for limit in range(1, 30):
         monkeypatch.setattr(decoder, "MAX_ITEMS", limit)
-        found = assert_the_same(exchange(), cut(body, [100]), body)
-        assert found.whole is (limit >= 20)
+        decoded = assert_the_same(exchange(), cut(body, [100]), body)
+        assert decoded.whole is (limit >= 20)
 
 
 def test_an_item_is_read_from_its_bytes() -> None:
     body = b"id: 7\ndata: {}\n\n: ping\ndata: a\n\nevent: x\n: in\ndata: {}\n\nerror: no\ndata: {}"
-    found = assert_the_same(exchange(), cut(body, []), body)
-    assert [(item.kind, item.type, item.id, item.data) for item in found.items()] == [
+    decoded = assert_the_same(exchange(), cut(body, []), body)
+    assert [(item.kind, item.type, item.id, item.data) for item in decoded.items()] == [
         ("event", "message", "7", "{}"), ("comment", "", "", "ping"), ("event", "message", "7", "a"),
         ("comment", "", "", "in"), ("event", "x", "7", "{}"), ("record", "error", "", "no"),
         ("record", "message", "7", "{}"),
@@ -270,15 +272,15 @@ def test_an_answer_that_has_no_body_is_no_stream():
 
 def test_each_record_has_the_time_of_its_last_byte():
     body = OLLAMA * 2
-    found = decode(exchange("application/x-ndjson"), cut(body, [10, len(OLLAMA) - 10, 5]), body)
-    assert [(item.kind, item.at_ns, item.start, item.end) for item in found.items()] == [
+    decoded = decode(exchange("application/x-ndjson"), cut(body, [10, len(OLLAMA) - 10, 5]), body)
+    assert [(item.kind, item.at_ns, item.start, item.end) for item in decoded.items()] == [
         ("event", 1_000, 0, len(OLLAMA)),
         ("event", 3_000, len(OLLAMA), 2 * len(OLLAMA)),
     ]
-    assert [(chunk.item, chunk.chunk.pieces[0].content) for chunk in found.chunks()] == [(0, "Hi"), (1, "Hi")]
+    assert [(chunk.item, chunk.chunk.pieces[0].content) for chunk in decoded.chunks()] == [(0, "Hi"), (1, "Hi")]
 
 
 def test_of_records_without_number_only_so_many_are_decoded(monkeypatch):
     monkeypatch.setattr(decoder, "MAX_ITEMS", 100)
-    found = decode(exchange("application/x-ndjson"), [], OLLAMA * 200)
-    assert (len(found.kinds) + len(found.runs), found.whole, found.flags) == (100, False, {"decode_limit"})
+    decoded = decode(exchange("application/x-ndjson"), [], OLLAMA * 200)
+    assert (len(decoded.kinds) + len(decoded.runs), decoded.whole, decoded.flags) == (100, False, {"decode_limit"})

@@ -50,12 +50,12 @@ def chunk(content, reason=None, **top):
     return f"data: {json.dumps(payload)}\n\n"
 
 
-def brief(found):
-    values = {name: getattr(found, name) for name in FIELDS if getattr(found, name) is not None}
+def brief(measures):
+    values = {name: getattr(measures, name) for name in FIELDS if getattr(measures, name) is not None}
     for name, keys in (("tool_calls", ("id", "name", "arguments")), ("choices", ("index", "content", "finish_reason"))):
         if name in values:
             values[name] = [[value[key] for key in keys] for value in values[name]]
-    return " ".join(filter(None, (found.outcome, found.outcome_detail))), " ".join(found.flags), values
+    return " ".join(filter(None, (measures.outcome, measures.outcome_detail))), " ".join(measures.flags), values
 
 
 EXPECTED = json.loads((STREAMS / "expected.json").read_text("utf-8"))
@@ -73,8 +73,8 @@ def test_every_stream_has_its_expectation():
 
 INTERACTION = {"id": "v1_b", "object": "interaction", "model": "m", "status": "in_progress"}
 CONTINUED = "".join(
-    f"data: {json.dumps(one)}\n\n"
-    for one in (
+    f"data: {json.dumps(event_)}\n\n"
+    for event_ in (
         {"event_type": "interaction.created", "interaction": INTERACTION},
         {"event_type": "step.start", "index": 0, "step": {"type": "model_output"}},
         {"event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "of day"}},
@@ -96,11 +96,11 @@ CONTINUED = "".join(
     ],
 )
 def test_a_continued_answer_is_flagged_and_timed_itself(facts, request_, is_later_part):
-    asked = RecordedRequest([], b"" if request_ is None else json.dumps(request_).encode())
+    recorded = RecordedRequest([], b"" if request_ is None else json.dumps(request_).encode())
     facts = {"path": "/v1beta/interactions", **facts}
-    found = derive(exchange(**facts), by_event(CONTINUED), CONTINUED, request=asked)
-    assert ("continuation" in found.flags) == is_later_part
-    assert (found.ttft_ns is not None) == ("status" not in facts)
+    measures = derive(exchange(**facts), by_event(CONTINUED), CONTINUED, request=recorded)
+    assert ("continuation" in measures.flags) == is_later_part
+    assert (measures.ttft_ns is not None) == ("status" not in facts)
 
 
 NONSTREAM = {
@@ -113,15 +113,15 @@ NONSTREAM = {
 
 
 def test_a_json_answer_has_no_first_token():
-    found = measure(json.dumps(NONSTREAM, indent=1), content_type="application/json; charset=utf-8")
-    assert brief(found) == ("complete", "nonstream", {"content": "Hi", "finish_reason": "stop", "output_tokens": 2})
-    assert (found.api, found.response_model, found.total_tokens, found.duration_ns) == (
+    measures = measure(json.dumps(NONSTREAM, indent=1), content_type="application/json; charset=utf-8")
+    assert brief(measures) == ("complete", "nonstream", {"content": "Hi", "finish_reason": "stop", "output_tokens": 2})
+    assert (measures.api, measures.response_model, measures.total_tokens, measures.duration_ns) == (
         "openai.chat",
         "m",
         3,
         1900 * MS,
     )
-    assert (found.ttf_byte_ns, found.ttfc_ns, found.ttft_ns, found.latency_ns, found.chunks) == (
+    assert (measures.ttf_byte_ns, measures.ttfc_ns, measures.ttft_ns, measures.latency_ns, measures.chunks) == (
         100 * MS,
         None,
         None,
@@ -141,9 +141,9 @@ def test_a_json_answer_has_no_first_token():
     ],
 )
 def test_a_body_that_is_no_chat_is_just_bytes(body, content_type):
-    found = measure(body, content_type=content_type)
-    assert brief(found) == ("complete", "nonstream", {})
-    assert (found.api, found.bytes, found.events) == (None, len(body), 0)
+    measures = measure(body, content_type=content_type)
+    assert brief(measures) == ("complete", "nonstream", {})
+    assert (measures.api, measures.bytes, measures.events) == (None, len(body), 0)
 
 
 def test_json_with_status_200_may_be_an_error():
@@ -169,15 +169,15 @@ def test_json_with_status_200_may_be_an_error():
 )
 @each_case("content_type", ["application/json", "text/event-stream"])
 def test_an_http_error_says_why_and_has_no_flags(body, code, message, content_type):
-    found = measure(body, status=429, content_type=content_type)
-    assert (found.outcome, found.outcome_detail, found.error_code, found.error_message) == (
+    measures = measure(body, status=429, content_type=content_type)
+    assert (measures.outcome, measures.outcome_detail, measures.error_code, measures.error_message) == (
         "http_error",
         "rate_limited",
         code,
         message,
     )
-    assert (found.api, found.ttfc_ns, found.content) == (None, None, None)
-    assert found.flags == (("sanitized",) if "\0" in body else ())
+    assert (measures.api, measures.ttfc_ns, measures.content) == (None, None, None)
+    assert measures.flags == (("sanitized",) if "\0" in body else ())
 
 
 @each_case(
@@ -223,10 +223,15 @@ def test_other_beginnings_are_no_event_stream(head):
     ],
 )
 def test_an_unknown_stream_is_judged_by_its_framing(body, content_type, ended_by, outcome, flags, ttfc_ms):
-    found = measure(body, content_type=content_type, ended_by=ended_by)
-    assert (found.outcome, found.flags) == (outcome, flags)
-    assert found.ttfc_ns == (ttfc_ms and ttfc_ms * MS)
-    assert (found.chunks, found.output_chunks, found.ttft_ns, found.coalesced_fraction) == (0, 0, None, None)
+    measures = measure(body, content_type=content_type, ended_by=ended_by)
+    assert (measures.outcome, measures.flags) == (outcome, flags)
+    assert measures.ttfc_ns == (ttfc_ms and ttfc_ms * MS)
+    assert (measures.chunks, measures.output_chunks, measures.ttft_ns, measures.coalesced_fraction) == (
+        0,
+        0,
+        None,
+        None,
+    )
 
 
 @each_case(
@@ -238,8 +243,8 @@ def test_an_unknown_stream_is_judged_by_its_framing(body, content_type, ended_by
     ],
 )
 def test_no_json_is_malformed_where_the_api_is_known(path, body):
-    found = measure(body, path=path)
-    assert (found.outcome, "malformed" in found.flags) == ("malformed", True)
+    measures = measure(body, path=path)
+    assert (measures.outcome, "malformed" in measures.flags) == ("malformed", True)
 
 
 FOREIGN = 'data: {"kind": "part", "value": "Hi"}\n\n'
@@ -258,8 +263,8 @@ FOREIGN = 'data: {"kind": "part", "value": "Hi"}\n\n'
     ],
 )
 def test_only_framing_completes_an_undecoded_stream(framing, ended_by, outcome):
-    found = measure(FOREIGN, framing=framing, ended_by=ended_by)
-    assert (brief(found)[0], "unknown_payload" in found.flags) == (outcome, True)
+    measures = measure(FOREIGN, framing=framing, ended_by=ended_by)
+    assert (brief(measures)[0], "unknown_payload" in measures.flags) == (outcome, True)
 
 
 @each_case(
@@ -276,8 +281,8 @@ def test_only_framing_completes_an_undecoded_stream(framing, ended_by, outcome):
     ],
 )
 def test_an_undecoded_generation_neither_succeeds_nor_fails(path, body, outcome, operation):
-    found = measure(body, path=path, request_model="m")
-    assert (found.outcome, found.operation) == (outcome, operation)
+    measures = measure(body, path=path, request_model="m")
+    assert (measures.outcome, measures.operation) == (outcome, operation)
 
 
 def test_arrays_beside_usage_are_neither_malformed_nor_chat():
@@ -285,8 +290,8 @@ def test_arrays_beside_usage_are_neither_malformed_nor_chat():
     body = 'event: messages\ndata: [{"content": "a"}, {}]\n\n' + "event: end\ndata: null\n\n"
     body += f"data: {json.dumps({'event_type': 'unit.progress', 'usage': usage})}\n\n"
     body += f"data: {json.dumps({'messages': [{'content': 'a'}], 'usage': usage})}\n\n"
-    found = measure(body, request_model="m")
-    assert (found.api, found.outcome, found.flags) == ("unknown", "complete", ("unknown_payload",))
+    measures = measure(body, request_model="m")
+    assert (measures.api, measures.outcome, measures.flags) == ("unknown", "complete", ("unknown_payload",))
 
 
 RUN = {"id": "run_1", "object": "thread.run", "model": "gpt-4o", "status": "queued", "usage": None}
@@ -320,14 +325,14 @@ def test_usage_alone_is_chat_only_at_an_apis_path(path, parts, api):
 @each_case("path", ["/v1/threads/thread_1/runs", "/v1/threads/runs", "/v1/threads/t/runs/run_1/submit_tool_outputs"])
 def test_a_run_of_assistants_is_no_chat_without_output(path):
     body = "".join(f"event: {name}\ndata: {json.dumps(value)}\n\n" for name, value in ASSISTANT)
-    found = measure(body + "event: done\ndata: [DONE]\n\n", path=path, request_model="gpt-4o")
-    assert (found.api, found.operation, found.outcome) == ("unknown", "other", "complete")
-    assert (found.flags, found.output_tokens, found.chunks) == (("unknown_payload",), None, 0)
+    measures = measure(body + "event: done\ndata: [DONE]\n\n", path=path, request_model="gpt-4o")
+    assert (measures.api, measures.operation, measures.outcome) == ("unknown", "other", "complete")
+    assert (measures.flags, measures.output_tokens, measures.chunks) == (("unknown_payload",), None, 0)
 
 
 def test_an_assistants_runs_status_is_no_chat():
-    found = measure(json.dumps(RUN | {"usage": COUNTED}), content_type="application/json", path="/v1/threads/t/runs")
-    assert (found.api, found.operation, found.output_tokens) == (None, "other", None)
+    measures = measure(json.dumps(RUN | {"usage": COUNTED}), content_type="application/json", path="/v1/threads/t/runs")
+    assert (measures.api, measures.operation, measures.output_tokens) == (None, "other", None)
 
 
 ANSWER = (chunk("a") + chunk("b") + chunk("", "stop") + "data: [DONE]\n\n").encode()
@@ -337,44 +342,49 @@ ANSWER = (chunk("a") + chunk("b") + chunk("", "stop") + "data: [DONE]\n\n").enco
 def test_a_compressed_stream_has_the_timestamps_of_its_reads(coding):
     *pieces, end = COMPRESS[coding]([block[0] for block in BLOCK.finditer(ANSWER)], True)
     pieces[-1] += end
-    found = measure(b"".join(pieces), cut(b"", map(len, pieces)), content_encoding=coding)
-    assert (found.content, found.outcome, found.bytes) == ("ab", "complete", sum(map(len, pieces)))
-    assert (found.ttft_ns, found.latency_ns, found.duration_ns) == (100 * MS, 110 * MS, 130 * MS)
+    measures = measure(b"".join(pieces), cut(b"", map(len, pieces)), content_encoding=coding)
+    assert (measures.content, measures.outcome, measures.bytes) == ("ab", "complete", sum(map(len, pieces)))
+    assert (measures.ttft_ns, measures.latency_ns, measures.duration_ns) == (100 * MS, 110 * MS, 130 * MS)
 
 
 def test_an_unknown_coding_leaves_bytes():
-    found = measure(b"\x1b\x03", content_encoding="dcb")
-    assert (found.outcome, found.flags, found.api, found.events) == ("complete", ("undecoded",), "unknown", 0)
+    measures = measure(b"\x1b\x03", content_encoding="dcb")
+    assert (measures.outcome, measures.flags, measures.api, measures.events) == (
+        "complete",
+        ("undecoded",),
+        "unknown",
+        0,
+    )
 
 
 def test_a_bomb_is_cut_but_kept():
     bomb = gzip.compress(ANSWER[:-14] + b": " + bytes(8 << 20))
-    found = measure(bomb, cut(bomb, [len(bomb)]), content_encoding="gzip")
-    assert (found.outcome, found.content) == ("complete", "ab")
-    assert "decode_limit" in found.flags
+    measures = measure(bomb, cut(bomb, [len(bomb)]), content_encoding="gzip")
+    assert (measures.outcome, measures.content) == ("complete", "ab")
+    assert "decode_limit" in measures.flags
 
 
 @each_case("ended_by", ["reset", "eof", "framing", "length", "idle_timeout", "shutdown", "client"])
 def test_what_fails_after_the_end_is_a_flag(ended_by):
-    found = measure(ANSWER, ended_by=ended_by)
-    assert found.outcome == "complete"
-    assert ("client_left" if ended_by == "client" else "unclean_end") in found.flags
+    measures = measure(ANSWER, ended_by=ended_by)
+    assert measures.outcome == "complete"
+    assert ("client_left" if ended_by == "client" else "unclean_end") in measures.flags
 
 
 def test_an_open_exchange_is_measured_so_far():
-    found = measure(chunk("a"), ended_by=None, end_ns=None)
-    assert (found.outcome, found.ttft_ns, found.duration_ns) == ("open", 100 * MS, None)
+    measures = measure(chunk("a"), ended_by=None, end_ns=None)
+    assert (measures.outcome, measures.ttft_ns, measures.duration_ns) == ("open", 100 * MS, None)
 
 
 @each_case("sizes", [[], [30], [10_000], [0, 30, 0, 10_000, 50]])
 def test_reads_need_not_match_the_body(sizes):
-    found = measure(ANSWER, cut(ANSWER, sizes))
-    assert (found.content, found.output_chunks, found.reads) == ("ab", 2, len(sizes))
+    measures = measure(ANSWER, cut(ANSWER, sizes))
+    assert (measures.content, measures.output_chunks, measures.reads) == ("ab", 2, len(sizes))
 
 
 def test_an_item_without_a_read_has_no_timestamp():
-    first = ANSWER.index(b"\n\n") + 2
-    items = decode(exchange(), cut(ANSWER, [first]), ANSWER).items()
+    first_end = ANSWER.index(b"\n\n") + 2
+    items = decode(exchange(), cut(ANSWER, [first_end]), ANSWER).items()
     assert [(item.read, item.at_ns) for item in items] == [(0, 100 * MS), (None, None), (None, None), (None, None)]
 
 
@@ -385,8 +395,8 @@ def test_items_and_chunks_are_ordered_and_name_reads():
         (0, "comment", 1),
         *((seq, "event", 2) for seq in (1, 2, 3, 4)),
     ]
-    first, item = next(decoded.chunks()), decoded.item(1)
-    assert (first.item, first.read, first.end) == (1, 2, item.end)
+    first_chunk, item = next(decoded.chunks()), decoded.item(1)
+    assert (first_chunk.item, first_chunk.read, first_chunk.end) == (1, 2, item.end)
     assert body[item.start : item.end].startswith(b"data: {")
 
 
@@ -404,13 +414,13 @@ def test_the_first_of_two_errors_is_reported():
 
 
 def test_an_error_wins_even_if_a_complete_answer_came():
-    found = measure(ANSWER + b'data: {"error": {"message": "late"}}\n\n')
-    assert (found.outcome, found.outcome_detail, found.content) == ("error_event", "mid_stream", "ab")
+    measures = measure(ANSWER + b'data: {"error": {"message": "late"}}\n\n')
+    assert (measures.outcome, measures.outcome_detail, measures.content) == ("error_event", "mid_stream", "ab")
 
 
 def test_an_error_beside_output_keeps_the_output():
-    found = measure(chunk("a", error={"message": "m"}))
-    assert (found.outcome_detail, found.content, found.chunks) == ("mid_stream", "a", 1)
+    measures = measure(chunk("a", error={"message": "m"}))
+    assert (measures.outcome_detail, measures.content, measures.chunks) == ("mid_stream", "a", 1)
 
 
 def test_an_error_after_unknown_payloads_is_mid_stream():
@@ -502,9 +512,9 @@ def used(completion, reasoning=None, **more):
     (["a", "b"], "data: [DONE]\n\n", False),
 ])  # fmt: skip
 def test_usage_above_what_output_can_hold_is_flagged(texts, usage, is_hidden):
-    found = measure("".join(map(chunk, texts)) + chunk("", "stop") + usage)
-    assert ("hidden_tokens" in found.flags) is is_hidden
-    assert (found.tps_user is not None) is (found.output_tokens is not None)
+    measures = measure("".join(map(chunk, texts)) + chunk("", "stop") + usage)
+    assert ("hidden_tokens" in measures.flags) is is_hidden
+    assert (measures.tps_user is not None) is (measures.output_tokens is not None)
 
 
 def test_reasoning_that_came_and_audio_hide_no_tokens():
@@ -532,16 +542,16 @@ def test_what_is_decoded_already_is_not_decoded_again(monkeypatch):
     ],
 )
 def test_answers_that_are_no_generation_give_their_usage(path, body, api, tokens):
-    found = measure(json.dumps(body), content_type="application/json", path=path)
-    assert (found.api, found.outcome, found.input_tokens) == (api, "complete", tokens)
-    assert found.usage is not None
+    measures = measure(json.dumps(body), content_type="application/json", path=path)
+    assert (measures.api, measures.outcome, measures.input_tokens) == (api, "complete", tokens)
+    assert measures.usage is not None
 
 
 def test_an_embedding_is_complete_and_lacks_no_output():
     body = b'{"object": "list", "data": [], "model": "m", "usage": {"prompt_tokens": 3, "total_tokens": 3}}'
-    found = derive(exchange(content_type="application/json", path="/v1/embeddings"), cut(body, (len(body),)), body)
-    assert (found.outcome, found.operation, found.input_tokens) == ("complete", "embeddings", 3)
-    assert "empty" not in found.flags
+    measures = derive(exchange(content_type="application/json", path="/v1/embeddings"), cut(body, (len(body),)), body)
+    assert (measures.outcome, measures.operation, measures.input_tokens) == ("complete", "embeddings", 3)
+    assert "empty" not in measures.flags
 
 
 @each_case(
@@ -566,10 +576,12 @@ def test_the_api_is_the_answers_or_the_paths(status, path, body, api):
     assert derive(exchange(status=status, path=path), cut(body, (len(body),)), body).api == api
 
 
-@pytest.mark.parametrize("first", [{"type": "message_metadata"}, {"model": "m", "done": False}, {"usage": {"x": 1}}])
-def test_the_api_is_that_of_the_output(first):
-    found = measure(f"data: {json.dumps(first)}\n\n{chunk('Hi', 'stop')}data: [DONE]\n\n")
-    assert (found.api, found.outcome, found.content) == ("openai.chat", "complete", "Hi")
+@pytest.mark.parametrize(
+    "first_event", [{"type": "message_metadata"}, {"model": "m", "done": False}, {"usage": {"x": 1}}]
+)
+def test_the_api_is_that_of_the_output(first_event):
+    measures = measure(f"data: {json.dumps(first_event)}\n\n{chunk('Hi', 'stop')}data: [DONE]\n\n")
+    assert (measures.api, measures.outcome, measures.content) == ("openai.chat", "complete", "Hi")
 
 
 def test_the_last_finish_reason_holds():
@@ -588,4 +600,4 @@ def test_the_last_finish_reason_holds():
 )
 def test_a_whole_answer_in_one_event_ends_a_stream(answer, end):
     wholes = ({**answer, "model": "m"}, {**answer, "model": "m", **end})
-    assert [measure(f"data: {json.dumps(one)}\n\n").outcome for one in wholes] == ["truncated", "complete"]
+    assert [measure(f"data: {json.dumps(whole)}\n\n").outcome for whole in wholes] == ["truncated", "complete"]

@@ -68,7 +68,7 @@ def mutated(value: Any, chosen: random.Random) -> Any:
     name = chosen.choice(names)
     match chosen.randrange(6):
         case 0:
-            return {other: value[other] for other in names if other != name}
+            return {key: value[key] for key in names if key != name}
         case 1:
             new = chosen.choice(
                 ["error", "code", "done", "reasoning", "tools", "system", "metadata", "usage", "x", "n"]
@@ -76,13 +76,13 @@ def mutated(value: Any, chosen: random.Random) -> Any:
             return value | {new: chosen.choice([*ODD, USAGE, MESSAGE])}
         case 2:
             chosen.shuffle(names)
-            return {other: value[other] for other in names}
+            return {key: value[key] for key in names}
         case 3:
             return value | {name: chosen.choice(ODD)}
     return value | {name: mutated(value[name], chosen)}
 
 
-def written(value: Any, chosen: random.Random) -> bytes:
+def json_bytes(value: Any, chosen: random.Random) -> bytes:
     """Return a JSON text of a value, at times an odd one."""
     text = json.dumps(value, ensure_ascii=chosen.random() < 0.5, indent=chosen.choice([None, None, None, 1]))
     match chosen.randrange(20):
@@ -107,20 +107,20 @@ def case(chosen: random.Random) -> tuple[Exchange, Reads, bytes, RecordedRequest
     if answer is ANSWER and chosen.random() < 0.3:
         answer = ANSWER | {"usage": {**USAGE, "total_tokens": chosen.choice([18, 19, 99]), **details}}
     roles = [chosen.choice(["system", "user", "assistant", "developer", "tool"]) for _ in range(chosen.randrange(5))]
-    said = ["Hello", " ", "", "<x>y</x> do it", '{"a": 1}', "é\u2028", "x-anthropic-billing-header: 1\n", '"cache"']
+    texts = ["Hello", " ", "", "<x>y</x> do it", '{"a": 1}', "é\u2028", "x-anthropic-billing-header: 1\n", '"cache"']
     request: Any = REQUEST
     if roles and chosen.random() < 0.6:
-        request = REQUEST | {"messages": [{"role": role, "content": chosen.choice(said)} for role in roles]}
+        request = REQUEST | {"messages": [{"role": role, "content": chosen.choice(texts)} for role in roles]}
     for _ in range(chosen.choice([0, 0, 0, 1, 1, 2])):
         answer = mutated(answer, chosen)
     for _ in range(chosen.choice([0, 0, 0, 0, 1, 2])):
         request = mutated(request, chosen)
-    body, asked = written(answer, chosen), written(request, chosen)
+    body, request_body = json_bytes(answer, chosen), json_bytes(request, chosen)
     headers = [("content-type", "application/json"), *chosen.sample(HEADERS, chosen.choice([0, 0, 0, 1, 2]))]
     facts: dict[str, Any] = {
         "status": 200, "content_type": "application/json", "content_encoding": None, "ended_by": "end",
         "connected_ns": None, "headers_ns": 300_000, "end_ns": 900_000, "framing": "length", "clock": "kernel",
-        "path": "/7/v1/chat/completions", "request": asked, "request_model": chosen.choice([None, "m"]),
+        "path": "/7/v1/chat/completions", "request": request_body, "request_model": chosen.choice([None, "m"]),
         "headers": Headers(tuple(headers), (("content-type", "application/json"),)),
     }  # fmt: skip
     for name in chosen.sample([*FACTS], chosen.choice([0, 0, 0, 1])):
@@ -130,23 +130,23 @@ def case(chosen: random.Random) -> tuple[Exchange, Reads, bytes, RecordedRequest
     starts = [0, cut][: len(sizes)]
     at_ns = [300_000 + 100_000 * seq for seq in range(len(sizes))]
     reads = Reads(range(len(sizes)), at_ns, [*at_ns], starts, sizes)
-    return Exchange(**facts), reads, body, RecordedRequest([[*pair] for pair in headers], asked)
+    return Exchange(**facts), reads, body, RecordedRequest([[*pair] for pair in headers], request_body)
 
 
-def both(chosen: random.Random) -> tuple[Measures | None, Measures]:
+def measured_both_ways(chosen: random.Random) -> tuple[Measures | None, Measures]:
     """Return the measures of a random exchange, worked out directly and in general."""
-    exchange, reads, body, asked = case(chosen)
-    general = derive(exchange, reads, body, decode(exchange, reads, body), asked)
-    return direct.measures(exchange, reads, body, asked), general
+    exchange, reads, body, request_body = case(chosen)
+    general = derive(exchange, reads, body, decode(exchange, reads, body), request_body)
+    return direct.measures(exchange, reads, body, request_body), general
 
 
 @each_case("seed", range(4))
 def test_direct_measures_equal_the_general_ones(seed: int) -> None:
     chosen = random.Random(seed)
-    pairs = [both(chosen) for _ in range(60)]
-    found = [(measures, general) for measures, general in pairs if measures is not None]
-    assert [measures for measures, _ in found] == [general for _, general in found]
-    assert 5 < len(found) < 40
+    pairs = [measured_both_ways(chosen) for _ in range(60)]
+    pairs_measured = [(measures, general) for measures, general in pairs if measures is not None]
+    assert [measures for measures, _ in pairs_measured] == [general for _, general in pairs_measured]
+    assert 5 < len(pairs_measured) < 40
 
 
 def test_any_fact_may_be_odd() -> None:
@@ -156,20 +156,20 @@ def test_any_fact_may_be_odd() -> None:
 
 @each_case("late_ns", [None, 5, 10**9])
 def test_a_plain_answer_is_measured_directly(late_ns: int | None) -> None:
-    body, asked = json.dumps(ANSWER).encode(), RecordedRequest([], json.dumps(REQUEST).encode())
+    body, request_body = json.dumps(ANSWER).encode(), RecordedRequest([], json.dumps(REQUEST).encode())
     facts: dict[str, Any] = {"status": 200, "framing": "length", "ended_by": "end", "path": "/v1/chat/completions"}
     exchange = Exchange(content_type="application/json", headers_ns=1, end_ns=2, clock_error_ns=late_ns, **facts)
     reads = Reads([0], [1], [1], [0], [len(body)])
-    measures = direct.measures(exchange, reads, body, asked)
-    assert measures == derive(exchange, reads, body, decode(exchange, reads, body), asked)
+    measures = direct.measures(exchange, reads, body, request_body)
+    assert measures == derive(exchange, reads, body, decode(exchange, reads, body), request_body)
     assert measures is not None
-    assert derive(exchange, reads, body, request=asked).content == "Yes."
+    assert derive(exchange, reads, body, request=request_body).content == "Yes."
 
 
 def test_a_query_that_ends_like_chat_is_not_direct() -> None:
-    body, asked = json.dumps(ANSWER).encode(), RecordedRequest([], json.dumps(REQUEST).encode())
+    body, request_body = json.dumps(ANSWER).encode(), RecordedRequest([], json.dumps(REQUEST).encode())
     facts: dict[str, Any] = {"status": 200, "framing": "length", "ended_by": "end", "headers_ns": 1, "end_ns": 2}
     exchange = Exchange(content_type="application/json", path="/v1/images/generations?next=/chat/completions", **facts)
     reads = Reads([0], [1], [1], [0], [len(body)])
-    assert direct.measures(exchange, reads, body, asked) is None
-    assert derive(exchange, reads, body, request=asked).operation == "image"
+    assert direct.measures(exchange, reads, body, request_body) is None
+    assert derive(exchange, reads, body, request=request_body).operation == "image"

@@ -12,31 +12,31 @@ from wiretape.recorder.decode.elements import Elements, Prefix, elements, unpack
 EPHEMERAL = {"type": "ephemeral"}
 
 
-def written(**body: Any) -> bytes:
+def request_body(**body: Any) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def read(api: str | None = None, **body: Any) -> Elements:
-    found = elements(written(**body), api)
-    assert found is not None
-    assert sum(found.by_source().values()) == found.size == len(written(**body))
-    return found
+def parsed(api: str | None = None, **body: Any) -> Elements:
+    parsed_elements = elements(request_body(**body), api)
+    assert parsed_elements is not None
+    assert sum(parsed_elements.by_source().values()) == parsed_elements.size == len(request_body(**body))
+    return parsed_elements
 
 
 def places(api: str | None = None, **body: Any) -> list[str]:
-    return [one.place for one in read(api, **body).elements]
+    return [element.place for element in parsed(api, **body).elements]
 
 
 def digests(api: str = "anthropic.messages", **body: Any) -> list[bytes]:
-    return [one.digest for one in read(api, **body).elements]
+    return [element.digest for element in parsed(api, **body).elements]
 
 
-def used(found: Elements) -> dict[str, int]:
-    return {source: size for source, size in found.by_source().items() if size and source != "other"}
+def used(parsed_elements: Elements) -> dict[str, int]:
+    return {source: size for source, size in parsed_elements.by_source().items() if size and source != "other"}
 
 
 def size(value: Any) -> int:
-    return len(written(x=value)) - len(written(x="")) + 2
+    return len(request_body(x=value)) - len(request_body(x="")) + 2
 
 
 USER = {"role": "user", "content": "hi"}
@@ -106,16 +106,16 @@ def test_elements_stand_in_the_order_of_the_providers_prefix(
 
 
 def test_a_paths_model_is_an_element_without_bytes() -> None:
-    found = elements(written(contents=[{"parts": []}]), "gemini", "gemini-x")
-    assert found is not None
-    assert (found.elements[0].place, found.elements[0].size) == ("model", 0)
+    parsed_elements = elements(request_body(contents=[{"parts": []}]), "gemini", "gemini-x")
+    assert parsed_elements is not None
+    assert (parsed_elements.elements[0].place, parsed_elements.elements[0].size) == ("model", 0)
 
 
 def test_bytes_are_those_of_the_element_that_holds_them() -> None:
     tool, system = {"name": "look", "input_schema": {}}, {"type": "text", "text": "Be brief."}
-    found = read("anthropic.messages", model="m", tools=[tool], system=[system], messages=[USER])
-    assert used(found) == {"tools": size(tool), "system": size(system), "user": size(USER)}
-    assert found.elements[1].shares[0].name == "look"
+    parsed_elements = parsed("anthropic.messages", model="m", tools=[tool], system=[system], messages=[USER])
+    assert used(parsed_elements) == {"tools": size(tool), "system": size(system), "user": size(USER)}
+    assert parsed_elements.elements[1].shares[0].name == "look"
 
 
 CALL = {"role": "assistant", "content": [{"type": "thinking", "thinking": "?"},
@@ -126,9 +126,9 @@ RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "rain"}
 
 def test_results_of_tools_have_the_name_that_was_called() -> None:
     message = {"role": "user", "content": [RESULT]}
-    found = read("anthropic.messages", messages=[CALL, message])
-    assert used(found) == {"assistant": size(CALL), "tool_results": size(message)}
-    assert found.elements[1].shares[0].name == "look"
+    parsed_elements = parsed("anthropic.messages", messages=[CALL, message])
+    assert used(parsed_elements) == {"assistant": size(CALL), "tool_results": size(message)}
+    assert parsed_elements.elements[1].shares[0].name == "look"
     chat = {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "look", "arguments": "{}"}}]}
     for api, call, result in (
         ("openai.chat", chat, {"role": "tool", "tool_call_id": "c1", "content": "x"}),
@@ -142,27 +142,27 @@ def test_results_of_tools_have_the_name_that_was_called() -> None:
          {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "x"}]}}]}),
     ):  # fmt: skip
         key = KEYS.get(api, "messages")
-        shares = read(api, **{key: [call, result]}).elements[1].shares
+        shares = parsed(api, **{key: [call, result]}).elements[1].shares
         assert {(share.source, share.name) for share in shares if share.size} >= {("tool_results", "look")}, api
 
 
 def test_the_result_of_an_unknown_call_has_no_name() -> None:
-    found = read("anthropic.messages", messages=[{"role": "user", "content": [RESULT]}])
-    assert found.elements[0].shares == (("tool_results", None, found.elements[0].size),)
+    parsed_elements = parsed("anthropic.messages", messages=[{"role": "user", "content": [RESULT]}])
+    assert parsed_elements.elements[0].shares == (("tool_results", None, parsed_elements.elements[0].size),)
 
 
 def test_images_and_documents_count_apart_also_within_results() -> None:
     document = {"type": "document", "source": {"type": "text", "data": "long"}}
     text = {"type": "text", "text": "See."}
-    shown = {**RESULT, "content": [{"type": "text", "text": "rain"}, IMAGE]}
-    message = {"role": "user", "content": [text, IMAGE, document, shown]}
-    found = read("anthropic.messages", messages=[CALL, message])
-    assert used(found) == {
+    visible_result = {**RESULT, "content": [{"type": "text", "text": "rain"}, IMAGE]}
+    message = {"role": "user", "content": [text, IMAGE, document, visible_result]}
+    parsed_elements = parsed("anthropic.messages", messages=[CALL, message])
+    assert used(parsed_elements) == {
         "assistant": size(CALL),
         "images": 2 * size(IMAGE),
         "documents": size(document),
-        "tool_results": size(shown) - size(IMAGE),
-        "user": size(message) - size(IMAGE) - size(document) - size(shown),
+        "tool_results": size(visible_result) - size(IMAGE),
+        "user": size(message) - size(IMAGE) - size(document) - size(visible_result),
     }
 
 
@@ -184,12 +184,14 @@ def test_images_and_documents_count_apart_also_within_results() -> None:
 )  # fmt: skip
 def test_every_api_has_its_sources(api: str, message: dict[str, Any], source: str) -> None:
     key = KEYS.get(api, "messages")
-    assert source in used(read(api, **{key: [message]}))
+    assert source in used(parsed(api, **{key: [message]}))
 
 
 def test_each_function_of_a_list_has_its_name() -> None:
-    found = read("gemini", tools=[{"functionDeclarations": [{"name": "a"}, {"name": "b"}]}], contents=[{"parts": []}])
-    assert [share.name for share in found.elements[0].shares] == ["a", "b", None]
+    parsed_elements = parsed(
+        "gemini", tools=[{"functionDeclarations": [{"name": "a"}, {"name": "b"}]}], contents=[{"parts": []}]
+    )
+    assert [share.name for share in parsed_elements.elements[0].shares] == ["a", "b", None]
 
 
 def test_a_string_input_is_a_users_message() -> None:
@@ -211,7 +213,9 @@ def test_cache_marks_and_text_forms_make_no_difference() -> None:
     )
     assert plain == marked
     spaced = json.dumps({"messages": [USER]}, indent=2).encode()
-    assert [one.digest for one in (elements(spaced, "openai.chat") or read()).elements] == digests(messages=[USER])
+    assert [element.digest for element in (elements(spaced, "openai.chat") or parsed()).elements] == digests(
+        messages=[USER]
+    )
     assert digests(messages=[USER]) != digests(messages=[{"role": "user", "content": "hi "}])
     assert digests(messages=[{"role": "user", "content": [{"text": "x"}, {"cachePoint": {"type": "default"}}]}]) == (
         digests(messages=[{"role": "user", "content": [{"text": "x"}]}])
@@ -235,44 +239,44 @@ def test_cache_marks_and_text_forms_make_no_difference() -> None:
     ],
 )
 def test_marks_and_the_shortest_time_to_live_are_kept(body: dict[str, Any], is_marked: bool, ttl_s: int | None) -> None:
-    packed = unpack(read("anthropic.messages", **body, messages=[USER]).pack())
+    packed = unpack(parsed("anthropic.messages", **body, messages=[USER]).pack())
     assert packed is not None
     assert (packed.is_marked, packed.ttl_s) == (is_marked, ttl_s)
 
 
 def test_what_is_packed_is_read_again() -> None:
     messages = [{"role": "system", "content": "s"}, USER, {"role": "assistant", "content": "yes"}]
-    found = read("openai.chat", model="m", tools=[{"function": {"name": "t"}}], messages=messages)
-    packed = unpack(found.pack())
+    parsed_elements = parsed("openai.chat", model="m", tools=[{"function": {"name": "t"}}], messages=messages)
+    packed = unpack(parsed_elements.pack())
     assert isinstance(packed, Prefix)
     assert packed.places == [("model", None), ("tools", 1), ("messages", 3)]
-    assert [*packed.lengths()] == [one.size for one in found.elements]
-    assert packed.messages == b"".join(one.digest for one in found.elements[3:])
+    assert [*packed.lengths()] == [element.size for element in parsed_elements.elements]
+    assert packed.messages == b"".join(element.digest for element in parsed_elements.elements[3:])
     assert packed.by_model
     assert unpack(b"no") is unpack(None) is None
-    assert read(model="m").pack() is None
+    assert parsed(model="m").pack() is None
 
 
 def test_a_long_request_is_packed_into_3_kb() -> None:
     tools = [{"name": f"tool{no}"} for no in range(20)]
     messages = [{"role": ("user", "assistant")[no % 2], "content": f"{no} {'x' * no}"} for no in range(200)]
-    assert len(read("anthropic.messages", model="m", tools=tools, messages=messages).pack() or b"") <= 3000
+    assert len(parsed("anthropic.messages", model="m", tools=tools, messages=messages).pack() or b"") <= 3000
 
 
 def test_half_characters_and_marks_are_read_nan_is_not() -> None:
     half = (
         b'{"messages":[{"role":"user","content":"cut \\ud83d"},{"role":"user","content":"\\\\ud83d \\ud83d\\ude00"}]}'
     )
-    other = half.replace(b"cut \\ud83d", b"cut \\ud83e")
-    found, different = elements(half), elements(other)
-    assert found is not None
+    other_half = half.replace(b"cut \\ud83d", b"cut \\ud83e")
+    parsed_elements, different = elements(half), elements(other_half)
+    assert parsed_elements is not None
     assert different is not None
-    assert used(found) == {"user": len(half) - len(b'{"messages":[,]}')}
-    assert found.elements[0].digest != different.elements[0].digest
-    assert found.elements[1].digest == different.elements[1].digest
-    marked = elements(b"\xef\xbb\xbf" + written(messages=[USER]))
+    assert used(parsed_elements) == {"user": len(half) - len(b'{"messages":[,]}')}
+    assert parsed_elements.elements[0].digest != different.elements[0].digest
+    assert parsed_elements.elements[1].digest == different.elements[1].digest
+    marked = elements(b"\xef\xbb\xbf" + request_body(messages=[USER]))
     assert marked is not None
-    assert sum(marked.by_source().values()) == marked.size == len(written(messages=[USER])) + 3
+    assert sum(marked.by_source().values()) == marked.size == len(request_body(messages=[USER])) + 3
     for unreadable in (b'{"messages":[],"x":NaN}', b"[1]", b"", b'{"messages":[', b'{"a":"\xff"}', b"[" * 10_000):
         assert elements(unreadable) is None
 
@@ -302,9 +306,9 @@ def test_bytes_by_source_add_up_to_any_length(
     body: dict[str, Any], api: str | None, indent: int | None, ascii: bool
 ) -> None:
     sent = json.dumps(body, indent=indent, ensure_ascii=ascii).encode("utf-8", "replace")
-    found = elements(sent, api)
-    assert found is not None
-    sizes = found.by_source()
+    parsed_elements = elements(sent, api)
+    assert parsed_elements is not None
+    sizes = parsed_elements.by_source()
     assert sum(sizes.values()) == len(sent)
     assert min(sizes.values()) >= 0
-    assert unpack(found.pack()) is not None or not any(one.role for one in found.elements)
+    assert unpack(parsed_elements.pack()) is not None or not any(element.role for element in parsed_elements.elements)

@@ -66,9 +66,9 @@ def test_a_body_is_decoded_as_far_as_each_read(codings, sizes, flushed, cuts):
         pieces = COMPRESS[coding](pieces, flushed)
     body, last_bytes = b"".join(pieces), [*itertools.accumulate(map(len, pieces))][: len(events)]
     ends = sorted({*last_bytes, *(1 + cut % len(body) for cut in cuts), len(body)})
-    found = plain(", ".join(codings), body, ends)
-    assert (found.data, found.flag) == (text, None)
-    size_at = dict(zip(ends, found.ends, strict=True))
+    decoded = plain(", ".join(codings), body, ends)
+    assert (decoded.data, decoded.flag) == (text, None)
+    size_at = dict(zip(ends, decoded.ends, strict=True))
     for end, size in size_at.items():
         assert plain(", ".join(codings), body[:end], [end]).data == text[:size]
     if flushed:
@@ -82,14 +82,14 @@ def test_an_unknown_coding_is_left(coding):
 
 @each_case("coding", CODINGS)
 def test_a_broken_coding_keeps_what_came_before(coding):
-    *pieces, last = COMPRESS[coding]([TEXT, b"more"], True)
+    *pieces, ending = COMPRESS[coding]([TEXT, b"more"], True)
     garbage = b"\xff" * 7
-    whole = b"".join(pieces) + last + garbage
-    assert plain(coding, whole, [1, len(whole)]) == encoding.Plain(TEXT + b"more", [0, len(TEXT) + 4], "undecoded")
-    half = pieces[0] + garbage + last
-    found = plain(coding, half, [len(half)])
-    assert (found.data[: len(TEXT)], found.flag) == (TEXT, "undecoded")
-    nested = brotli.compress(whole)
+    garbled = b"".join(pieces) + ending + garbage
+    assert plain(coding, garbled, [1, len(garbled)]) == encoding.Plain(TEXT + b"more", [0, len(TEXT) + 4], "undecoded")
+    half = pieces[0] + garbage + ending
+    decoded = plain(coding, half, [len(half)])
+    assert (decoded.data[: len(TEXT)], decoded.flag) == (TEXT, "undecoded")
+    nested = brotli.compress(garbled)
     assert plain(f"{coding}, br", nested, [len(nested)]) == encoding.Plain(TEXT + b"more", [len(TEXT) + 4], "undecoded")
 
 
@@ -111,12 +111,12 @@ def test_a_bomb_stops_at_the_ratio_without_memory(codings):
         pieces = COMPRESS[coding](pieces, False)
     body = b"".join(pieces)
     tracemalloc.start()
-    found = plain(", ".join(codings), body, [len(body)])
+    decoded = plain(", ".join(codings), body, [len(body)])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     most = max(1 << 20, 100 * len(body))
-    assert (found.flag, peak < 3 * most) == ("decode_limit", True)
-    assert len(found.data) <= most
+    assert (decoded.flag, peak < 3 * most) == ("decode_limit", True)
+    assert len(decoded.data) <= most
 
 
 @each_case(("coding", "member"), [("gzip", gzip.compress(b"")), ("zstd", SKIPPABLE), ("zstd", zstd.compress(b""))])
@@ -171,9 +171,11 @@ def test_values_become_storable():
     deep: list = []
     for _ in range(900):
         deep = [deep]
-    found = Cleaner().value({"a\0": [1, 1.5, float("nan"), float("inf"), 1 << 64, True, None, "\ud800"], "deep": deep})
-    assert found["a\ufffd"] == [1, 1.5, None, None, None, True, None, "\ufffd"]
-    assert str(found["deep"]).count("[") == 31
+    cleaned = Cleaner().value(
+        {"a\0": [1, 1.5, float("nan"), float("inf"), 1 << 64, True, None, "\ud800"], "deep": deep}
+    )
+    assert cleaned["a\ufffd"] == [1, 1.5, None, None, None, True, None, "\ufffd"]
+    assert str(cleaned["deep"]).count("[") == 31
 
 
 @each_case(
@@ -241,8 +243,8 @@ def coded(body: bytes, *codings: str) -> bytes:
 def test_a_body_is_decoded_whatever_its_header_says(header: str | None, codings: tuple[str, ...]) -> None:
     text = b'data: {"part": 1}\n\n' * 9
     body = coded(text, *codings)
-    found, is_wrong = encoding.detect_and_decode(header, body, (len(body),))
-    assert (found.data, found.flag, is_wrong) == (text, None, True)
+    decoded, is_wrong = encoding.detect_and_decode(header, body, (len(body),))
+    assert (decoded.data, decoded.flag, is_wrong) == (text, None, True)
 
 
 @pytest.mark.parametrize(
@@ -253,6 +255,6 @@ def test_a_body_is_decoded_whatever_its_header_says(header: str | None, codings:
     ],
 )  # fmt: skip
 def test_a_content_encoding_holds_unless_the_body_is_text(header: str | None, body: bytes) -> None:
-    found, is_wrong = encoding.detect_and_decode(header, body, (len(body),))
+    decoded, is_wrong = encoding.detect_and_decode(header, body, (len(body),))
     assert not is_wrong
-    assert found == encoding.plain(header, body, (len(body),))
+    assert decoded == encoding.plain(header, body, (len(body),))

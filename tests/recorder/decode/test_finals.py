@@ -14,8 +14,8 @@ def sse(*payloads):
 
 
 def chat(delta=None, finish=None, index=0, **choice):
-    given = {} if delta is None else {"delta": delta}
-    return {"id": "c", "model": "m", "choices": [{"index": index, **given, **choice, "finish_reason": finish}]}
+    fields = {} if delta is None else {"delta": delta}
+    return {"id": "c", "model": "m", "choices": [{"index": index, **fields, **choice, "finish_reason": finish}]}
 
 
 def message(content, finish="stop", **more):
@@ -46,20 +46,20 @@ def text_item(*texts):
 
 
 def arguments_of(measures):
-    return [one["arguments"] for one in measures.tool_calls or ()]
+    return [call["arguments"] for call in measures.tool_calls or ()]
 
 
 def test_a_last_message_that_repeats_its_deltas_adds_nothing():
     body = sse(chat({"content": "Two "}), chat({"content": "swans."}), message("Two swans."), "[DONE]")
-    found = derived(body)
-    assert (found.content, found.output_chunks, found.finish_reason) == ("Two swans.", 2, "stop")
+    measures = derived(body)
+    assert (measures.content, measures.output_chunks, measures.finish_reason) == ("Two swans.", 2, "stop")
 
 
 @pytest.mark.parametrize(
-    ("last", "content", "chunks"), [("Two swans, one duck.", "Two swans, one duck.", 3), ("A swan.", "A swan.", 2)]
+    ("last_text", "content", "chunks"), [("Two swans, one duck.", "Two swans, one duck.", 3), ("A swan.", "A swan.", 2)]
 )
-def test_a_last_message_adds_the_remainder_or_holds(last, content, chunks):
-    body = sse(chat({"content": "Two "}), chat({"content": "swans"}), message(last), "[DONE]")
+def test_a_last_message_adds_the_remainder_or_holds(last_text, content, chunks):
+    body = sse(chat({"content": "Two "}), chat({"content": "swans"}), message(last_text), "[DONE]")
     assert (derived(body).content, derived(body).output_chunks) == (content, chunks)
 
 
@@ -75,16 +75,16 @@ def test_a_last_message_repeats_reasoning_and_calls():
         chat({"tool_calls": [call(0, "a", "f", '{"x": ')]}),
         chat({"tool_calls": [call(0, "", "", "1}")]}),
     ]
-    whole = message(None, "tool_calls", reasoning_content="Hm", tool_calls=[call(None, "a", "f", '{"x":1}')])
-    found = derived(sse(*deltas, whole, "[DONE]"))
-    assert (found.reasoning, arguments_of(found), found.output_chunks) == ("Hm", ['{"x": 1}'], 3)
+    final = message(None, "tool_calls", reasoning_content="Hm", tool_calls=[call(None, "a", "f", '{"x":1}')])
+    measures = derived(sse(*deltas, final, "[DONE]"))
+    assert (measures.reasoning, arguments_of(measures), measures.output_chunks) == ("Hm", ['{"x": 1}'], 3)
 
 
 def test_calls_that_only_the_last_message_has_are_added():
-    whole = message("Hi", "tool_calls", tool_calls=[call(None, "a", "f", "{}"), call(None, "b", "g", "{}")])
-    found = derived(sse(chat({"content": "Hi"}), whole, "[DONE]"))
-    assert [one["name"] for one in found.tool_calls] == ["f", "g"]
-    assert (found.content, found.output_chunks) == ("Hi", 2)
+    final = message("Hi", "tool_calls", tool_calls=[call(None, "a", "f", "{}"), call(None, "b", "g", "{}")])
+    measures = derived(sse(chat({"content": "Hi"}), final, "[DONE]"))
+    assert [call["name"] for call in measures.tool_calls] == ["f", "g"]
+    assert (measures.content, measures.output_chunks) == ("Hi", 2)
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_a_failed_response_done_is_an_error():
     assert (derived(body).outcome, derived(body).outcome_detail) == ("error_event", "mid_stream")
 
 
-def block(index, given, *deltas):
-    start = {"type": "tool_use", "id": f"t{index}", "name": "count", "input": given}
+def block(index, start_value, *deltas):
+    start = {"type": "tool_use", "id": f"t{index}", "name": "count", "input": start_value}
     return [
         {"type": "content_block_start", "index": index, "content_block": start},
         *[
@@ -205,8 +205,8 @@ def test_deltas_override_input_at_their_blocks_start():
 
 def test_a_run_of_deltas_can_be_replaced():
     deltas = [event("output_text.delta", delta=f"x{number} ") for number in range(200)]
-    found = derived(sse(*deltas, event("output_text.done", text="Plain."), response()))
-    assert (found.content, found.output_chunks) == ("Plain.", 200)
+    measures = derived(sse(*deltas, event("output_text.done", text="Plain."), response()))
+    assert (measures.content, measures.output_chunks) == ("Plain.", 200)
 
 
 def test_the_answer_is_the_same_whatever_repeats_it():
@@ -225,13 +225,13 @@ def test_a_call_with_changing_ids_is_one_call():
     deltas = [call(0, "a", "count", ""), call(0, "b", "", '{"pond"'), call(0, "c", "", ":3}")]
     without_index = [call(None, "a", "count", ""), call(None, "b", "", '{"pond"'), call(None, "c", "", ":3}")]
     for calls in (deltas, without_index):
-        found = derived(sse(*[chat({"tool_calls": [one]}) for one in calls], chat({}, "tool_calls"), "[DONE]"))
-        assert [(one["id"], one["name"], one["arguments"]) for one in found.tool_calls] == [
+        measures = derived(sse(*[chat({"tool_calls": [call]}) for call in calls], chat({}, "tool_calls"), "[DONE]"))
+        assert [(call["id"], call["name"], call["arguments"]) for call in measures.tool_calls] == [
             ("a", "count", '{"pond":3}')
         ]
 
 
 def test_calls_with_names_of_their_own_stay_apart():
     calls = [call(0, "a", "f", "{}"), call(0, "b", "f", "{}"), call(0, "c", "g", "{}")]
-    found = derived(sse(*[chat({"tool_calls": [one]}) for one in calls], chat({}, "tool_calls"), "[DONE]"))
-    assert [(one["id"], one["name"]) for one in found.tool_calls] == [("a", "f"), ("b", "f"), ("c", "g")]
+    measures = derived(sse(*[chat({"tool_calls": [call]}) for call in calls], chat({}, "tool_calls"), "[DONE]"))
+    assert [(call["id"], call["name"]) for call in measures.tool_calls] == [("a", "f"), ("b", "f"), ("c", "g")]

@@ -13,8 +13,11 @@ def sse(*payloads):
 
 
 def chat(reason, content="Two swa"):
-    last = {"index": 0, "delta": {}, "finish_reason": reason}
-    return sse({"choices": [{"index": 0, "delta": {"content": content}}]}, {"choices": [last]}) + "data: [DONE]\n\n"
+    final_choice = {"index": 0, "delta": {}, "finish_reason": reason}
+    return (
+        sse({"choices": [{"index": 0, "delta": {"content": content}}]}, {"choices": [final_choice]})
+        + "data: [DONE]\n\n"
+    )
 
 
 REASONS = [
@@ -25,11 +28,11 @@ REASONS = [
 
 @each_case("reason", REASONS)
 def test_a_failed_services_finish_reason_is_an_error(reason):
-    found = derived(chat(reason))
-    assert (found.outcome, found.outcome_detail) == ("error_event", "finish")
-    assert (found.finish_reason, found.error_code) == (reason, reason)
-    whole = {"object": "chat.completion", "choices": [{"message": {"content": "a"}, "finish_reason": reason}]}
-    assert derived(json.dumps(whole), content_type="application/json").outcome == "error_event"
+    measures = derived(chat(reason))
+    assert (measures.outcome, measures.outcome_detail) == ("error_event", "finish")
+    assert (measures.finish_reason, measures.error_code) == (reason, reason)
+    answer = {"object": "chat.completion", "choices": [{"message": {"content": "a"}, "finish_reason": reason}]}
+    assert derived(json.dumps(answer), content_type="application/json").outcome == "error_event"
     legacy = sse({"object": "text_completion", "choices": [{"text": "a", "finish_reason": reason}]})
     assert derived(legacy).outcome_detail == "finish"
 
@@ -44,8 +47,8 @@ def test_one_choice_of_several_that_failed_is_an_error():
         {"index": place, "delta": {"content": "a"}, "finish_reason": reason}
         for place, reason in enumerate(("stop", "abort"))
     ]
-    found = derived(sse({"choices": choices}))
-    assert (found.outcome, found.error_code, found.finish_reason) == ("error_event", "abort", "stop")
+    measures = derived(sse({"choices": choices}))
+    assert (measures.outcome, measures.error_code, measures.finish_reason) == ("error_event", "abort", "stop")
 
 
 def response(status, **fields):
@@ -55,8 +58,8 @@ def response(status, **fields):
 @each_case("kind", ["response.cancelled", "response.completed"])
 def test_a_cancelled_response_of_a_stream_is_an_error(kind):
     delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "Hi"}
-    found = derived(sse(delta, {"type": kind, "response": response("cancelled")}))
-    assert (found.outcome, found.outcome_detail, found.finish_reason) == ("error_event", "finish", "cancelled")
+    measures = derived(sse(delta, {"type": kind, "response": response("cancelled")}))
+    assert (measures.outcome, measures.outcome_detail, measures.finish_reason) == ("error_event", "finish", "cancelled")
 
 
 @each_case(
@@ -107,28 +110,28 @@ VERTEX = "/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateCo
     ],
 )
 def test_a_numbered_finish_reason_is_named_by_its_api(path, number, name):
-    found = derived(sse(candidate("Hel", finishReason=0), candidate("lo", finishReason=number)), path=path)
-    assert (found.outcome, found.content, found.finish_reason) == ("complete", "Hello", name)
+    measures = derived(sse(candidate("Hel", finishReason=0), candidate("lo", finishReason=number)), path=path)
+    assert (measures.outcome, measures.content, measures.finish_reason) == ("complete", "Hello", name)
 
 
 @each_case(("path", "number"), [(GEMINI, 10), (VERTEX, 9)])
 def test_a_number_of_a_failure_is_an_error(path, number):
-    found = derived(sse(candidate("Hel"), candidate("", finishReason=number)), path=path)
-    assert (found.outcome_detail, found.error_code) == ("finish", "MALFORMED_FUNCTION_CALL")
+    measures = derived(sse(candidate("Hel"), candidate("", finishReason=number)), path=path)
+    assert (measures.outcome_detail, measures.error_code) == ("finish", "MALFORMED_FUNCTION_CALL")
 
 
 def test_a_stream_of_numbers_in_an_array_is_complete():
     body = json.dumps([candidate("Hel"), candidate("lo", finishReason=1)])
-    found = derived(body, content_type="application/json", path=VERTEX)
-    assert (found.outcome, found.content) == ("complete", "Hello")
+    measures = derived(body, content_type="application/json", path=VERTEX)
+    assert (measures.outcome, measures.content) == ("complete", "Hello")
     ends = [{"candidates": [{"finishReason": 1}]}]
     assert derived(json.dumps(ends), content_type="application/json", path=VERTEX).finish_reason == "STOP"
 
 
 @each_case(("path", "name"), [(GEMINI, "IMAGE_SAFETY"), (VERTEX, "MODEL_ARMOR")])
 def test_a_number_of_a_blocked_prompt_has_its_name(path, name):
-    found = derived(sse({"promptFeedback": {"blockReason": 5}, "modelVersion": "m"}), path=path)
-    assert (found.outcome, found.finish_reason) == ("complete", name)
+    measures = derived(sse({"promptFeedback": {"blockReason": 5}, "modelVersion": "m"}), path=path)
+    assert (measures.outcome, measures.finish_reason) == ("complete", name)
 
 
 def test_the_names_of_a_table_are_those_of_dialects():
@@ -141,5 +144,5 @@ def test_the_names_of_a_table_are_those_of_dialects():
 )
 def test_cancelling_or_reading_a_response_does_not_fail(method, path, operation):
     body = json.dumps(response("cancelled"))
-    found = derived(body, content_type="application/json", method=method, path=path)
-    assert (found.outcome, found.operation, found.finish_reason) == ("complete", operation, "cancelled")
+    measures = derived(body, content_type="application/json", method=method, path=path)
+    assert (measures.outcome, measures.operation, measures.finish_reason) == ("complete", operation, "cancelled")

@@ -61,8 +61,8 @@ def flags_of(kinds, at_ms, reads=None):
     ],
 )
 def test_timestamps_are_those_of_the_first_and_last_chunks(kinds, at_ms, expected):
-    found = measure(kinds, at_ms)
-    assert {name: found[f"{name}_ns"] for name in expected} == {
+    timing = measure(kinds, at_ms)
+    assert {name: timing[f"{name}_ns"] for name in expected} == {
         name: None if value is None else value * MS for name, value in expected.items()
     }
 
@@ -71,16 +71,16 @@ def test_timestamps_are_those_of_the_first_and_last_chunks(kinds, at_ms, expecte
     ("at_ms", "done_ms", "duration"), [([1, 5], 7, 7), ([1, 5], None, 900), ([1, 5], 3, 900), ([1, 999], None, 999)]
 )
 def test_the_answer_ends_with_done_unless_output_follows(at_ms, done_ms, duration):
-    found = measure("cc", at_ms, done_ms=done_ms)
-    assert found["duration_ns"] == duration * MS
-    assert found["tail_ns"] == found["duration_ns"] - found["latency_ns"]
+    timing = measure("cc", at_ms, done_ms=done_ms)
+    assert timing["duration_ns"] == duration * MS
+    assert timing["tail_ns"] == timing["duration_ns"] - timing["latency_ns"]
 
 
 def test_two_chunks_in_one_read_have_no_gap():
-    found = measure("ccc", [1, 1, 4], [0, 0, 1])
-    assert struct.unpack("<2q", found["icl"]) == (0, 3 * MS)
-    assert found["max_gap_ns"] == 3 * MS
-    assert found["coalesced_fraction"] == pytest.approx(1 / 3)
+    timing = measure("ccc", [1, 1, 4], [0, 0, 1])
+    assert struct.unpack("<2q", timing["icl"]) == (0, 3 * MS)
+    assert timing["max_gap_ns"] == 3 * MS
+    assert timing["coalesced_fraction"] == pytest.approx(1 / 3)
 
 
 @each_case(
@@ -95,16 +95,19 @@ def test_two_chunks_in_one_read_have_no_gap():
     ],
 )
 def test_rates_are_unknown_without_tokens_or_time(at_ms, reads, tokens, tpot, estimate, per_user, per_answer):
-    found = measure("ccc", at_ms, reads, tokens=tokens)
-    assert found["tpot_ns"] == tpot
-    assert found["tpot_est_ns"] == estimate
-    assert (found["tps_user"], found["e2e_tps"]) == (per_user, pytest.approx(per_answer) if per_answer else per_answer)
+    timing = measure("ccc", at_ms, reads, tokens=tokens)
+    assert timing["tpot_ns"] == tpot
+    assert timing["tpot_est_ns"] == estimate
+    assert (timing["tps_user"], timing["e2e_tps"]) == (
+        per_user,
+        pytest.approx(per_answer) if per_answer else per_answer,
+    )
 
 
 def test_one_chunk_has_no_gaps():
-    found = measure("c", [1], tokens=5)
-    assert [found[name] for name in ("icl", "gap_hist", "sparkline", "icl_p50_ns")] == [b"", b"", "", None]
-    assert (found["max_gap_ns"], found["tpot_ns"], found["tokens_per_chunk"]) == (None, None, 5)
+    timing = measure("c", [1], tokens=5)
+    assert [timing[name] for name in ("icl", "gap_hist", "sparkline", "icl_p50_ns")] == [b"", b"", "", None]
+    assert (timing["max_gap_ns"], timing["tpot_ns"], timing["tokens_per_chunk"]) == (None, None, 5)
 
 
 def test_the_histogram_counts_gaps_by_their_bits():
@@ -144,7 +147,7 @@ def test_a_sparkline_fits_its_width():
     assert len(metrics.sparkline(range(0, 10**12, 10**9), 60)) == 60
 
 
-def drawn(at, cells, span):
+def drawing(at, cells, span):
     """Draw a sparkline as `sparkline` does, by a search for the cell of each gap."""
     start, end = span or (at[0], at[-1])
     if span is None:
@@ -163,8 +166,8 @@ def drawn(at, cells, span):
     st.none() | st.tuples(st.integers(0, 4000), st.integers(0, 9000)),
 )
 def test_a_sparklines_gap_is_where_it_ended(at_ms, cells, span_ms):
-    at, span = [one * MS for one in at_ms], span_ms and tuple(one * MS for one in span_ms)
-    assert metrics.sparkline(at, cells, span) == drawn(at, cells, span)
+    at, span = [ms * MS for ms in at_ms], span_ms and tuple(ms * MS for ms in span_ms)
+    assert metrics.sparkline(at, cells, span) == drawing(at, cells, span)
 
 
 def test_a_sparkline_of_a_span_has_all_its_cells():
@@ -200,8 +203,8 @@ def test_output_without_a_timestamp_raises_few_flags():
 
 def test_what_needs_no_decoding_comes_from_the_facts():
     reads = [Read(0, 7, None, 0, 0), Read(1, 8, 9, 0, 5), Read(2, 9, 9, 5, 6)]
-    found = metrics.measured(metrics.Timeline(ENDED, Reads.of(reads)))
-    assert {name: found[name] for name in found if found[name] not in (None, 0, b"", "")} == {
+    timing = metrics.measured(metrics.Timeline(ENDED, Reads.of(reads)))
+    assert {name: timing[name] for name in timing if timing[name] not in (None, 0, b"", "")} == {
         "connect_ns": 5,
         "ttfb_ns": 10,
         "ttf_byte_ns": 8,
@@ -224,8 +227,8 @@ def silence(at_ms, end_ms=None, sizes=None, **facts):
         "status": 200, "content_type": None, "content_encoding": None, "ended_by": "end", "connected_ns": 5,
         "headers_ns": 20 * MS, "end_ns": None, "framing": "chunked", **facts,
     })  # fmt: skip
-    found = metrics.longest_silence(exchange, Reads.of(its_reads), None if end_ms is None else end_ms * MS)
-    return None if found is None else found / MS
+    silence = metrics.longest_silence(exchange, Reads.of(its_reads), None if end_ms is None else end_ms * MS)
+    return None if silence is None else silence / MS
 
 
 def test_the_longest_silence_is_between_reads_or_the_end():
@@ -262,7 +265,9 @@ def test_all_formulas_agree_on_an_answer_without_chunks(decoded):
     reads = Reads.of([Read(0, 20 * MS, 21 * MS, 0, 5), Read(1, 60 * MS, None, 5, 7)])
     timeline = metrics.Timeline(ENDED, reads, decoded, 7, [AwaitedAnswer(0, 900 * MS, [])])
     assert timeline.chunks == 0
-    assert metrics.measured(timeline) == {one.name: one.metadata["formula"](timeline) for one in fields(metrics.Timing)}
+    assert metrics.measured(timeline) == {
+        field_.name: field_.metadata["formula"](timeline) for field_ in fields(metrics.Timing)
+    }
 
 
 def test_changed_derived_values_need_a_higher_decoder_version():

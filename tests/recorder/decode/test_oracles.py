@@ -24,11 +24,11 @@ NAMES = {"n_out_chunks": "output_chunks"}
 POPULATION = ORACLES["ex5_population"]
 
 
-def facts(given, end_ms, status=200, ended_by="end"):
+def facts(example, end_ms, status=200, ended_by="end"):
     reads, body = [], b""
-    for seq, read in enumerate(given["reads"]):
-        data = read["text"].encode()
-        reads.append(Read(seq, read["t_ms"] * MS, None, len(body), len(data)))
+    for seq, row in enumerate(example["reads"]):
+        data = row["text"].encode()
+        reads.append(Read(seq, row["t_ms"] * MS, None, len(body), len(data)))
         body += data
     return Exchange(status=status, content_type="text/event-stream", ended_by=ended_by, end_ns=end_ms * MS), reads, body
 
@@ -49,31 +49,31 @@ def itl_tokens(outputs):
     if None in totals or len(outputs) < 2:
         return None
     gaps, waited = [], 0
-    for (earlier, before), (later, after) in pairwise(zip(outputs, totals, strict=True)):
+    for (earlier, total_before), (later, total_after) in pairwise(zip(outputs, totals, strict=True)):
         waited += later.at_ns - earlier.at_ns
-        if after > before:
-            gaps += [waited / (after - before)] * (after - before)
+        if total_after > total_before:
+            gaps += [waited / (total_after - total_before)] * (total_after - total_before)
             waited = 0
     return gaps
 
 
 @each_case("example", [name for name in ORACLES if name != "ex5_population"])
 def test_an_example_has_every_figure(example):
-    given, ours = ORACLES[example]["input"], dict(ORACLES[example]["expected"]["ours"])
-    exchange, reads, body = facts(given, given["t_eof_ms"])
-    found = derive(exchange, reads, body)
+    example_input, ours = ORACLES[example]["input"], dict(ORACLES[example]["expected"]["ours"])
+    exchange, reads, body = facts(example_input, example_input["t_eof_ms"])
+    measures = derive(exchange, reads, body)
     outputs = [timed for timed in decode(exchange, reads, body).chunks() if timed.chunk.output]
-    assert [gap / MS for gap in struct.unpack(f"<{len(found.icl) // 8}q", found.icl)] == ours.pop("icl_ms")
+    assert [gap / MS for gap in struct.unpack(f"<{len(measures.icl) // 8}q", measures.icl)] == ours.pop("icl_ms")
     assert [
-        gap / MS for _, gap in output_gaps([one.at_ns for one in outputs], [one.read for one in outputs])
+        gap / MS for _, gap in output_gaps([item.at_ns for item in outputs], [item.read for item in outputs])
     ] == ours.pop("burst_gap_ms")
     per_token = itl_tokens(outputs)
     assert (per_token and [gap / MS for gap in per_token]) == ours.pop("itl_token_ms")
-    assert list(found.flags) == ours.pop("flags")
+    assert list(measures.flags) == ours.pop("flags")
     for name, expected in ours.items():
-        assert in_ms(found, name) == (pytest.approx(expected, abs=5e-5) if isinstance(expected, float) else expected), (
-            name
-        )
+        assert in_ms(measures, name) == (
+            pytest.approx(expected, abs=5e-5) if isinstance(expected, float) else expected
+        ), name
 
 
 def test_gaps_per_token_have_the_expected_statistics():
@@ -95,11 +95,11 @@ def population():
 
 
 def test_the_population_has_the_expected_rows():
-    found = [
+    rows = [
         {"id": name, "outcome": row.outcome, "ttft_ms": in_ms(row, "ttft_ms"), "flags": list(row.flags)}
         for name, row in population()
     ]
-    assert found == POPULATION["rows"]
+    assert rows == POPULATION["rows"]
 
 
 def test_the_population_has_the_expected_rates():
@@ -159,10 +159,10 @@ SHAPE = {"coalesced", "single_chunk", "stall", "burst"}
 @given(BODIES, ENDS, st.lists(st.integers(1, 400), max_size=8))
 def test_any_cutting_gives_the_same_answer(text, end, sizes):
     body = text.replace("\n", end).encode()
-    whole, pieces = derive(SSE, cut([len(body)]), body), derive(SSE, cut(sizes), body)
+    whole_measures, pieces = derive(SSE, cut([len(body)]), body), derive(SSE, cut(sizes), body)
     for name in TIMELESS:
-        assert getattr(pieces, name) == getattr(whole, name), name
-    assert set(pieces.flags) - SHAPE == set(whole.flags) - SHAPE
+        assert getattr(pieces, name) == getattr(whole_measures, name), name
+    assert set(pieces.flags) - SHAPE == set(whole_measures.flags) - SHAPE
     # A repaired payload ends with its block, for all line ends.
     assert [item.data.replace(end, "\n") for item in decode(SSE, [], body).items()] == [
         item.data for item in decode(SSE, [], text.encode()).items()
@@ -173,17 +173,24 @@ def test_any_cutting_gives_the_same_answer(text, end, sizes):
 @given(BODIES, st.lists(st.integers(1, 60), max_size=40))
 def test_timestamps_are_in_order_and_gaps_add_up(text, sizes):
     body = text.encode()
-    found = derive(SSE, cut([*sizes, len(body)]), body)
-    order = [found.ttf_byte_ns, found.ttfc_ns, found.ttft_ns, found.ttfo_ns, found.latency_ns, found.duration_ns]
-    if found.ttfo_ns is not None:
-        assert found.ttft_ns <= found.ttfo_ns <= found.ttf_content_ns if found.ttf_content_ns else True
-    known = [instant for instant in order if instant is not None]
-    assert known == sorted(known)
-    gaps = struct.unpack(f"<{len(found.icl) // 8}q", found.icl)
-    assert sum(gaps) == (found.latency_ns - found.ttft_ns if gaps else 0)
-    assert len(gaps) == max(found.output_chunks - 1, 0)
-    assert (found.max_gap_ns or 0) <= sum(gaps)
-    assert set(found.flags) <= set(FLAGS)
+    measures = derive(SSE, cut([*sizes, len(body)]), body)
+    order = [
+        measures.ttf_byte_ns,
+        measures.ttfc_ns,
+        measures.ttft_ns,
+        measures.ttfo_ns,
+        measures.latency_ns,
+        measures.duration_ns,
+    ]
+    if measures.ttfo_ns is not None:
+        assert measures.ttft_ns <= measures.ttfo_ns <= measures.ttf_content_ns if measures.ttf_content_ns else True
+    known_instants = [instant for instant in order if instant is not None]
+    assert known_instants == sorted(known_instants)
+    gaps = struct.unpack(f"<{len(measures.icl) // 8}q", measures.icl)
+    assert sum(gaps) == (measures.latency_ns - measures.ttft_ns if gaps else 0)
+    assert len(gaps) == max(measures.output_chunks - 1, 0)
+    assert (measures.max_gap_ns or 0) <= sum(gaps)
+    assert set(measures.flags) <= set(FLAGS)
 
 
 @SEEN
@@ -197,12 +204,12 @@ def test_comments_change_only_first_bytes_and_silences(events, data):
             reads.append(Read(len(reads), int((100 + 10 * at) * MS), None, start, len(text)))
             start += len(text)
         commented += comment + event
-    found = derive(SSE, reads, commented.encode())
+    measures = derive(SSE, reads, commented.encode())
     ignored = {"comments", "ttf_byte_ns", "flags", "reads", "bytes", "max_silence_ns"}
-    assert {k: v for k, v in asdict(found).items() if k not in ignored} == {
+    assert {k: v for k, v in asdict(measures).items() if k not in ignored} == {
         k: v for k, v in asdict(plain).items() if k not in ignored
     }
-    assert set(found.flags) - {"comments"} == set(plain.flags)
+    assert set(measures.flags) - {"comments"} == set(plain.flags)
 
 
 WORDS = """choices delta content index finish_reason message text tool_calls function name arguments id model usage
@@ -214,7 +221,7 @@ JSON = st.recursive(
     max_leaves=12,
 )
 HOSTILE = st.builds(
-    lambda choice, rest: {**rest, "choices": choice},
+    lambda choice, fields: {**fields, "choices": choice},
     JSON | st.lists(st.dictionaries(KEYS, JSON), max_size=3),
     st.dictionaries(KEYS, JSON),
 )
@@ -226,9 +233,9 @@ def test_no_json_is_an_error_of_ours(payloads, stream, status):
     texts = [json.dumps(payload) for payload in payloads]
     body = "".join(f"data: {text}\n\n" for text in texts) if stream else "".join(texts)
     facts = replace(SSE, status=status, content_type="text/event-stream" if stream else "application/json")
-    found = derive(facts, cut([len(body)]), body.encode())
-    assert set(found.flags) <= set(FLAGS)
-    assert "\0" not in json.dumps(asdict(found), default=str, allow_nan=False, ensure_ascii=False).encode().decode()
+    measures = derive(facts, cut([len(body)]), body.encode())
+    assert set(measures.flags) <= set(FLAGS)
+    assert "\0" not in json.dumps(asdict(measures), default=str, allow_nan=False, ensure_ascii=False).encode().decode()
 
 
 @SEEN
@@ -239,8 +246,8 @@ def test_no_json_is_an_error_of_ours(payloads, stream, status):
 )
 def test_no_bytes_are_an_error_of_ours(noise, head, coding):
     body = head.encode() + noise
-    found = derive(replace(SSE, content_encoding=coding), cut([3, 7, 50]), body)
-    assert set(found.flags) <= set(FLAGS)
+    measures = derive(replace(SSE, content_encoding=coding), cut([3, 7, 50]), body)
+    assert set(measures.flags) <= set(FLAGS)
 
 
 @each_case(
@@ -259,6 +266,6 @@ def test_no_bytes_are_an_error_of_ours(noise, head, coding):
 @each_case("frame", ["data: {}\n\n", "{}", "data: {}", "error: {}\n\n", "event: error\ndata: {}\n\n"])
 def test_extreme_json_is_survived(payload, frame):
     body = (frame.replace("{}", payload) + chunk("b")).encode()
-    found = derive(SSE, cut([len(body)]), body)
-    json.dumps(found.usage, allow_nan=False)
-    assert found.outcome in ("truncated", "malformed", "error_event", "complete")
+    measures = derive(SSE, cut([len(body)]), body)
+    json.dumps(measures.usage, allow_nan=False)
+    assert measures.outcome in ("truncated", "malformed", "error_event", "complete")

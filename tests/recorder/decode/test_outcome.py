@@ -153,7 +153,10 @@ def test_http2_errors_have_the_names_of_their_specification(frame, code, name):
 
 def test_http2_is_declined_only_by_another_upstream_protocol():
     offered = replace(exchange("end"), h2_offered=True)
-    flags = {one: transport_flags(replace(offered, protocol=one), "complete") for one in ("h2", "http/1.1", None)}
+    flags = {
+        protocol: transport_flags(replace(offered, protocol=protocol), "complete")
+        for protocol in ("h2", "http/1.1", None)
+    }
     assert flags == {"h2": set(), "http/1.1": {"h2_offered"}, None: {"h2_offered"}}
 
 

@@ -171,8 +171,8 @@ A, B = '{"choices": [], "id": "a"}', '{"choices": [],\n "id": "b"}'
     ],
 )
 def test_a_block_is_repaired(block, ids, flags):
-    found, raised = repair(block)
-    assert [chunk.id for chunk in found] == ids
+    repaired, raised = repair(block)
+    assert [chunk.id for chunk in repaired] == ids
     assert raised == flags
 
 

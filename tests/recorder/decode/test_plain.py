@@ -67,14 +67,14 @@ PLAIN = {
 @pytest.mark.parametrize("tool", [tool for tool, rule in AUTHORITIES.items() if not rule.needs_reads])
 @pytest.mark.parametrize("events", PLAIN.values(), ids=PLAIN)
 def test_runs_and_body_of_plain_streams_measure_alike(tool, events):
-    whole = decoded(events)
-    runs = plain.event_runs(EXCHANGE, whole)
+    expected = decoded(events)
+    runs = plain.event_runs(EXCHANGE, expected)
     assert runs is not None
-    output_ns = [at for run in whole.runs if run.chunk.output for at in whole.at_ns[run.items]]
-    usage = next((run.chunk.usage for run in whole.runs if run.chunk.usage), None)
-    made = plain.stream(runs, usage, output_ns)
-    judged = Judged("complete", None, whole.ended_ns)
-    assert measure(tool, EXCHANGE, made, judged) == measure(tool, EXCHANGE, whole, judged)
+    output_ns = [at for run in expected.runs if run.chunk.output for at in expected.at_ns[run.items]]
+    usage = next((run.chunk.usage for run in expected.runs if run.chunk.usage), None)
+    stream = plain.stream(runs, usage, output_ns)
+    judged = Judged("complete", None, expected.ended_ns)
+    assert measure(tool, EXCHANGE, stream, judged) == measure(tool, EXCHANGE, expected, judged)
 
 
 @pytest.mark.parametrize(

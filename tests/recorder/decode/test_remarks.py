@@ -29,9 +29,9 @@ PAGE = "<html>\r\n<head><title>502 Bad&nbsp;Gateway</title></head>\r\n<body>\r\n
     ],
 )
 def test_text_outside_events_is_the_ends_reason(tail, reason):
-    found = derived(CHAT + tail, path="/v1/chat/completions")
-    assert (found.outcome, found.outcome_detail) == ("truncated", "eof")
-    assert found.error_message == reason
+    measures = derived(CHAT + tail, path="/v1/chat/completions")
+    assert (measures.outcome, measures.outcome_detail) == ("truncated", "eof")
+    assert measures.error_message == reason
 
 
 def test_an_unknown_text_stream_has_no_reason():
@@ -46,8 +46,8 @@ def test_a_complete_stream_has_no_reason():
 
 def test_a_line_among_lines_of_json_is_the_reason():
     lines = '{"model":"q","message":{"content":"Hi"},"done":false}\nupstream error: timeout\n'
-    found = derived(lines, content_type="application/x-ndjson", path="/api/chat")
-    assert (found.outcome, found.error_message) == ("truncated", "upstream error: timeout")
+    measures = derived(lines, content_type="application/x-ndjson", path="/api/chat")
+    assert (measures.outcome, measures.error_message) == ("truncated", "upstream error: timeout")
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_a_line_among_lines_of_json_is_the_reason():
     ],
 )
 def test_an_unknown_stream_is_whole_between_events(tail, outcome):
-    found = derived('data: {"part": 1}\n\n' + tail, path="/v2/parts")
-    assert (found.outcome, found.outcome_detail) == outcome
+    measures = derived('data: {"part": 1}\n\n' + tail, path="/v2/parts")
+    assert (measures.outcome, measures.outcome_detail) == outcome
 
 
 def frame(payload):
@@ -82,8 +82,8 @@ def test_an_unknown_aws_stream_is_whole_between_frames():
     body = frame({"bytes": "VHdv"}) + frame({"bytes": "IHN3YW5z"})
     facts = {"content_type": "application/vnd.amazon.eventstream", "path": "/agents/A/agentAliases/B/sessions/s/text"}
     for size, outcome in ((len(body), "complete"), (len(body) - 5, "truncated")):
-        found = derived(body[:size], **facts)
-        assert (found.api, found.outcome, "malformed" in found.flags) == ("unknown", outcome, False)
+        measures = derived(body[:size], **facts)
+        assert (measures.api, measures.outcome, "malformed" in measures.flags) == ("unknown", outcome, False)
 
 
 def test_a_stream_with_broken_compression_is_not_complete():
@@ -91,5 +91,5 @@ def test_a_stream_with_broken_compression_is_not_complete():
     part = packer.compress(CHAT.encode()) + packer.flush(zlib.Z_SYNC_FLUSH)
     facts = {"content_encoding": "gzip", "path": "/v1/chat/completions"}
     for tail, flags in ((b"", set()), (b"upstream error\n" * 4, {"undecoded"})):
-        found = derived(part + tail, **facts)
-        assert (found.outcome, found.content, flags <= {*found.flags}) == ("truncated", "Two swa", True)
+        measures = derived(part + tail, **facts)
+        assert (measures.outcome, measures.content, flags <= {*measures.flags}) == ("truncated", "Two swa", True)

@@ -170,13 +170,13 @@ REQUESTS: dict[str, dict[str, Any]] = {
 """One conversation as each API has it sent."""
 
 
-def read(request: Any) -> Prompt:
+def prompt_of(request: Any) -> Prompt:
     prompt = parse(json.dumps(request).encode())
     assert prompt is not None
     return prompt
 
 
-def said(message: Message) -> tuple[str, list[object]]:
+def summary(message: Message) -> tuple[str, list[object]]:
     """Return a message without what not every API can say."""
     return message.role, [_plain(part) for part in message.parts if not isinstance(part, Other)]
 
@@ -186,7 +186,7 @@ def _plain(part: Part) -> object:
         case ToolCall(_, name, arguments):
             return name, json.loads(arguments)
         case ToolResult():
-            return [_plain(one) for one in part.content]
+            return [_plain(part) for part in part.content]
         case Media():
             return part.kind, part.size, part.digest, part.source
     return part
@@ -194,18 +194,18 @@ def _plain(part: Part) -> object:
 
 @pytest.mark.parametrize("api", REQUESTS)
 def test_one_conversation_reads_the_same_in_every_api(api: str) -> None:
-    prompt, chat = read(REQUESTS[api]), read(REQUESTS["openai.chat"])
+    prompt, chat = prompt_of(REQUESTS[api]), prompt_of(REQUESTS["openai.chat"])
     assert Text("Be brief.") in prompt.system
     assert [(tool.name, tool.description) for tool in prompt.tools] == [("weather", "Tell the weather.")]
     if api in ("openai.responses", "gemini.interactions"):  # each item is a message
         messages = [*prompt.messages[:1], Message("assistant", prompt.messages[1].parts + prompt.messages[2].parts)]
         prompt = Prompt(messages=(*messages, *prompt.messages[3:]))
-    assert [said(message) for message in prompt.messages] == [said(message) for message in chat.messages]
+    assert [summary(message) for message in prompt.messages] == [summary(message) for message in chat.messages]
     assert [canonical(message) for message in prompt.messages] == [canonical(message) for message in chat.messages]
 
 
 def test_a_prompt_holds_what_was_asked() -> None:
-    prompt = read(REQUESTS["openai.chat"] | {"temperature": 0, "stream": True})
+    prompt = prompt_of(REQUESTS["openai.chat"] | {"temperature": 0, "stream": True})
     assert (prompt.model, prompt.system) == ("m", (Text("Be brief."),))
     assert prompt.tools == (Tool("weather", "Tell the weather.", json.dumps(FUNCTION, separators=(",", ":"))),)
     assert prompt.messages[0].parts[1] == Media("image", "image/png", 13, digest=prompt.messages[0].parts[1].digest)  # type: ignore[union-attr]
@@ -231,7 +231,7 @@ def test_a_prompt_holds_what_was_asked() -> None:
     ],
 )
 def test_a_bare_text_is_a_message_of_the_user(request_: Any, messages: list[str]) -> None:
-    assert read(request_).messages == tuple(Message("user", (Text(message),)) for message in messages)
+    assert prompt_of(request_).messages == tuple(Message("user", (Text(message),)) for message in messages)
 
 
 @pytest.mark.parametrize(
@@ -250,20 +250,25 @@ def test_a_bare_text_is_a_message_of_the_user(request_: Any, messages: list[str]
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_kept_as_json(message: Any, part: Part) -> None:
-    assert read({"messages": [message]}).messages[0].parts == (part,)
+    assert prompt_of({"messages": [message]}).messages[0].parts == (part,)
 
 
 def test_a_servers_run_is_a_call_with_result() -> None:
     call = {"type": "mcp_call", "id": "m", "name": "n", "arguments": "{}", "output": "o", "error": None}
     image = {"type": "image_generation_call", "id": "i", "status": "completed", "result": PNG}
-    said, drawn = (message.parts for message in read({"input": [call, image]}).messages)
-    assert said == (ToolCall("m", "n", "{}"), ToolResult("m", "n", (Text("o"),)))
-    assert [_plain(part) for part in drawn if isinstance(part, Media)] == [("image", 13, DIGEST, "")]
+    call_parts, image_parts = (message.parts for message in prompt_of({"input": [call, image]}).messages)
+    assert call_parts == (ToolCall("m", "n", "{}"), ToolResult("m", "n", (Text("o"),)))
+    assert [_plain(part) for part in image_parts if isinstance(part, Media)] == [("image", 13, DIGEST, "")]
 
 
 def test_a_users_search_result_is_no_tools_result() -> None:
-    found = {"type": "search_result", "source": "https://a", "title": "T", "content": [{"type": "text", "text": "x"}]}
-    (message,) = read({"messages": [{"role": "user", "content": [found]}]}).messages
+    search_result = {
+        "type": "search_result",
+        "source": "https://a",
+        "title": "T",
+        "content": [{"type": "text", "text": "x"}],
+    }
+    (message,) = prompt_of({"messages": [{"role": "user", "content": [search_result]}]}).messages
     assert (message.role, [part.kind for part in message.parts]) == ("user", ["other"])
 
 
@@ -273,7 +278,7 @@ def test_server_steps_of_interactions_are_calls_with_results() -> None:
         {"type": "google_search_result", "call_id": "g", "result": [{"search_suggestions": "x"}]},
         {"type": "model_output", "content": [{"type": "text", "text": "Sun."}]},
     ]
-    call, result, answer = read({"input": steps}).messages
+    call, result, answer = prompt_of({"input": steps}).messages
     assert (call.role, call.parts) == ("assistant", (ToolCall("g", "google_search", '{"queries":["a"]}'),))
     assert (result.role, result.parts[0].kind) == ("tool", "tool_result")
     assert answer == Message("assistant", (Text("Sun."),))
@@ -281,15 +286,15 @@ def test_server_steps_of_interactions_are_calls_with_results() -> None:
 
 def test_a_document_that_is_text_is_read() -> None:
     document = {"type": "document", "title": "T", "source": {"type": "text", "media_type": "text/plain", "data": "é"}}
-    media, said = read({"messages": [{"role": "user", "content": [document]}]}).messages[0].parts
+    media, document_part = prompt_of({"messages": [{"role": "user", "content": [document]}]}).messages[0].parts
     assert isinstance(media, Media)
-    assert ((media.name, media.media_type, media.size), said) == (("T", "text/plain", 2), Text("é"))
+    assert ((media.name, media.media_type, media.size), document_part) == (("T", "text/plain", 2), Text("é"))
 
 
 def test_tools_in_namespaces_or_messages_are_tools() -> None:
     tools = [{"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]}]
     added = {"type": "additional_tools", "role": "developer", "tools": tools}
-    prompt = read({"input": [added, {"role": "user", "content": "Go."}], "tools": [{"type": "web_search"}]})
+    prompt = prompt_of({"input": [added, {"role": "user", "content": "Go."}], "tools": [{"type": "web_search"}]})
     assert [(tool.name, tool.type) for tool in prompt.tools] == [
         ("web_search", "web_search"),
         ("functions.exec", "custom"),
@@ -298,7 +303,7 @@ def test_tools_in_namespaces_or_messages_are_tools() -> None:
 
 
 def test_a_reference_to_a_stored_prompt_is_a_parameter() -> None:
-    assert read({"prompt": {"id": "p"}, "previous_response_id": "r"}).parameters == {
+    assert prompt_of({"prompt": {"id": "p"}, "previous_response_id": "r"}).parameters == {
         "prompt": {"id": "p"}, "previous_response_id": "r"
     }  # fmt: skip
 
@@ -317,7 +322,7 @@ def test_lone_surrogates_and_byte_order_marks_are_read() -> None:
 
 
 def test_messages_beyond_the_limit_are_kept_as_one() -> None:
-    prompt = read({"messages": [{"content": "x"}] * (MOST_MESSAGES + 2)})
+    prompt = prompt_of({"messages": [{"content": "x"}] * (MOST_MESSAGES + 2)})
     assert len(prompt.messages) == MOST_MESSAGES + 1
     assert prompt.messages[-1].parts == (Other("more messages", '[{"content":"x"},{"content":"x"}]'),)
 
@@ -363,12 +368,12 @@ _VALUES = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(_NAMES), _VALUES, max_size=5))
 def test_any_json_object_is_a_prompt(request: dict[str, Any]) -> None:
-    for message in read(request).messages:
+    for message in prompt_of(request).messages:
         assert isinstance(canonical(message), bytes)
 
 
 @pytest.mark.parametrize(
-    ("first", "later"),
+    ("first_message", "later"),
     [
         ({"role": "user", "content": "hi\n"}, {"role": "user", "content": [
             {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]}),
@@ -380,8 +385,8 @@ def test_any_json_object_is_a_prompt(request: dict[str, Any]) -> None:
         ({"role": "user", "content": "a b"}, {"role": "user", "content": ["a", "b"]}),
     ],
 )  # fmt: skip
-def test_a_message_keeps_its_form_in_later_turns(first: Any, later: Any) -> None:
-    one, other = (read({"messages": [message]}).messages[0] for message in (first, later))
+def test_a_message_keeps_its_form_in_later_turns(first_message: Any, later: Any) -> None:
+    one, other = (prompt_of({"messages": [message]}).messages[0] for message in (first_message, later))
     assert canonical(one) == canonical(other) != b""
 
 
@@ -390,17 +395,17 @@ def test_other_words_roles_or_pictures_are_other_messages() -> None:
         {"role": "user", "content": "a"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "b"},
         {"role": "user", "images": [PNG]}, {"role": "user", "images": ["AAAA"]},
     ]  # fmt: skip
-    assert len({canonical(message) for message in read({"messages": messages}).messages}) == len(messages)
+    assert len({canonical(message) for message in prompt_of({"messages": messages}).messages}) == len(messages)
 
 
 def test_a_message_of_reasoning_has_no_canonical_form() -> None:
-    reasoning = read(REQUESTS["openai.responses"]).messages[1]
+    reasoning = prompt_of(REQUESTS["openai.responses"]).messages[1]
     assert (reasoning.by_model, canonical(reasoning)) == (True, b"")
 
 
 def test_a_message_keeps_its_form_behind_many_others() -> None:
-    said = [Message("user", (Text(f"{number} " + "a  b " * 200_000),)) for number in range(24)]
-    first = [canonical(message) for message in said]
-    assert [canonical(message) for message in said] == first
-    assert len({*first}) == len(said)
-    assert first[0].startswith(b'["user","text 0 a b a b')
+    messages = [Message("user", (Text(f"{number} " + "a  b " * 200_000),)) for number in range(24)]
+    first_forms = [canonical(message) for message in messages]
+    assert [canonical(message) for message in messages] == first_forms
+    assert len({*first_forms}) == len(messages)
+    assert first_forms[0].startswith(b'["user","text 0 a b a b')

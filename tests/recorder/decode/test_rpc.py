@@ -137,24 +137,24 @@ def test_the_status_of_a_call_is_its_outcome(body, content_type, headers, expect
     ],
 )
 def test_a_missing_status_is_the_last_cause(facts, expected):
-    found = verdict(PROTO, headers=answered(), **facts)
-    assert (found.outcome, found.outcome_detail) == expected
+    measures = verdict(PROTO, headers=answered(), **facts)
+    assert (measures.outcome, measures.outcome_detail) == expected
 
 
 def test_an_http_error_reports_the_calls_status():
-    found = verdict(b"", headers=answered(head=[("grpc-status", "14"), ("grpc-message", "down")]), status=503)
-    assert ending(found) == ("http_error", "server_error", "unavailable", "down")
+    measures = verdict(b"", headers=answered(head=[("grpc-status", "14"), ("grpc-message", "down")]), status=503)
+    assert ending(measures) == ("http_error", "server_error", "unavailable", "down")
 
 
 def test_a_unary_error_of_connect_keeps_its_http_outcome():
     body = json.dumps({"code": "resource_exhausted", "message": "no quota"})
-    found = verdict(body, "application/json", answered(), status=429)
-    assert ending(found) == ("http_error", "rate_limited", "resource_exhausted", "no quota")
+    measures = verdict(body, "application/json", answered(), status=429)
+    assert ending(measures) == ("http_error", "rate_limited", "resource_exhausted", "no quota")
 
 
 def test_a_reset_after_the_status_is_an_unclean_end():
-    found = verdict(PROTO, ended_by="reset", reset_code="rst_no_error")
-    assert (found.outcome, "unclean_end" in found.flags) == ("complete", True)
+    measures = verdict(PROTO, ended_by="reset", reset_code="rst_no_error")
+    assert (measures.outcome, "unclean_end" in measures.flags) == ("complete", True)
 
 
 @each_case(
@@ -162,22 +162,22 @@ def test_a_reset_after_the_status_is_an_unclean_end():
 )
 def test_the_api_of_an_unknown_call_is_its_framing(content_type, api):
     body = of_json({"a": 1}) * 2 if content_type == CONNECT_JSON else PROTO * 2
-    last = {"grpc": b"", "grpc-web": OK, "connect": end_stream()}[api]
-    found = verdict(body + last, content_type)
-    assert (found.api, found.operation, found.outcome) == (api, "other", "complete")
-    assert (found.events, found.chunks) == (2 + bool(last), 0)
-    assert "unknown_payload" in found.flags
+    ending = {"grpc": b"", "grpc-web": OK, "connect": end_stream()}[api]
+    measures = verdict(body + ending, content_type)
+    assert (measures.api, measures.operation, measures.outcome) == (api, "other", "complete")
+    assert (measures.events, measures.chunks) == (2 + bool(ending), 0)
+    assert "unknown_payload" in measures.flags
 
 
 def test_an_opaque_call_has_no_time_to_first_token():
-    found = verdict(PROTO * 2, CONNECT, answered())
-    assert (found.ttft_ns, found.ttfc_ns, found.ttf_byte_ns) == (None, 100 * MS, 100 * MS)
+    measures = verdict(PROTO * 2, CONNECT, answered())
+    assert (measures.ttft_ns, measures.ttfc_ns, measures.ttf_byte_ns) == (None, 100 * MS, 100 * MS)
 
 
 @each_case("payload", [b"{", b"[DONE]", b"error: no", b"data: x\n\n", b'{"error":{"message":"no"}}', b"\xff\xfe"])
 def test_opaque_payloads_are_not_guessed(payload):
-    found = verdict(message(payload) * 2)
-    assert (found.outcome, found.api, found.flags) == ("complete", "grpc", ("unknown_payload",))
+    measures = verdict(message(payload) * 2)
+    assert (measures.outcome, measures.api, measures.flags) == ("complete", "grpc", ("unknown_payload",))
 
 
 def decoded_of(body, cuts, content_type, headers=SUCCEEDED, coding=None):
@@ -201,9 +201,14 @@ STREAMS = [
 def test_a_message_has_its_last_reads_time(data):
     body, content_type = data.draw(st.sampled_from(STREAMS))
     cuts = data.draw(st.sets(st.integers(1, len(body) - 1)).map(sorted))
-    whole, _ = decoded_of(body, [], content_type)
+    expected, _ = decoded_of(body, [], content_type)
     split, reads = decoded_of(body, cuts, content_type)
-    assert (split.data, split.starts, split.ends, split.status) == (whole.data, whole.starts, whole.ends, whole.status)
+    assert (split.data, split.starts, split.ends, split.status) == (
+        expected.data,
+        expected.starts,
+        expected.ends,
+        expected.status,
+    )
     if split.data == body:
         ends = [read.start + read.size for read in reads]
         assert split.reads == [next(seq for seq, at in enumerate(ends) if at >= end) for end in split.ends]
@@ -212,9 +217,9 @@ def test_a_message_has_its_last_reads_time(data):
 
 def test_a_call_is_judged_alike_in_any_split():
     for body, content_type in STREAMS:
-        found = {(one.outcome, one.api, one.events, one.chunks) for one in cut_everywhere(
+        outcomes = {(measures.outcome, measures.api, measures.events, measures.chunks) for measures in cut_everywhere(
             body, content_type=content_type, headers=SUCCEEDED)}  # fmt: skip
-        assert len(found) == 1
+        assert len(outcomes) == 1
 
 
 @each_case("segments", [1, 2, 3, 50])
@@ -234,8 +239,8 @@ def test_text_in_base64_is_compressed_over_it():
 
 
 def test_text_that_is_no_base64_is_undecoded():
-    found = verdict(b"AAAA!!!!", "application/grpc-web-text", answered())
-    assert "undecoded" in found.flags
+    measures = verdict(b"AAAA!!!!", "application/grpc-web-text", answered())
+    assert "undecoded" in measures.flags
 
 
 @each_case(("coding", "compress"), [("gzip", gzip.compress), ("br", brotli.compress), ("zstd", zstd.compress)])
@@ -243,8 +248,13 @@ def test_compressed_json_is_read(coding, compress):
     chunk = {"id": "a", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
     body = message(compress(json.dumps(chunk).encode()), 1) + message(compress(b"{}"), 3)
     headers = answered(head=[("connect-content-encoding", coding)])
-    found = verdict(body, CONNECT_JSON, headers)
-    assert (found.api, found.content, found.outcome, found.ttft_ns) == ("openai.chat", "Hi", "complete", 100 * MS)
+    measures = verdict(body, CONNECT_JSON, headers)
+    assert (measures.api, measures.content, measures.outcome, measures.ttft_ns) == (
+        "openai.chat",
+        "Hi",
+        "complete",
+        100 * MS,
+    )
 
 
 def test_a_json_answer_needs_its_calls_status():
@@ -259,45 +269,45 @@ def test_a_json_answer_needs_its_calls_status():
 @each_case("coding", ["snappy", None, "identity", "gzip"])
 def test_messages_that_cannot_be_decompressed_are_kept_as_events(coding):
     headers = answered(head=[("connect-content-encoding", coding)] if coding else [])
-    found = verdict(message(b"\x00\x01", 1) * 2 + end_stream(), CONNECT_JSON, headers)
-    assert (found.outcome, found.events, "undecoded" in found.flags) == ("complete", 3, True)
+    measures = verdict(message(b"\x00\x01", 1) * 2 + end_stream(), CONNECT_JSON, headers)
+    assert (measures.outcome, measures.events, "undecoded" in measures.flags) == ("complete", 3, True)
 
 
 def test_an_undecodable_status_leaves_the_outcome_to_http():
     body = PROTO + message(b"\x00\x01", 3)
-    found = verdict(body, CONNECT, answered(head=[("connect-content-encoding", "snappy")]))
-    assert (found.outcome, "undecoded" in found.flags) == ("complete", True)
+    measures = verdict(body, CONNECT, answered(head=[("connect-content-encoding", "snappy")]))
+    assert (measures.outcome, "undecoded" in measures.flags) == ("complete", True)
     assert verdict(body, CONNECT, answered(), ended_by="eof").outcome == "truncated"
 
 
 def test_a_bomb_of_messages_stops_at_the_limit():
     bomb = message(gzip.compress(b" " * (30 << 20)), 1)
-    found = verdict(bomb + end_stream(), CONNECT_JSON, answered(head=[("connect-content-encoding", "gzip")]))
-    assert "decode_limit" in found.flags
+    measures = verdict(bomb + end_stream(), CONNECT_JSON, answered(head=[("connect-content-encoding", "gzip")]))
+    assert "decode_limit" in measures.flags
 
 
 def test_endless_empty_messages_stop_but_keep_the_status():
-    found = verdict(message(b"") * 600_000)
-    assert (found.outcome, found.events, "decode_limit" in found.flags) == ("complete", 500_000, True)
+    measures = verdict(message(b"") * 600_000)
+    assert (measures.outcome, measures.events, "decode_limit" in measures.flags) == ("complete", 500_000, True)
 
 
 @each_case(("framing", "last"), [(WEB, OK), (CONNECT, end_stream())])
 def test_bytes_after_the_end_of_a_stream_are_surplus(framing, last):
     for garbage in (PROTO, b"\x00", last, b"\xff" * 20):
-        found = verdict(PROTO + last + garbage, framing, answered())
-        assert (found.outcome, found.events, "surplus_bytes" in found.flags) == ("complete", 2, True)
+        measures = verdict(PROTO + last + garbage, framing, answered())
+        assert (measures.outcome, measures.events, "surplus_bytes" in measures.flags) == ("complete", 2, True)
 
 
 @given(st.binary(max_size=300), st.sampled_from([GRPC, "application/grpc+json", WEB, CONNECT, CONNECT_JSON]))
 def test_no_bytes_are_an_error(body, content_type):
     for headers in (SUCCEEDED, answered()):
-        found = verdict(body, content_type, headers)
-        assert found.outcome in {"complete", "truncated", "error_event", "malformed"}
+        measures = verdict(body, content_type, headers)
+        assert measures.outcome in {"complete", "truncated", "error_event", "malformed"}
 
 
 def test_a_length_of_4_gib_costs_nothing():
-    found = verdict(PROTO + struct.pack(">BI", 0, 0xFFFFFFFF) + b"x" * 100)
-    assert (found.outcome, found.outcome_detail, found.events) == ("truncated", "framing", 1)
+    measures = verdict(PROTO + struct.pack(">BI", 0, 0xFFFFFFFF) + b"x" * 100)
+    assert (measures.outcome, measures.outcome_detail, measures.events) == ("truncated", "framing", 1)
 
 
 OWN = {
@@ -313,23 +323,23 @@ PARTS = [{"kind": "part", "value": "Let me "}, {"kind": "part", "value": "see."}
 LAST = {"kind": "last", "why": "stop", "counts": {"in": 12, "out": 4}}
 
 
-def run_of(*payloads, last=None):
+def run_of(*payloads, last_payload=None):
     """Return the measures of a call that a declaration knows by its path."""
-    body = b"".join(map(of_json, payloads)) + (end_stream() if last is None else last)
+    body = b"".join(map(of_json, payloads)) + (end_stream() if last_payload is None else last_payload)
     cuts = range(20, len(body), 20)
     facts = {"path": "/agent.v1.AgentService/Run", "dialects": json.dumps([OWN]), "headers": answered()}
     return derived(body, *cuts, content_type=CONNECT_JSON, **facts)
 
 
 def test_a_declared_dialect_reads_the_payloads_of_connect():
-    found = run_of(*PARTS, LAST)
-    assert (found.api, found.operation, found.outcome) == ("own-agent", "chat", "complete")
-    assert (found.content, found.output_tokens, found.finish_reason) == ("Let me see.", 4, "stop")
-    assert (found.ttft_ns, found.output_chunks) == (110 * MS, 2)
+    measures = run_of(*PARTS, LAST)
+    assert (measures.api, measures.operation, measures.outcome) == ("own-agent", "chat", "complete")
+    assert (measures.content, measures.output_tokens, measures.finish_reason) == ("Let me see.", 4, "stop")
+    assert (measures.ttft_ns, measures.output_chunks) == (110 * MS, 2)
 
 
 def test_a_dialects_end_is_no_status_of_calls():
-    cut = run_of(*PARTS, LAST, last=b"")
+    cut = run_of(*PARTS, LAST, last_payload=b"")
     assert (cut.api, cut.outcome, cut.outcome_detail) == ("own-agent", "truncated", "no_status")
-    failed = run_of(*PARTS, last=end_stream({"error": {"code": "internal", "message": "crash"}}))
+    failed = run_of(*PARTS, last_payload=end_stream({"error": {"code": "internal", "message": "crash"}}))
     assert ending(failed) == ("error_event", "mid_stream", "internal", "crash")

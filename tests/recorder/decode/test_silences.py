@@ -19,12 +19,12 @@ STREAMED = RecordedRequest([], b'{"model": "m", "stream": true}')
 WHOLE = RecordedRequest([], b'{"model": "m"}')
 
 
-def measured(*parts: Part, asked: RecordedRequest | None = None, **other: object) -> Measures:
-    return derive(*facts(*parts, **other), request=asked)  # type: ignore[arg-type]
+def measured(*parts: Part, request: RecordedRequest | None = None, **other: object) -> Measures:
+    return derive(*facts(*parts, **other), request=request)  # type: ignore[arg-type]
 
 
-def unanswered(by: str, end: int | None = 5000, asked: RecordedRequest = STREAMED, **other: object) -> Measures:
-    known = {
+def unanswered(by: str, end: int | None = 5000, request: RecordedRequest = STREAMED, **facts: object) -> Measures:
+    unconnected = {
         "status": None,
         "content_type": None,
         "content_encoding": None,
@@ -32,18 +32,18 @@ def unanswered(by: str, end: int | None = 5000, asked: RecordedRequest = STREAME
         "headers_ns": None,
         "sent_ns": MS,
     }
-    named = {"path": "/v1/chat/completions", "ended_by": by, "end_ns": None if end is None else end * MS}
-    exchange = Exchange(**{**known, **named, **other})  # type: ignore[arg-type]
-    return derive(exchange, Reads.of([]), b"", request=asked)
+    request_facts = {"path": "/v1/chat/completions", "ended_by": by, "end_ns": None if end is None else end * MS}
+    exchange = Exchange(**{**unconnected, **request_facts, **facts})  # type: ignore[arg-type]
+    return derive(exchange, Reads.of([]), b"", request=request)
 
 
-def silences(one: Measures) -> tuple[float | None, float | None]:
-    first, longest = one.first_output_silence_ns, one.max_output_silence_ns
-    return None if first is None else first / MS, None if longest is None else longest / MS
+def silences(measures: Measures) -> tuple[float | None, float | None]:
+    first_silence, longest = measures.first_output_silence_ns, measures.max_output_silence_ns
+    return None if first_silence is None else first_silence / MS, None if longest is None else longest / MS
 
 
-def is_stalled(one: Measures) -> tuple[bool, bool]:
-    return "stall" in one.flags, "given_up" in one.flags
+def is_stalled(measures: Measures) -> tuple[bool, bool]:
+    return "stall" in measures.flags, "given_up" in measures.flags
 
 
 def anthropic(kind: str, **data: object) -> bytes:
@@ -73,18 +73,18 @@ MESSAGES = {"path": "/v1/messages"}
 )
 def test_a_silence_that_never_ended_is_a_stall(by: str, stalled: tuple[bool, bool]) -> None:
     for meanwhile in ([], [(900, COMMENT)], [(900, event({"content": ""}))]):
-        one = measured((100, word()), (200, word()), *meanwhile, by=by, end=3200)
-        assert silences(one) == (100, 3000)
-        assert is_stalled(one) == stalled
+        measures = measured((100, word()), (200, word()), *meanwhile, by=by, end=3200)
+        assert silences(measures) == (100, 3000)
+        assert is_stalled(measures) == stalled
         short = measured((100, word()), (200, word()), *meanwhile, by=by, end=2200)
         assert (silences(short), is_stalled(short)) == ((100, 2000), (False, False))
 
 
 def test_a_stream_without_output_stalled_since_its_request() -> None:
     for parts in ([(5, COMMENT)], [(5, event({"content": ""})), (900, COMMENT)]):
-        one = measured(*parts, by="client", end=3000)
-        assert (silences(one), is_stalled(one)) == ((3000, None), (True, True))
-    complete = measured((2500, DONE), asked=STREAMED)
+        measures = measured(*parts, by="client", end=3000)
+        assert (silences(measures), is_stalled(measures)) == ((3000, None), (True, True))
+    complete = measured((2500, DONE), request=STREAMED)
     assert (silences(complete), is_stalled(complete)) == ((2500, None), (True, False))
 
 
@@ -106,12 +106,12 @@ def test_a_stream_without_output_stalled_since_its_request() -> None:
     ],
 )
 def test_a_sent_request_is_waited_for_before_its_head(by: str, silence: int | None, stalled: tuple[bool, bool]) -> None:
-    one = unanswered(by)
-    assert (silences(one), is_stalled(one)) == ((silence, None), stalled)
-    kept = unanswered(by, connected_ns=None, connection_reused=True)
-    assert (silences(kept), is_stalled(kept)) == ((silence, None), stalled)
+    measures = unanswered(by)
+    assert (silences(measures), is_stalled(measures)) == ((silence, None), stalled)
+    reused = unanswered(by, connected_ns=None, connection_reused=True)
+    assert (silences(reused), is_stalled(reused)) == ((silence, None), stalled)
     assert silences(unanswered(by, sent_ns=None)) == (None, None)
-    assert silences(unanswered(by, asked=WHOLE)) == (None, None)
+    assert silences(unanswered(by, request=WHOLE)) == (None, None)
 
 
 @each_case(
@@ -136,34 +136,36 @@ def test_a_sent_request_is_waited_for_before_its_head(by: str, silence: int | No
 def test_what_a_request_asks_for_decides_where_nothing_answered(
     path: str, headers: Sequence[tuple[str, str]], body: bytes, is_stream: bool
 ) -> None:
-    one = unanswered("client", asked=RecordedRequest(headers, body), path=path, headers=Headers(request=tuple(headers)))
-    assert silences(one) == ((5000, None) if is_stream else (None, None))
+    measures = unanswered(
+        "client", request=RecordedRequest(headers, body), path=path, headers=Headers(request=tuple(headers))
+    )
+    assert silences(measures) == ((5000, None) if is_stream else (None, None))
 
 
 def test_an_error_status_at_last_is_no_stall() -> None:
     for status in (429, 500):
         body = (4000, b'{"error": {"message": "no"}}')
-        one = measured(body, status=status, content_type="application/json", asked=STREAMED, end=4001)
-        assert (silences(one), is_stalled(one)) == ((4001, None), (False, False))
+        measures = measured(body, status=status, content_type="application/json", request=STREAMED, end=4001)
+        assert (silences(measures), is_stalled(measures)) == ((4001, None), (False, False))
 
 
 def test_whole_answers_and_running_streams_have_no_silences() -> None:
     body = json.dumps({"object": "chat.completion", "choices": [{"index": 0, "message": {"content": "a"}}]}).encode()
-    for asked in (STREAMED, WHOLE):
-        one = measured((9000, body), content_type="application/json", asked=asked)
-        assert (silences(one), is_stalled(one)) == ((None, None), (False, False))
-    running = measured((100, word()), (200, word()), by=None)
-    assert (silences(running), is_stalled(running)) == ((None, None), (False, False))
+    for request in (STREAMED, WHOLE):
+        measures = measured((9000, body), content_type="application/json", request=request)
+        assert (silences(measures), is_stalled(measures)) == ((None, None), (False, False))
+    running_measures = measured((100, word()), (200, word()), by=None)
+    assert (silences(running_measures), is_stalled(running_measures)) == ((None, None), (False, False))
 
 
 def test_a_running_stream_has_the_flag_of_its_stall() -> None:
-    running = measured((100, word()), (9000, word()), by=None)
-    assert (silences(running), is_stalled(running)) == ((None, None), (True, False))
+    running_measures = measured((100, word()), (9000, word()), by=None)
+    assert (silences(running_measures), is_stalled(running_measures)) == ((None, None), (True, False))
 
 
 def test_without_times_all_is_unknown() -> None:
-    one = measured((100, word()), (9000, word()), clock="none")
-    assert (silences(one), is_stalled(one), one.stalled_answers) == ((None, None), (False, False), None)
+    measures = measured((100, word()), (9000, word()), clock="none")
+    assert (silences(measures), is_stalled(measures), measures.stalled_answers) == ((None, None), (False, False), None)
 
 
 def test_an_undecoded_stream_has_no_silence_of_output() -> None:
@@ -185,14 +187,16 @@ def test_only_silence_before_the_streams_own_end_counts() -> None:
 def test_a_death_after_the_stream_keeps_its_stall() -> None:
     fault = b'data: {"error": {"message": "overloaded"}}\n\n'
     for end in (DONE, fault):
-        one = measured((100, word()), (3300, end), by="died", end=9000)
-        assert (silences(one), is_stalled(one)) == ((100, 3200), (True, False))
-        assert is_stalled(measured((3300, end), by="died", end=9000, asked=STREAMED)) == (True, False)
+        measures = measured((100, word()), (3300, end), by="died", end=9000)
+        assert (silences(measures), is_stalled(measures)) == ((100, 3200), (True, False))
+        assert is_stalled(measured((3300, end), by="died", end=9000, request=STREAMED)) == (True, False)
 
 
 def test_an_untyped_head_leaves_the_request_to_decide() -> None:
     kinds = ((STREAMED, None), (WHOLE, None), (STREAMED, "application/json"))
-    heads = [unanswered("client", asked=asked, status=200, headers_ns=MS, content_type=kind) for asked, kind in kinds]
+    heads = [
+        unanswered("client", request=request, status=200, headers_ns=MS, content_type=kind) for request, kind in kinds
+    ]
     assert [*map(silences, heads)] == [(5000, None), (None, None), (None, None)]
     assert [*map(is_stalled, heads)] == [(True, True), (False, False), (False, False)]
 
@@ -209,8 +213,8 @@ def test_an_error_event_ends_the_waiting_whatever_follows_it() -> None:
 
 def test_leaving_at_a_tool_call_is_no_stall() -> None:
     call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}
-    one = measured((100, word()), (200, event({"tool_calls": [call]})), by="client", end=210)
-    assert (silences(one), is_stalled(one)) == ((100, 100), (False, False))
+    measures = measured((100, word()), (200, event({"tool_calls": [call]})), by="client", end=210)
+    assert (silences(measures), is_stalled(measures)) == ((100, 100), (False, False))
 
 
 BLOCKS = [
@@ -226,8 +230,8 @@ def test_a_providers_tool_time_is_no_silence() -> None:
     assert (silences(quick), is_stalled(quick)) == ((100, 100), (False, False))
     slow = measured(*run, (12_400, TEXT), (12_500, STOP), **MESSAGES)
     assert (silences(slow), is_stalled(slow), slow.tool_spans) == ((100, 3100), (True, False), [[300 * MS, 9300 * MS]])
-    left = measured(*run[:4], by="client", end=9000, **MESSAGES)
-    assert (silences(left), is_stalled(left)) == ((100, 100), (False, False))
+    abandoned = measured(*run[:4], by="client", end=9000, **MESSAGES)
+    assert (silences(abandoned), is_stalled(abandoned)) == ((100, 100), (False, False))
 
 
 def test_time_of_built_in_tools_is_no_silence() -> None:
@@ -239,8 +243,8 @@ def test_time_of_built_in_tools_is_no_silence() -> None:
     result = of_responses("output_item.done", output_index=0, item=item)
     text = of_responses("output_text.delta", output_index=1, delta="a")
     end = of_responses("completed", response={"status": "completed"})
-    one = measured((100, call), (9000, result), (9100, text), (9200, end), path="/v1/responses")
-    assert (silences(one), is_stalled(one)) == ((100, 100), (False, False))
+    measures = measured((100, call), (9000, result), (9100, text), (9200, end), path="/v1/responses")
+    assert (silences(measures), is_stalled(measures)) == ((100, 100), (False, False))
 
     def of_gemini(part: dict[str, object]) -> bytes:
         return b"data: " + json.dumps({"candidates": [{"content": {"parts": [part]}}]}).encode() + b"\r\n\r\n"
@@ -297,14 +301,14 @@ DECLARED = {
 
 @each_case("wire", DECLARED)
 def test_an_agents_tool_time_is_no_silence(wire: str) -> None:
-    (first, *called), (told, text), end = DECLARED[wire]
-    began: list[Part] = [(0, first), *((100, data) for data in called)]
+    (opening, *calls), (result, text), end = DECLARED[wire]
+    began: list[Part] = [(0, opening), *((100, data) for data in calls)]
     path = {"path": "/runs/stream"}
-    whole = measured(*began, (9000, told), (9100, text), (9200, end), end=9200, **path)
-    assert (silences(whole), is_stalled(whole)) == ((100, 100), (False, False))
-    left = measured(*began, by="client", end=9000, **path)
-    assert is_stalled(left) == (False, False)
-    silent = measured(*began, (9000, told), by="client", end=12_000, **path)
+    complete = measured(*began, (9000, result), (9100, text), (9200, end), end=9200, **path)
+    assert (silences(complete), is_stalled(complete)) == ((100, 100), (False, False))
+    abandoned = measured(*began, by="client", end=9000, **path)
+    assert is_stalled(abandoned) == (False, False)
+    silent = measured(*began, (9000, result), by="client", end=12_000, **path)
     assert (silences(silent), "stall" in silent.flags) == ((100, 3000), True)
 
 
@@ -343,36 +347,36 @@ WIRES = {
 
 @each_case("wire", WIRES)
 def test_every_wire_is_judged_alike(wire: str) -> None:
-    path, kind, (first, second, end) = WIRES[wire]
-    named = {"path": path, "content_type": kind}
-    cut = measured((100, first), (200, second), by="client", end=3300, **named)
+    path, kind, (opening, second, end) = WIRES[wire]
+    wire_facts = {"path": path, "content_type": kind}
+    cut = measured((100, opening), (200, second), by="client", end=3300, **wire_facts)
     assert (silences(cut), is_stalled(cut)) == ((100, 3100), (True, True))
-    late = measured((100, first), (200, second), (3300, end), end=9000, **named)
+    late = measured((100, opening), (200, second), (3300, end), end=9000, **wire_facts)
     assert (silences(late), is_stalled(late)) == ((100, 3100), (True, False))
 
 
 def test_a_wire_without_an_end_ends_with_the_body() -> None:
     text = b'data: {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]}\r\n\r\n'
-    one = measured((100, text), path="/v1beta/models/g:streamGenerateContent?alt=sse", end=3300)
-    assert (silences(one), is_stalled(one), one.outcome) == ((100, 3200), (True, False), "complete")
+    measures = measured((100, text), path="/v1beta/models/g:streamGenerateContent?alt=sse", end=3300)
+    assert (silences(measures), is_stalled(measures), measures.outcome) == ((100, 3200), (True, False), "complete")
 
 
 def test_a_client_that_took_no_more_gave_nothing_up() -> None:
     large = word("x" * 100_000)
-    one = measured((0, large), (10, word(), None), (20, word(), None), by="client", end=9000)
-    assert is_stalled(one) == (True, False)
-    assert one.silent_end_by == "client"
+    measures = measured((0, large), (10, word(), None), (20, word(), None), by="client", end=9000)
+    assert is_stalled(measures) == (True, False)
+    assert measures.silent_end_by == "client"
 
 
 def test_a_missing_end_leaves_the_last_silence_unknown() -> None:
-    one = measured((100, word()), (200, word()), by="eof", end=9000, gap_bytes=7)
-    assert (silences(one), is_stalled(one)) == ((100, 100), (False, False))
+    measures = measured((100, word()), (200, word()), by="eof", end=9000, gap_bytes=7)
+    assert (silences(measures), is_stalled(measures)) == ((100, 100), (False, False))
 
 
 def test_a_broken_stream_tells_a_quiet_last_silence() -> None:
     quiet = measured((100, word()), by="eof", end=5000)
     pinged = measured((100, word()), (3000, COMMENT), by="eof", end=5000)
-    assert [(one.silent_end_by, one.silent_end_is_quiet) for one in (quiet, pinged)] == [
+    assert [(measures.silent_end_by, measures.silent_end_is_quiet) for measures in (quiet, pinged)] == [
         ("upstream", True), ("upstream", False),
     ]  # fmt: skip
     assert measured((100, word()), (5000, DONE)).silent_end_by is None

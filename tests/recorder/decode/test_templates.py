@@ -20,14 +20,12 @@ NUMBERS = st.one_of(st.integers(-1, 11), st.sampled_from([1.5, 10**20, "4", None
 NAMES = ("content", "reasoning", "reasoning_content", "refusal", "text", "thinking")
 DELTAS = st.one_of(
     st.builds(lambda name, text: {name: text}, st.sampled_from(NAMES), TEXTS),
-    st.builds(lambda one, two: {"content": one, "reasoning": two}, TEXTS, TEXTS),
+    st.builds(lambda word, id: {"content": word, "reasoning": id}, TEXTS, TEXTS),
     st.builds(lambda text: {"role": text, "content": text}, TEXTS),
     st.builds(lambda text: {"content": [{"type": "text", "text": text}]}, TEXTS),
     st.builds(lambda text: {"content": [{"type": "thinking", "thinking": text}]}, TEXTS),
     st.builds(lambda text: {"reasoning_details": [{"type": "reasoning.text", "text": text}]}, TEXTS),
-    st.builds(
-        lambda one, two: {"tool_calls": [{"id": two, "function": {"name": two, "arguments": one}}]}, TEXTS, TEXTS
-    ),
+    st.builds(lambda word, id: {"tool_calls": [{"id": id, "function": {"name": id, "arguments": word}}]}, TEXTS, TEXTS),
     st.builds(lambda text: {"function_call": {"arguments": text}}, TEXTS),
     st.builds(lambda text: {"tool_calls": [{"function": {"arguments": {text: text}}}]}, TEXTS),
 )
@@ -59,7 +57,9 @@ PAYLOADS = st.one_of(
         TEXTS,
         st.sampled_from(["delta", "text"]),
     ),
-    st.builds(lambda one, two: {"choices": [{"delta": one}, {"delta": two}]}, DELTAS, DELTAS),
+    st.builds(
+        lambda first_delta, second_delta: {"choices": [{"delta": first_delta}, {"delta": second_delta}]}, DELTAS, DELTAS
+    ),
     st.builds(lambda text: {"choices": [{"text": text}]}, TEXTS),
     st.builds(lambda text: {"type": text, "error": text, "message": text}, TEXTS),
 )
@@ -74,15 +74,18 @@ WRITTEN = st.builds(
 @st.composite
 def streams(draw: st.DrawFn) -> list[str]:
     """Sequences of payloads: many repeat an earlier one with some other strings, or are broken."""
-    found: list[str] = []
+    texts: list[str] = []
     for _ in range(draw(st.integers(1, 6))):
-        one = draw(WRITTEN)
+        value = draw(WRITTEN)
         for _ in range(draw(st.integers(0, 5))):
             old, new = draw(TEXTS), draw(TEXTS)
             raw = json.dumps(new, ensure_ascii=draw(st.booleans()))[1:-1] if draw(st.booleans()) else new
-            found += [one, one.replace(json.dumps(old, ensure_ascii=False)[1:-1] or '""', raw, draw(st.integers(1, 2)))]
-        found.append(one)
-    return found
+            texts += [
+                value,
+                value.replace(json.dumps(old, ensure_ascii=False)[1:-1] or '""', raw, draw(st.integers(1, 2))),
+            ]
+        texts.append(value)
+    return texts
 
 
 def block(payload: str, type: str = "message") -> bytes:
@@ -93,10 +96,10 @@ def event(payload: str, type: str = "message") -> Event:
     return Event(type, payload, "", 0, len(block(payload, type)))
 
 
-def read(known: Template, *payloads: str, type: str = "message") -> list[str]:
+def parsed(template_: Template, *payloads: str, type: str = "message") -> list[str]:
     """Return the texts of the payloads in a row, of those from the first on that have this template."""
-    sent = [block(one, type) for one in payloads]
-    texts, sizes = known.find(b"".join(sent), 0, b"\n\n")
+    sent = [block(payload, type) for payload in payloads]
+    texts, sizes = template_.find(b"".join(sent), 0, b"\n\n")
     assert sizes == list(map(len, sent[: len(texts)]))
     return texts
 
@@ -106,9 +109,9 @@ def learn(payload: str, type: str = "message") -> Template | None:
 
 
 def learnt(payload: str, type: str = "message") -> Template:
-    known = learn(payload, type)
-    assert known is not None
-    return known
+    template_ = learn(payload, type)
+    assert template_ is not None
+    return template_
 
 
 def counted(number: Any, text: str = "word", **more: Any) -> str:
@@ -117,15 +120,15 @@ def counted(number: Any, text: str = "word", **more: Any) -> str:
 
 @given(streams())
 def test_what_is_found_is_what_parsing_each_payload_gives(found: list[str]) -> None:
-    known = Templates()
+    template_ = Templates()
     for data in found:
         # A body has no lone surrogates: bytes that are not UTF-8 are replaced.
         data = data.encode("utf-8", "replace").decode()
         chunk = payloads.read(data)
         if "\n" in data or "\r" in data:
             continue
-        if (repeated := known.find(block(data), 0, b"\n\n")) is None:
-            known.learn(event(data), block(data), chunk)
+        if (repeated := template_.find(block(data), 0, b"\n\n")) is None:
+            template_.learn(event(data), block(data), chunk)
         else:
             of, texts, _ = repeated
             assert [filler(of.chunk, of.part)(text) for text in texts] == [chunk]
@@ -133,20 +136,22 @@ def test_what_is_found_is_what_parsing_each_payload_gives(found: list[str]) -> N
 
 @given(st.sampled_from(PARTS), st.text(st.characters(exclude_categories=["Cs"])), st.booleans(), st.booleans())
 def test_any_text_is_read_or_left(part: str, text: str, ascii: bool, padded: bool) -> None:
-    def written(text: str) -> str:
+    def payload_of(text: str) -> str:
         delta = {"tool_calls": [{"function": {"arguments": text}}]} if part == "arguments" else {part: text}
         more = {"obfuscation": "Qup1BsQ3"} if padded else {}
         return json.dumps(payload(delta, **more), ensure_ascii=ascii)
 
-    known = learnt(written("word"))
-    assert known.part == part
-    assert read(known, written("a"), written(text), written("b")) == (["a", text, "b"] if text else ["a"])
+    template_ = learnt(payload_of("word"))
+    assert template_.part == part
+    assert parsed(template_, payload_of("a"), payload_of(text), payload_of("b")) == (
+        ["a", text, "b"] if text else ["a"]
+    )
     if text:
-        assert filler(known.chunk, part)(text) == payloads.read(written(text))
+        assert filler(template_.chunk, part)(text) == payloads.read(payload_of(text))
 
 
 def test_two_tool_calls_in_a_piece_make_no_template() -> None:
-    calls = [{"index": at, "function": {"arguments": given}} for at, given in enumerate(("word", ""))]
+    calls = [{"index": at, "function": {"arguments": arguments}} for at, arguments in enumerate(("word", ""))]
     data = json.dumps(payload({"tool_calls": calls}))
     assert learn(data) is None
 
@@ -166,7 +171,7 @@ def test_two_tool_calls_in_a_piece_make_no_template() -> None:
     ],
 )
 def test_only_payloads_differing_in_one_string_share_a_template(other: str) -> None:
-    assert read(learnt('{"choices":[{"delta":{"content":"word"}}]}'), other) == []
+    assert parsed(learnt('{"choices":[{"delta":{"content":"word"}}]}'), other) == []
 
 
 @each_case(
@@ -186,78 +191,82 @@ def test_only_a_payload_with_one_text_repeats(first: dict[str, Any]) -> None:
 
 
 def test_a_text_is_found_in_its_own_chunk() -> None:
-    first = json.dumps(
+    template_payload = json.dumps(
         {"id": "a", "choices": [{"delta": {"role": "a", "content": "a"}, "finish_reason": "a"}], "a": "a"}
     )
-    known = learnt(first)
-    assert read(known, first.replace('"content": "a"', '"content": "b"')) == ["b"]
-    assert read(known, first.replace('"role": "a"', '"role": "b"')) == []
+    template_ = learnt(template_payload)
+    assert parsed(template_, template_payload.replace('"content": "a"', '"content": "b"')) == ["b"]
+    assert parsed(template_, template_payload.replace('"role": "a"', '"role": "b"')) == []
 
 
 def test_padding_that_differs_is_passed_over() -> None:
     one, two = (json.dumps(payload({"content": text}, usage=None, obfuscation=text * 3)) for text in ("word", "b"))
-    assert read(learnt(one), two, one) == ["b", "word"]
+    assert parsed(learnt(one), two, one) == ["b", "word"]
     inside = json.dumps(payload({"content": "a", "obfuscation": "b"}))
-    assert read(learnt(inside), inside.replace('"b"', '"c"')) == []
+    assert parsed(learnt(inside), inside.replace('"b"', '"c"')) == []
 
 
 def test_a_payload_without_its_padding_is_another() -> None:
-    first = '{"choices":[{"delta":{"content":"word"}}],"obfuscation":"x"}'
-    assert read(learnt(first), '{"choices":[{"delta":{"content":"b"}') == []
+    template_payload = '{"choices":[{"delta":{"content":"word"}}],"obfuscation":"x"}'
+    assert parsed(learnt(template_payload), '{"choices":[{"delta":{"content":"b"}') == []
     for padding in ('"', "\\", "\n", '","error":"'):
-        assert read(learnt(first), first.replace('"x"', f'"{padding}"')) == []
+        assert parsed(learnt(template_payload), template_payload.replace('"x"', f'"{padding}"')) == []
 
 
 def test_the_trial_text_itself_is_not_tried() -> None:
-    first = '{"choices":[{"delta":{"role":"\ue000","content":"\ue000"}}]}'
-    assert learn(first) is None
+    template_payload = '{"choices":[{"delta":{"role":"\ue000","content":"\ue000"}}]}'
+    assert learn(template_payload) is None
 
 
 def test_choices_that_take_turns_are_all_remembered() -> None:
-    known, found = Templates(), []
+    learned, texts = Templates(), []
     for place in range(40):
         data = json.dumps({"choices": [{"index": place % 3, "delta": {"content": f"word {place}"}}]})
         if place < 3:
-            known.learn(event(data), block(data), payloads.read(data))
-        found.append(known.find(block(data), 0, b"\n\n"))
-    assert None not in found
+            learned.learn(event(data), block(data), payloads.read(data))
+        texts.append(learned.find(block(data), 0, b"\n\n"))
+    assert None not in texts
 
 
 def test_near_matches_are_not_compared_again_and_again() -> None:
-    first = json.dumps(payload({"content": "word"}))
-    known, one = learnt(first), f"data: {first.replace('word', '')}\n\n".encode()
-    body = 20_000 * one  # with a window of 1 MiB for each, this would take minutes
-    assert all(known.find(body, place, b"\n\n") == NOTHING for place in range(0, len(body), len(one)))
+    template_payload = json.dumps(payload({"content": "word"}))
+    template_, block_bytes = learnt(template_payload), f"data: {template_payload.replace('word', '')}\n\n".encode()
+    body = 20_000 * block_bytes  # with a window of 1 MiB for each, this would take minutes
+    assert all(template_.find(body, place, b"\n\n") == NOTHING for place in range(0, len(body), len(block_bytes)))
 
 
 @pytest.mark.parametrize("more", [{}, {"obfuscation": "Qup1"}, {"logprobs": [], "obfuscation": "Qup1", "x": {}}])
 def test_the_number_of_an_event_is_passed_over(more: dict[str, Any]) -> None:
-    known = learnt(counted(9, **more))
-    assert read(known, counted(10, "a", **more), counted(0, "b", **more), counted(10**17, **more)) == ["a", "b", "word"]
-    last = json.dumps({**json.loads(counted(9)), **more, "sequence_number": 3})
+    template_ = learnt(counted(9, **more))
+    assert parsed(template_, counted(10, "a", **more), counted(0, "b", **more), counted(10**17, **more)) == [
+        "a",
+        "b",
+        "word",
+    ]
+    final_payload = json.dumps({**json.loads(counted(9)), **more, "sequence_number": 3})
     swapped = json.dumps({"delta": "word", "type": "response.output_text.delta", **more, "sequence_number": 9})
-    assert read(learnt(swapped), swapped.replace("9", "12"), last) == ["word"]
+    assert parsed(learnt(swapped), swapped.replace("9", "12"), final_payload) == ["word"]
 
 
 @each_case("number", ["", "-1", "01", "1.5", "1e3", '"9"', "9" * 5000, "null", "9 ", '9,"error":"x"'])
 def test_what_is_no_number_is_another_payload(number: str) -> None:
-    known = learnt(counted(9))
-    assert read(known, counted(8), counted(9).replace("9", number), counted(10)) == ["word"]
+    template_ = learnt(counted(9))
+    assert parsed(template_, counted(8), counted(9).replace("9", number), counted(10)) == ["word"]
 
 
 def test_a_number_inside_the_payload_is_not_passed_over() -> None:
-    known = learnt(counted(9, item={"sequence_number": 7}))
-    assert read(known, counted(8, item={"sequence_number": 7})) == ["word"]
-    assert read(known, counted(8, item={"sequence_number": 8})) == []
+    template_ = learnt(counted(9, item={"sequence_number": 7}))
+    assert parsed(template_, counted(8, item={"sequence_number": 7})) == ["word"]
+    assert parsed(template_, counted(8, item={"sequence_number": 8})) == []
 
 
 def test_events_of_a_type_repeat_like_those_without() -> None:
     type = "response.output_text.delta"
-    known = learnt(counted(9), type)
-    assert read(known, counted(10, "a"), counted(11, "b"), type=type) == ["a", "b"]
-    assert read(known, counted(10, "a"), type="response.refusal.delta") == []
-    assert read(known, counted(10, "a")) == []
-    assert read(learnt(counted(9)), counted(10, "a"), type=type) == []
+    template_ = learnt(counted(9), type)
+    assert parsed(template_, counted(10, "a"), counted(11, "b"), type=type) == ["a", "b"]
+    assert parsed(template_, counted(10, "a"), type="response.refusal.delta") == []
+    assert parsed(template_, counted(10, "a")) == []
+    assert parsed(learnt(counted(9)), counted(10, "a"), type=type) == []
 
 
 @each_case("lines", ["data: {}\nid: 1\n\n", "id: 1\ndata: {}\n\n", "data: {}\nevent: x\n\n", "retry: 1\ndata: {}\n\n"])
@@ -269,14 +278,14 @@ def test_an_event_of_other_lines_does_not_repeat(lines: str) -> None:
 def test_an_event_need_not_have_spaces_nor_line_feeds() -> None:
     data = counted(9)
     sent = f"event:x\r\ndata:{data}\r\n\r\n".encode()
-    known = template(event(data, "x"), sent, payloads.read(data, "x"))
-    assert known is not None
-    assert known.find(2 * sent, 0, b"\r\n\r\n") == (["word", "word"], [len(sent)] * 2)
+    template_ = template(event(data, "x"), sent, payloads.read(data, "x"))
+    assert template_ is not None
+    assert template_.find(2 * sent, 0, b"\r\n\r\n") == (["word", "word"], [len(sent)] * 2)
 
 
 @each_case("type", ["message", "delta"])
 def test_equal_events_are_found_up_to_a_different_one(type: str) -> None:
     words = [json.dumps(payload({"content": f"word {number}"})) for number in range(300)]
     for count in (1, 7, 8, 64, 300):
-        for other in ("{}", words[0][:-1], words[0].replace("r", "s")):
-            assert len(read(learnt(words[0], type), *words[:count], other, *words, type=type)) == count
+        for variant in ("{}", words[0][:-1], words[0].replace("r", "s")):
+            assert len(parsed(learnt(words[0], type), *words[:count], variant, *words, type=type)) == count

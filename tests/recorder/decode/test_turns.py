@@ -32,8 +32,8 @@ def delta(at: int, kind: str, value: str, id: str = "r1") -> Spoken:
 
 
 def done(at: int, id: str = "r1", status: str = "completed", details: Any = None, **usage: Any) -> Spoken:
-    whole = {"id": id, "status": status, "status_details": details, "usage": usage or None}
-    return at, "server", {"type": "response.done", "response": whole}
+    response_ = {"id": id, "status": status, "status_details": details, "usage": usage or None}
+    return at, "server", {"type": "response.done", "response": response_}
 
 
 def spoke(at: int, kind: str = "speech_stopped") -> Spoken:
@@ -56,7 +56,7 @@ def test_a_turn_is_timed_from_its_requesting_message(names: tuple[str, str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("before", "cause", "start"),
+    ("earlier_events", "cause", "start"),
     [
         ([spoke(50), spoke(60, "committed")], "end_of_speech", 50),
         ([spoke(40), spoke(70)], "end_of_speech", 70),
@@ -66,8 +66,10 @@ def test_a_turn_is_timed_from_its_requesting_message(names: tuple[str, str]) -> 
         ([], None, 100),
     ],
 )
-def test_a_turn_without_request_begins_by_the_server(before: list[Spoken], cause: str | None, start: int) -> None:
-    (turn,) = turns(REALTIME, *before, created(100), delta(190, "output_audio", QUARTER), done(200))
+def test_a_turn_without_request_begins_by_the_server(
+    earlier_events: list[Spoken], cause: str | None, start: int
+) -> None:
+    (turn,) = turns(REALTIME, *earlier_events, created(100), delta(190, "output_audio", QUARTER), done(200))
     assert (turn.get("begun_by"), turn["started_at_ns"], turn["ttfa_ns"]) == (cause, start * MS, (190 - start) * MS)
 
 
@@ -100,7 +102,7 @@ def test_finished_arguments_count_once_with_or_without_deltas(deltas: list[str])
     call = {"type": "function_call", "call_id": "c1", "name": "lamp", "arguments": ""}
     of_call = {"response_id": "r1", "output_index": 0, "call_id": "c1"}
     kinds = [("output_item.added", {"item": call})]
-    kinds += [("function_call_arguments.delta", {"delta": one}) for one in deltas]
+    kinds += [("function_call_arguments.delta", {"delta": arguments}) for arguments in deltas]
     kinds += [("function_call_arguments.done", {"arguments": '{"on":1}'})]
     events = [
         (120 + 10 * no, "server", {"type": f"response.{kind}"} | of_call | more)
@@ -108,7 +110,7 @@ def test_finished_arguments_count_once_with_or_without_deltas(deltas: list[str])
     ]
     measures = derive(*session(REALTIME, [(100, "client", CREATE), created(110), *events, done(200)]))
     (turn,) = measures.turns or ()
-    assert [(one["name"], one["arguments"]) for one in measures.tool_calls or ()] == [("lamp", '{"on":1}')]
+    assert [(call["name"], call["arguments"]) for call in measures.tool_calls or ()] == [("lamp", '{"on":1}')]
     count = max(len(deltas), 1)
     assert (measures.output_chunks, turn["last_ns"]) == (1 + count, (20 + 10 * count) * MS)
 
@@ -176,7 +178,7 @@ def test_silence_is_heard_where_audio_comes_too_late() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "format", "lasts"),
+    ("session_facts", "format", "lasts"),
     [
         ({"audio": {"output": {"format": {"type": "audio/pcm", "rate": 24000}}}}, "pcm16/24000", 250),
         ({"audio": {"output": {"format": {"type": "audio/pcmu"}}}}, "g711_ulaw/8000", 1500),
@@ -184,8 +186,8 @@ def test_silence_is_heard_where_audio_comes_too_late() -> None:
         ({}, "pcm16/24000", 250),
     ],
 )
-def test_the_session_says_how_its_audio_is_coded(said: dict[str, Any], format: str, lasts: int) -> None:
-    started = (0, "server", {"type": "session.updated", "session": said})
+def test_the_session_says_how_its_audio_is_coded(session_facts: dict[str, Any], format: str, lasts: int) -> None:
+    started = (0, "server", {"type": "session.updated", "session": session_facts})
     (turn,) = turns(REALTIME, started, created(1), delta(2, "output_audio", QUARTER), done(3))
     assert (turn["audio_format"], turn["audio_ns"]) == (format, lasts * MS)
 
@@ -209,9 +211,9 @@ def test_the_users_speech_is_no_answer_text() -> None:
 def test_responses_over_one_websocket_are_turns() -> None:
     upstream, client = side(), side(client=True)
     sent = [(100, bytes(client.send_data(ASK))), (500, bytes(client.send_data(ASK)))]
-    came = [*zip((110, 150, 170, 180), response(1, "Hel", "lo", output_tokens=3), strict=True)]
-    came += [*zip((505, 560, 610), response(2, "a", output_tokens=5), strict=True)]
-    measures = derive(*websocket([(at, bytes(upstream.send_data(text))) for at, text in came], sent))
+    messages = [*zip((110, 150, 170, 180), response(1, "Hel", "lo", output_tokens=3), strict=True)]
+    messages += [*zip((505, 560, 610), response(2, "a", output_tokens=5), strict=True)]
+    measures = derive(*websocket([(at, bytes(upstream.send_data(text))) for at, text in messages], sent))
     first, second = measures.turns or ()
     assert (first["text"], first["ttft_ns"], first["last_ns"], first["output_tokens"]) == ("Hello", 50 * MS, 70 * MS, 3)
     assert (second["text"], second["ttft_ns"], second["ended_at_ns"]) == ("a", 60 * MS, 610 * MS)
@@ -229,7 +231,7 @@ def sound(at: int, data: str = QUARTER) -> Spoken:
     return content(at, modelTurn={"parts": [part]})
 
 
-def asked(at: int, **realtime: Any) -> Spoken:
+def message_at(at: int, **realtime: Any) -> Spoken:
     return at, "client", {"realtimeInput": realtime}
 
 
@@ -264,20 +266,20 @@ def test_a_gemini_turn_lasts_from_request_to_completion(who: str) -> None:
 @pytest.mark.parametrize(
     ("ask", "cause"),
     [
-        (asked(50, activityEnd={}), "end_of_speech"),
-        (asked(50, audioStreamEnd=True), "end_of_speech"),
-        (asked(50, text="Hi"), "text"),
+        (message_at(50, activityEnd={}), "end_of_speech"),
+        (message_at(50, audioStreamEnd=True), "end_of_speech"),
+        (message_at(50, text="Hi"), "text"),
         ((50, "bytes", {"voiceActivity": {"voiceActivityType": "ACTIVITY_END"}}), "end_of_speech"),
         ((50, "client", {"client_content": {"turn_complete": True}}), "text"),
     ],
 )
 def test_a_turn_of_gemini_begins_with_the_last_request(ask: Spoken, cause: str) -> None:
-    (turn,) = turns(LIVE, *SETUP, asked(20, text="one"), ask, sound(80), content(90, turnComplete=True))
+    (turn,) = turns(LIVE, *SETUP, message_at(20, text="one"), ask, sound(80), content(90, turnComplete=True))
     assert (turn["begun_by"], turn["started_at_ns"], turn["ttfa_ns"]) == (cause, 50 * MS, 30 * MS)
 
 
 def test_without_an_end_of_speech_the_start_is_unknown() -> None:
-    talk = [asked(at, audio={"data": "AAAA", "mimeType": "audio/pcm;rate=16000"}) for at in (10, 20, 30)]
+    talk = [message_at(at, audio={"data": "AAAA", "mimeType": "audio/pcm;rate=16000"}) for at in (10, 20, 30)]
     (turn,) = turns(LIVE, *SETUP, *talk, sound(35), content(50, turnComplete=True))
     assert not {"begun_by", "started_at_ns", "ttft_ns", "ttfa_ns", "last_ns"} & turn.keys()
     assert (turn["first_output_at_ns"], turn["ended_at_ns"], turn["outcome"]) == (35 * MS, 50 * MS, "complete")
@@ -285,7 +287,7 @@ def test_without_an_end_of_speech_the_start_is_unknown() -> None:
 
 def test_a_request_during_an_answer_starts_the_next_turn() -> None:
     first, second = turns(
-        LIVE, *SETUP, asked(10, text="one"), sound(50), (60, "client", {"clientContent": SAID}),
+        LIVE, *SETUP, message_at(10, text="one"), sound(50), (60, "client", {"clientContent": SAID}),
         content(70, interrupted=True), content(75, turnComplete=True), content(76, interrupted=True), sound(90),
         content(100, turnComplete=True),
     )  # fmt: skip
@@ -295,7 +297,7 @@ def test_a_request_during_an_answer_starts_the_next_turn() -> None:
 
 def test_a_request_replaced_before_output_is_no_turn() -> None:
     (turn,) = turns(
-        LIVE, *SETUP, asked(10, text="one"), asked(20, text="two"), content(30, interrupted=True),
+        LIVE, *SETUP, message_at(10, text="one"), message_at(20, text="two"), content(30, interrupted=True),
         content(35, turnComplete=True), sound(50), content(60, turnComplete=True),
     )  # fmt: skip
     assert (turn["outcome"], turn["started_at_ns"], turn["ttfa_ns"]) == ("complete", 20 * MS, 30 * MS)
@@ -303,8 +305,8 @@ def test_a_request_replaced_before_output_is_no_turn() -> None:
 
 def test_a_late_transcript_belongs_to_its_ended_turn() -> None:
     first, second = turns(
-        LIVE, *SETUP, asked(10, text="one"), sound(20), content(30, turnComplete=True),
-        content(35, outputTranscription={"text": "late", "finished": True}), asked(40, text="two"),
+        LIVE, *SETUP, message_at(10, text="one"), sound(20), content(30, turnComplete=True),
+        content(35, outputTranscription={"text": "late", "finished": True}), message_at(40, text="two"),
         content(50, outputTranscription={"text": "next"}), sound(60), content(70, turnComplete=True),
     )  # fmt: skip
     assert (first["text"], first["last_ns"], second["text"], second["ttft_ns"]) == ("late", 10 * MS, "next", 10 * MS)
@@ -314,7 +316,7 @@ def test_a_late_transcript_belongs_to_its_ended_turn() -> None:
     ("close", "outcome"), [(("server", 1011), "error"), (("server", 1000), "truncated"), (None, "truncated")]
 )
 def test_the_close_frame_says_whether_a_cut_turn_failed(close: tuple[str, int] | None, outcome: str) -> None:
-    messages = [*SETUP, asked(10, text="one"), sound(20)]
+    messages = [*SETUP, message_at(10, text="one"), sound(20)]
     (turn,) = turns(LIVE, *messages, close=close)
     assert (turn["outcome"], turn.get("error_code")) == (outcome, "1011" if outcome == "error" else None)
     (unanswered,) = turns(LIVE, *messages[:-1], close=close)
@@ -324,7 +326,7 @@ def test_the_close_frame_says_whether_a_cut_turn_failed(close: tuple[str, int] |
 def test_calls_and_thoughts_of_gemini_are_output_without_text() -> None:
     call = {"toolCall": {"functionCalls": [{"id": "f1", "name": "lamp", "args": {"on": True}}]}}
     thought = content(30, modelTurn={"parts": [{"text": "Hm", "thought": True}]})
-    measures = derive(*session(LIVE, [*SETUP, asked(10, text="x"), thought, (40, "bytes", call)], close=None))
+    measures = derive(*session(LIVE, [*SETUP, message_at(10, text="x"), thought, (40, "bytes", call)], close=None))
     (turn,) = measures.turns or ()
     assert (turn["ttft_ns"], turn["last_ns"], turn.get("text")) == (20 * MS, 30 * MS, None)
     assert (measures.reasoning, [call["arguments"] for call in measures.tool_calls or ()]) == ("Hm", ['{"on":true}'])
@@ -336,15 +338,15 @@ def test_calls_and_thoughts_of_gemini_are_output_without_text() -> None:
 @pytest.mark.parametrize("path", [REALTIME, LIVE])
 @pytest.mark.parametrize("message", [[], None, "x", 7, {}, {"type": 7}, {"type": "response.done", "response": 3}])
 def test_a_message_of_any_form_is_no_error(path: str, message: Any) -> None:
-    both = [(10, "client", message), (20, "server", message), (30, "bytes", message)]
-    assert derive(*session(path, both)).turns is None
+    messages = [(10, "client", message), (20, "server", message), (30, "bytes", message)]
+    assert derive(*session(path, messages)).turns is None
     for key in ("serverContent", "toolCall", "usageMetadata", "realtimeInput", "response", "item", "error", "session"):
         derive(*session(path, [(10, "client", {key: message}), (20, "server", {"type": "error", key: message})]))
 
 
 def test_a_gpt_live_session_has_messages_without_turns() -> None:
-    said = {"type": "session.output_audio.delta", "delta": QUARTER}
-    facts = session("/v1/live/sessions", [(10, "server", {"type": "session.started"}), (20, "server", said)])
+    message = {"type": "session.output_audio.delta", "delta": QUARTER}
+    facts = session("/v1/live/sessions", [(10, "server", {"type": "session.started"}), (20, "server", message)])
     measures = derive(*facts)
     assert (measures.operation, measures.turns, measures.events) == ("realtime", None, 2)
     assert len(decode(*facts).items()) == 3
@@ -352,11 +354,11 @@ def test_a_gpt_live_session_has_messages_without_turns() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/live/sessions", "/openai/v1/live/sessions"])
 def test_only_its_last_message_completes_a_gpt_live_session(path: str) -> None:
-    said = [(10, "server", {"type": "session.started"}), (20, "client", {"type": "session.closed"})]
+    message = [(10, "server", {"type": "session.started"}), (20, "client", {"type": "session.closed"})]
     closed = (30, "server", {"type": "session.closed", "reason": "close_requested", "usage": {"seconds": 3}})
-    assert derive(*session(path, said, close=("upstream", 1000))).outcome == "truncated"
-    assert derive(*session(path, said)).outcome == "client_closed"
-    assert derive(*session(path, [*said, closed])).outcome == "complete"
+    assert derive(*session(path, message, close=("upstream", 1000))).outcome == "truncated"
+    assert derive(*session(path, message)).outcome == "client_closed"
+    assert derive(*session(path, [*message, closed])).outcome == "complete"
 
 
 @pytest.mark.parametrize("size", range(7))
@@ -383,15 +385,15 @@ def test_a_format_is_known_by_its_name_and_rate(name: object, rate: object, byte
 
 def test_the_time_of_responses_at_once_counts_once() -> None:
     asks = [(at, "client", CREATE) for at in (100, 200, 300)]
-    begun = [created(at + 10, id) for at, id in ((300, "r1"), (300, "r2"), (300, "r3"))]
+    starts = [created(at + 10, id) for at, id in ((300, "r1"), (300, "r2"), (300, "r3"))]
     spoken = [delta(at, "output_text", "x", id) for at, id in ((400, "r1"), (450, "r2"), (470, "r3"), (600, "r3"))]
     later = [(1500, "client", CREATE), created(1510, "r4"), delta(1600, "output_text", "x", "r4"), done(1700, "r4")]
-    found = derive(
-        *session(REALTIME, [*asks, *begun, *spoken, done(700, "r2"), done(720, "r1"), done(800, "r3"), *later])
+    measures = derive(
+        *session(REALTIME, [*asks, *starts, *spoken, done(700, "r2"), done(720, "r1"), done(800, "r3"), *later])
     )
-    assert found.duration_ns == (800 - 100 + 1700 - 1500) * MS
-    assert (found.ttft_ns, found.latency_ns) == ((400 - 100) * MS, (800 - 100 + 1600 - 1500) * MS)
-    assert [turn["last_ns"] for turn in found.turns or ()] == [300 * MS, 250 * MS, 300 * MS, 100 * MS]
+    assert measures.duration_ns == (800 - 100 + 1700 - 1500) * MS
+    assert (measures.ttft_ns, measures.latency_ns) == ((400 - 100) * MS, (800 - 100 + 1600 - 1500) * MS)
+    assert [turn["last_ns"] for turn in measures.turns or ()] == [300 * MS, 250 * MS, 300 * MS, 100 * MS]
 
 
 def test_a_response_without_end_lasts_until_the_close() -> None:
@@ -408,16 +410,16 @@ def test_the_time_of_a_thousand_responses_counts_once(is_answered: bool) -> None
         answers = [created(200, f"r{number}") for number in range(count)] + [done(300, f"r{n}") for n in range(count)]
     else:
         answers = [(200, "server", {"type": "error", "error": {"event_id": f"e{n}"}}) for n in reversed(range(count))]
-    found = derive(*session(REALTIME, [*asks, *answers]))
-    assert (len(found.turns or ()), found.duration_ns) == (count, (200 if is_answered else 100) * MS)
+    measures = derive(*session(REALTIME, [*asks, *answers]))
+    assert (len(measures.turns or ()), measures.duration_ns) == (count, (200 if is_answered else 100) * MS)
 
 
 @pytest.mark.parametrize("path", [REALTIME, "/v1/responses"])
 def test_a_cancelled_turn_is_no_failure_of_its_websocket(path: str) -> None:
     ends = {"type": "response.cancelled" if path == "/v1/responses" else "response.done"}
-    ended = ends | {"response": {"id": "r1", "object": "response", "status": "cancelled"}}
-    asked = [(100, "client", CREATE), created(120), delta(180, "output_text", "Hi"), (400, "server", ended)]
-    found = derive(*session(path, asked))
-    assert (found.outcome, found.finish_reason, [turn["outcome"] for turn in found.turns or ()]) == (
+    ending = ends | {"response": {"id": "r1", "object": "response", "status": "cancelled"}}
+    messages = [(100, "client", CREATE), created(120), delta(180, "output_text", "Hi"), (400, "server", ending)]
+    measures = derive(*session(path, messages))
+    assert (measures.outcome, measures.finish_reason, [turn["outcome"] for turn in measures.turns or ()]) == (
         "complete", "cancelled", ["cancelled"],
     )  # fmt: skip

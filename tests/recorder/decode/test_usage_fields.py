@@ -18,7 +18,7 @@ def chunk(content=None, **fields):
     return {"object": "chat.completion.chunk", "choices": choices, **fields}
 
 
-def after(api, *usages):
+def merged(api, *usages):
     total = {}
     for usage in usages:
         merge(api, total, usage)
@@ -28,7 +28,7 @@ def after(api, *usages):
 def test_merged_usage_keeps_the_reports_field_order() -> None:
     names = ["cache_creation_input_tokens", "input_tokens", "cache_creation", "cache_read_input_tokens"]
     for order in (names, names[::-1]):
-        assert list(after("anthropic.messages", dict.fromkeys(order, 1))) == order
+        assert list(merged("anthropic.messages", dict.fromkeys(order, 1))) == order
 
 
 @each_case(
@@ -72,8 +72,8 @@ def test_input_without_cached_tokens_is_completed_by_the_total():
 
 def test_a_choices_usage_and_a_chunks_complement_each_other():
     choice = {"index": 0, "delta": {}, "finish_reason": "stop", "usage": USED | {"cached_tokens": 90}}
-    found = derived(sse(chunk("Hi"), {"choices": [choice], "usage": USED}) + "data: [DONE]\n\n")
-    assert (found.input_tokens, found.cache_read_input_tokens, found.input_uncached_tokens) == (100, 90, 10)
+    measures = derived(sse(chunk("Hi"), {"choices": [choice], "usage": USED}) + "data: [DONE]\n\n")
+    assert (measures.input_tokens, measures.cache_read_input_tokens, measures.input_uncached_tokens) == (100, 90, 10)
 
 
 ZERO = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "prompt_tokens_details": {"cached_tokens": 0}}
@@ -82,10 +82,10 @@ ZERO = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "prompt_t
 @each_case("last", [ZERO, {"prompt_tokens": 0}, {"completion_tokens": None}, {"prompt_tokens_details": {}}, {}])
 def test_zeros_behind_real_usage_replace_nothing(last):
     real = USED | {"prompt_tokens_details": {"cached_tokens": 90}}
-    assert after(chat.API, real, last) == real
-    assert after(chat.API, last, real) | real == after(chat.API, last, real)
-    found = derived(sse(chunk("Hi", usage=real), chunk(usage=last)) + "data: [DONE]\n\n")
-    assert (found.input_tokens, found.output_tokens, found.cache_read_input_tokens) == (100, 7, 90)
+    assert merged(chat.API, real, last) == real
+    assert merged(chat.API, last, real) | real == merged(chat.API, last, real)
+    measures = derived(sse(chunk("Hi", usage=real), chunk(usage=last)) + "data: [DONE]\n\n")
+    assert (measures.input_tokens, measures.output_tokens, measures.cache_read_input_tokens) == (100, 7, 90)
 
 
 @each_case(
@@ -102,15 +102,16 @@ def test_zeros_behind_real_usage_replace_nothing(last):
 def test_parts_of_input_come_from_the_larger_report(first, last, expected):
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     reports = [
-        {name: count for name, count in zip(names, one, strict=True) if count is not None} for one in (first, last)
+        {name: count for name, count in zip(names, counts, strict=True) if count is not None}
+        for counts in (first, last)
     ]
-    tokens = messages.tokens(after(messages.API, *reports))
+    tokens = messages.tokens(merged(messages.API, *reports))
     assert (tokens.input, tokens.cache_read) == expected
 
 
 def test_merging_leaves_the_reports_as_they_are():
     first, last = {"details": {"a": 1}}, {"details": {"a": 5}}
-    assert after(chat.API, first, last) == {"details": {"a": 5}}
+    assert merged(chat.API, first, last) == {"details": {"a": 5}}
     assert (first, last) == ({"details": {"a": 1}}, {"details": {"a": 5}})
 
 
@@ -185,21 +186,21 @@ TIMINGS = {"cache_n": 236, "prompt_n": 1, "prompt_ms": 30.9, "predicted_n": 35, 
 
 
 def test_timings_are_usage_where_none_came_and_say_so():
-    found = derived(sse(chunk("Hi"), chunk(timings=TIMINGS)) + "data: [DONE]\n\n")
-    assert (found.input_tokens, found.output_tokens, found.total_tokens) == (237, 35, 272)
-    assert (found.cache_read_input_tokens, found.input_uncached_tokens) == (236, 1)
-    assert found.usage == {"timings": TIMINGS}
-    assert "usage_from_timings" in found.flags
-    assert "no_usage" not in found.flags
+    measures = derived(sse(chunk("Hi"), chunk(timings=TIMINGS)) + "data: [DONE]\n\n")
+    assert (measures.input_tokens, measures.output_tokens, measures.total_tokens) == (237, 35, 272)
+    assert (measures.cache_read_input_tokens, measures.input_uncached_tokens) == (236, 1)
+    assert measures.usage == {"timings": TIMINGS}
+    assert "usage_from_timings" in measures.flags
+    assert "no_usage" not in measures.flags
 
 
 @each_case("places", [("usage", "timings"), ("timings", "usage")])
 def test_usage_goes_before_timings(places):
     reports = {"usage": {"usage": USED}, "timings": {"timings": TIMINGS}}
     for payloads in ([chunk(**reports["usage"], **reports["timings"])], [chunk(**reports[place]) for place in places]):
-        found = derived(sse(chunk("Hi"), *payloads) + "data: [DONE]\n\n")
-        assert (found.input_tokens, found.output_tokens, found.total_tokens) == (100, 7, 107)
-        assert "usage_from_timings" not in found.flags
+        measures = derived(sse(chunk("Hi"), *payloads) + "data: [DONE]\n\n")
+        assert (measures.input_tokens, measures.output_tokens, measures.total_tokens) == (100, 7, 107)
+        assert "usage_from_timings" not in measures.flags
 
 
 def test_timings_of_each_chunk_are_running_counts():
@@ -208,9 +209,9 @@ def test_timings_of_each_chunk_are_running_counts():
 
 
 def test_llamacpps_cached_tokens_are_in_its_timings():
-    last = {"content": "", "stop": True, "stop_type": "eos", "tokens_evaluated": 237, "tokens_predicted": 35}
-    found = derived(sse({"content": "Hi", "stop": False}, last | {"timings": TIMINGS}), path="/completion")
-    assert (found.api, found.input_tokens, found.cache_read_input_tokens) == ("llamacpp", 237, 236)
+    final_event = {"content": "", "stop": True, "stop_type": "eos", "tokens_evaluated": 237, "tokens_predicted": 35}
+    measures = derived(sse({"content": "Hi", "stop": False}, final_event | {"timings": TIMINGS}), path="/completion")
+    assert (measures.api, measures.input_tokens, measures.cache_read_input_tokens) == ("llamacpp", 237, 236)
 
 
 def test_every_builtin_dialect_has_fields_in_the_table():

@@ -12,15 +12,15 @@ from wiretape.recorder.decode.derive import derive
 def conversation(*turns: tuple[int, list[tuple[int, str]]], close: tuple[str, int] | None = ("client", 1000)):
     """Return received and sent data: each turn has the time of its request, in ms, and messages with their times."""
     upstream, client = side(), side(client=True)
-    came, sent = list[tuple[int, bytes]](), list[tuple[int, bytes]]()
+    received, sent = list[tuple[int, bytes]](), list[tuple[int, bytes]]()
     for asked_ms, messages in turns:
         sent.append((asked_ms, bytes(client.send_data(ASK))))
-        came += [(at_ms, bytes(upstream.send_data(message))) for at_ms, message in messages]
+        received += [(at_ms, bytes(upstream.send_data(message))) for at_ms, message in messages]
     if close is not None:
-        (sent if close[0] == "client" else came).append(
+        (sent if close[0] == "client" else received).append(
             (900, bytes(client.close(close[1], "why") if close[0] == "client" else upstream.close(close[1], "why")))
         )
-    return came, sent
+    return received, sent
 
 
 ONE = (100, [*zip((110, 150, 170, 180), response(1, "Hel", "lo", output_tokens=3, input_tokens=7), strict=True)])
@@ -50,10 +50,10 @@ def test_what_lies_between_two_responses_counts_for_neither() -> None:
 
 
 def test_each_response_has_its_own_times() -> None:
-    came, sent = conversation(ONE, TWO)
+    received, sent = conversation(ONE, TWO)
     result = json.dumps(json.loads(ASK) | {"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]})
     sent[1] = (500, bytes(side(client=True).send_data(result)))
-    first, second = derive(*websocket(came, sent)).turn_spans or ()
+    first, second = derive(*websocket(received, sent)).turn_spans or ()
     assert first == [100 * MS, 150 * MS, 170 * MS, 180 * MS, 2, False, False]
     assert second == [500 * MS, 560 * MS, 600 * MS, 610 * MS, 3, False, True]
     unended = conversation(ONE, (500, TWO[1][:2]), close=None)
@@ -63,10 +63,10 @@ def test_each_response_has_its_own_times() -> None:
 
 def test_a_final_text_belongs_to_its_own_responses_deltas() -> None:
     def answer(number: int, at_ms: int, cipher: str, text: str) -> tuple[int, list[tuple[int, str]]]:
-        begun, delta, *_, ended = response(number, cipher)
+        created, delta, *_, completed = response(number, cipher)
         item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
         finished = {"type": "response.output_item.done", "output_index": 0, "item": item}
-        return at_ms, [(at_ms + 10, one) for one in (begun, delta, json.dumps(finished), ended)]
+        return at_ms, [(at_ms + 10, message) for message in (created, delta, json.dumps(finished), completed)]
 
     measures = derive(*websocket(*conversation(answer(1, 100, "gA", "Hi"), answer(2, 300, "gB", "Bye"))))
     assert (measures.content, [choice["content"] for choice in measures.choices or ()]) == ("Hi", ["Bye"])
@@ -75,9 +75,9 @@ def test_a_final_text_belongs_to_its_own_responses_deltas() -> None:
 
 def test_what_warms_up_is_no_answer() -> None:
     warmed = [*zip((20, 25, 30), response(0, "Hm", input_tokens=4), strict=True)]
-    came, sent = conversation((10, warmed), ONE, close=None)
+    received, sent = conversation((10, warmed), ONE, close=None)
     warming = bytes(side(client=True).send_data('{"type":"response.create","model":"gpt-test","generate":false}'))
-    measures = derive(*websocket(came, [(10, warming), *sent[1:]], "client"))
+    measures = derive(*websocket(received, [(10, warming), *sent[1:]], "client"))
     assert (measures.outcome, measures.flags, measures.content) == ("complete", (), "Hello")
     assert (measures.ttft_ns, measures.duration_ns, measures.input_tokens) == (50 * MS, 80 * MS, 11)
     assert measures.output_chunks == 2
@@ -85,10 +85,10 @@ def test_what_warms_up_is_no_answer() -> None:
 
 def test_items_of_both_directions_are_in_completion_order() -> None:
     upstream, client = side("permessage-deflate"), side("permessage-deflate", client=True)
-    asked, answer = bytes(client.send_data(ASK)), bytes(upstream.send_data('{"type":"session.created"}'))
-    came = [(50, answer[:5]), (150, answer[5:] + upstream.ping(b"?")), (300, bytes(upstream.close(1000)))]
-    sent = [(100, asked), (200, bytes(client.pong(b"?"))), (400, bytes(client.close(1000)))]
-    decoded = decode(*websocket(came, sent, path="/v1/realtime?model=m", extensions="permessage-deflate"))
+    request, answer = bytes(client.send_data(ASK)), bytes(upstream.send_data('{"type":"session.created"}'))
+    received = [(50, answer[:5]), (150, answer[5:] + upstream.ping(b"?")), (300, bytes(upstream.close(1000)))]
+    sent = [(100, request), (200, bytes(client.pong(b"?"))), (400, bytes(client.close(1000)))]
+    decoded = decode(*websocket(received, sent, path="/v1/realtime?model=m", extensions="permessage-deflate"))
     assert [(item.kind, item.sender, item.at_ns) for item in decoded.items()] == [
         ("event", "client", 100 * MS),
         ("event", "upstream", 150 * MS),
@@ -98,13 +98,13 @@ def test_items_of_both_directions_are_in_completion_order() -> None:
         ("close", "client", 400 * MS),
     ]
     assert [item.data for item in decoded.items()][:3] == [ASK, '{"type":"session.created"}', "?"]
-    measures = derive(*websocket(came, sent, path="/v1/realtime?model=m", extensions="permessage-deflate"))
+    measures = derive(*websocket(received, sent, path="/v1/realtime?model=m", extensions="permessage-deflate"))
     assert (measures.outcome, measures.api, measures.operation) == ("truncated", "openai.realtime", "realtime")
     assert (measures.ttft_ns, measures.events, measures.flags) == (None, 1, ())
 
 
 @pytest.mark.parametrize(
-    ("kept", "close", "ended_by", "outcome"),
+    ("message_count", "close", "ended_by", "outcome"),
     [
         (4, ("client", 1000), "end", ("complete", None)),
         (4, ("client", 1001), "client", ("complete", None)),
@@ -121,17 +121,17 @@ def test_items_of_both_directions_are_in_completion_order() -> None:
     ],
 )
 def test_the_outcome_follows_the_responses_and_then_the_close(
-    kept: int, close: tuple[str, int] | None, ended_by: str, outcome: tuple[str, str | None]
+    message_count: int, close: tuple[str, int] | None, ended_by: str, outcome: tuple[str, str | None]
 ) -> None:
-    measures = derive(*websocket(*conversation((100, ONE[1][:kept]), close=close), ended_by))
+    measures = derive(*websocket(*conversation((100, ONE[1][:message_count]), close=close), ended_by))
     assert (measures.outcome, measures.outcome_detail) == outcome
     assert measures.error_message == ("why" if outcome[1] and "close" in outcome[1] else None)
     assert ("unclean_end" in measures.flags) == (outcome[0] == "complete" and ended_by == "reset")
 
 
 def test_frames_that_break_the_protocol_are_an_outcome() -> None:
-    came, sent = conversation((100, ONE[1][:2]), close=None)
-    measures = derive(*websocket([*came, (160, b"\xff\xff no frame")], sent))
+    received, sent = conversation((100, ONE[1][:2]), close=None)
+    measures = derive(*websocket([*received, (160, b"\xff\xff no frame")], sent))
     assert (measures.outcome, measures.outcome_detail, measures.content) == ("truncated", "framing", "Hel")
     assert "malformed" in measures.flags
 
@@ -144,14 +144,14 @@ def test_an_error_message_is_an_error_event() -> None:
 
 
 def test_a_response_requested_during_another_follows_it() -> None:
-    came, sent = conversation(ONE, (120, []), close=None)
-    measures = derive(*websocket(came, sent))
+    received, sent = conversation(ONE, (120, []), close=None)
+    measures = derive(*websocket(received, sent))
     assert (measures.outcome, measures.content, measures.ttft_ns) == ("truncated", "Hello", 50 * MS)
     assert (measures.output_tokens, {"multi_response", "no_usage"} <= set(measures.flags)) == (3, True)
 
 
 def test_without_the_message_that_asked_nothing_is_timed() -> None:
-    came, _ = conversation(ONE)
-    measures = derive(*websocket(came, []))
+    received, _ = conversation(ONE)
+    measures = derive(*websocket(received, []))
     assert (measures.content, measures.output_tokens) == ("Hello", 3)
     assert (measures.ttft_ns, measures.duration_ns, measures.tpot_ns) == (None, None, None)

@@ -26,15 +26,22 @@ PARTS = {
 
 
 def measured(table: dict[str, Any], *payloads: Any, **facts: Any) -> Measures:
-    body = b"".join(one if isinstance(one, bytes) else event(one) for one in payloads)
+    body = b"".join(payload if isinstance(payload, bytes) else event(payload) for payload in payloads)
     return derived(body, dialects=json.dumps([table]), **{"path": "/v2/parts", **facts})
 
 
 def test_five_keys_decode_a_stream() -> None:
-    found = measured(PARTS, {"kind": "part", "value": "Let me "}, {"kind": "part", "value": "see."}, {"kind": "last"})
-    assert (found.api, found.outcome, found.content, found.operation) == ("parts", "complete", "Let me see.", "chat")
-    assert (found.ttft_ns, found.dialect_version) == (100_000_000, version_of(PARTS))
-    assert {"no_usage", "no_finish", "no_done"}.isdisjoint(found.flags)
+    measures = measured(
+        PARTS, {"kind": "part", "value": "Let me "}, {"kind": "part", "value": "see."}, {"kind": "last"}
+    )
+    assert (measures.api, measures.outcome, measures.content, measures.operation) == (
+        "parts",
+        "complete",
+        "Let me see.",
+        "chat",
+    )
+    assert (measures.ttft_ns, measures.dialect_version) == (100_000_000, version_of(PARTS))
+    assert {"no_usage", "no_finish", "no_done"}.isdisjoint(measures.flags)
     assert measured(PARTS, {"kind": "part", "value": "Let me "}).outcome == "truncated"
 
 
@@ -68,8 +75,8 @@ def test_a_version_does_not_depend_on_the_values_order() -> None:
     ],
 )
 def test_a_wire_is_recognised_by_headers_or_first_event(match: Any, facts: Any, is_known: bool) -> None:
-    found = measured(PARTS | {"match": match}, {"kind": "part", "value": "Hi"}, {"kind": "last"}, **facts)
-    assert (found.api, found.content) == (("parts", "Hi") if is_known else ("unknown", None))
+    measures = measured(PARTS | {"match": match}, {"kind": "part", "value": "Hi"}, {"kind": "last"}, **facts)
+    assert (measures.api, measures.content) == (("parts", "Hi") if is_known else ("unknown", None))
 
 
 def test_a_paths_wire_goes_first_unless_a_header_decides() -> None:
@@ -142,8 +149,8 @@ def test_a_paths_wire_goes_first_unless_a_header_decides() -> None:
 def test_each_key_has_its_meaning(more: Any, payloads: list[Any], expected: dict[str, Any]) -> None:
     facts = {"request": b'{"z":[1]}', "headers": Headers(response=(("x-h", "v"),))}
     table = PARTS | {"match": {"request": {"z": "*"}}} | more
-    found = measured({name: value for name, value in table.items() if value != []}, *payloads, **facts)
-    assert {name: getattr(found, name) for name in expected} == expected
+    measures = measured({name: value for name, value in table.items() if value != []}, *payloads, **facts)
+    assert {name: getattr(measures, name) for name in expected} == expected
 
 
 @each_case(
@@ -157,10 +164,10 @@ def test_each_key_has_its_meaning(more: Any, payloads: list[Any], expected: dict
 )
 def test_an_ending_text_ends_a_run_of_texts(more: dict[str, Any]) -> None:
     table = {name: value for name, value in PARTS.items() if name != "key"} | more
-    found = measured(
+    measures = measured(
         table, *({"kind": "part", "value": f"w{no} "} for no in range(40)), {"kind": "part", "value": "[END]"}
     )
-    assert (found.api, found.outcome) == ("parts", "complete")
+    assert (measures.api, measures.outcome) == ("parts", "complete")
 
 
 def test_built_in_events_keep_indexes_in_declared_streams() -> None:
@@ -172,14 +179,14 @@ def test_built_in_events_keep_indexes_in_declared_streams() -> None:
         {"type": "content_block_delta", "index": at, "delta": {"type": "input_json_delta", "partial_json": "ab"[at]}}
         for _ in range(20) for at in range(2)
     ]  # fmt: skip
-    found = measured(PARTS, *calls, *arguments, {"type": "message_stop"})
-    assert [call["arguments"] for call in found.tool_calls or ()] == ["a" * 20, "b" * 20]
+    measures = measured(PARTS, *calls, *arguments, {"type": "message_stop"})
+    assert [call["arguments"] for call in measures.tool_calls or ()] == ["a" * 20, "b" * 20]
 
 
 def test_the_streams_event_names_may_be_cut_at_signs() -> None:
     table = PARTS | {"key": "event: before |", "text": {"on": "part", "at": "[0].t"}}
-    found = measured(table, event([{"t": "a"}], "part|7"), event([{"t": "b"}], "other"), event(None, "last"))
-    assert (found.content, found.outcome, "malformed" in found.flags) == ("a", "complete", False)
+    measures = measured(table, event([{"t": "a"}], "part|7"), event([{"t": "b"}], "other"), event(None, "last"))
+    assert (measures.content, measures.outcome, "malformed" in measures.flags) == ("a", "complete", False)
 
 
 @each_case(
@@ -230,13 +237,13 @@ def test_a_mistake_is_refused_with_its_key_and_reason(change: Any, key: Any, mes
 
 
 def test_an_unknown_key_is_ignored_and_listed() -> None:
-    found = compile(PARTS | {"colour": "red", "text": {"on": "part", "at": "value", "tint": 1}})
-    assert found.ignored == (("text", "tint"), ("colour",))
+    message = compile(PARTS | {"colour": "red", "text": {"on": "part", "at": "value", "tint": 1}})
+    assert message.ignored == (("text", "tint"), ("colour",))
 
 
 def test_a_changed_tapes_faulty_declaration_is_left_out() -> None:
     deep = f'[{{"name": "a", "match": {{"path": "/a"}}, "deep": {"[" * 900}{"]" * 900}}}]'
-    assert {one.api for one in registry.declared(deep)} >= {one.api for one in registry.shipped()}
+    assert {dialect.api for dialect in registry.declared(deep)} >= {dialect.api for dialect in registry.shipped()}
     for declarations in (
         "[",
         "7",
@@ -247,7 +254,9 @@ def test_a_changed_tapes_faulty_declaration_is_left_out() -> None:
         "[" * 100_000,
         None,
     ):
-        assert [one.api for one in registry.declared(declarations)] == [one.api for one in registry.shipped()]
+        assert [dialect.api for dialect in registry.declared(declarations)] == [
+            dialect.api for dialect in registry.shipped()
+        ]
 
 
 VALUES = st.recursive(
@@ -297,12 +306,12 @@ def many(count: int, at: str = "v") -> dict[str, Any]:
 def test_texts_from_one_bodys_rules_share_a_limit() -> None:
     body = event({"v": "x" * 1000}) * 2000
     for count, is_cut in ((1, False), (100, True)):
-        found = derived(body, path="/v2/parts", dialects=json.dumps([many(count)]))
-        assert ("decode_limit" in found.flags) is is_cut
-        assert len(found.content or "") < 3 * len(body) + (2 << 20)
+        measures = derived(body, path="/v2/parts", dialects=json.dumps([many(count)]))
+        assert ("decode_limit" in measures.flags) is is_cut
+        assert len(measures.content or "") < 3 * len(body) + (2 << 20)
 
 
 def test_rules_are_work_that_is_limited() -> None:
     large = event({"l": [{"y": 1}] * 100_000})
-    found = derived(large, path="/v2/parts", dialects=json.dumps([many(100, " | ".join(["l[].z"] * 24))]))
-    assert "decode_limit" in found.flags
+    measures = derived(large, path="/v2/parts", dialects=json.dumps([many(100, " | ".join(["l[].z"] * 24))]))
+    assert "decode_limit" in measures.flags

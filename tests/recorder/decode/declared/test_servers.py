@@ -35,7 +35,7 @@ HUMAN = {"messages": [{"role": "user", "content": "Which birds?"}]}
 RUN = {"threadId": "t1", "runId": "r1", "messages": [], "tools": [], "context": [], "state": {}, "forwardedProps": {}}
 
 
-def told(text: str) -> dict[str, Any]:
+def parsed(text: str) -> dict[str, Any]:
     """Return a message to an agent."""
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}
     return {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}}
@@ -104,7 +104,7 @@ A2A = Server(
     "agent_to_agent.py",
     ("a2a-sdk[http-server]", "uvicorn"),
     "a2a",
-    (("/", told("artifact"), COMPLETE, "Two swans."), ("/", told("Which birds?"), COMPLETE, "Counting.")),
+    (("/", parsed("artifact"), COMPLETE, "Two swans."), ("/", parsed("Which birds?"), COMPLETE, "Counting.")),
 )
 LANGGRAPH = Server(
     "lang_graph.py", ("langgraph-cli[inmem]", "langchain-core"), "langgraph",
@@ -154,5 +154,5 @@ async def test_a_real_servers_streams_end_as_it_ends_them(server: Server, tmp_pa
         await finish(process, signal.SIGINT)
     joined = "exchanges JOIN measures ON exchange_no = no ORDER BY no"
     rows = select(tape, f"SELECT api, outcome, outcome_detail, content FROM {joined}")
-    wanted = [(server.api, *outcome, said) for _, _, outcome, said in server.asked]
-    assert [(row["api"], row["outcome"], row["outcome_detail"], row["content"]) for row in rows] == wanted
+    expected = [(server.api, *outcome, text) for _, _, outcome, text in server.asked]
+    assert [(row["api"], row["outcome"], row["outcome_detail"], row["content"]) for row in rows] == expected

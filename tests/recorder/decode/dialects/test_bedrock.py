@@ -228,16 +228,16 @@ def test_tokens_come_from_usage_and_cached_ones_are_input():
     ],
 )
 def test_one_hour_cache_writes_count_where_all_are_split(details, kept):
-    found = tokens({"cacheWriteInputTokens": 9, "cacheDetails": details})
-    assert (found.cache_write, found.cache_write_1h) == (9, kept)
+    counts = tokens({"cacheWriteInputTokens": 9, "cacheDetails": details})
+    assert (counts.cache_write, counts.cache_write_1h) == (9, kept)
 
 
-@pytest.mark.parametrize(("written", "flagged"), [(3, True), (4, False)])
-def test_a_total_counts_cache_reads_and_writes_separately(written, flagged):
+@pytest.mark.parametrize(("cache_write_tokens", "flagged"), [(3, True), (4, False)])
+def test_a_total_counts_cache_reads_and_writes_separately(cache_write_tokens, flagged):
     usage = {"inputTokens": 1, "outputTokens": 2, "totalTokens": 10, "cacheReadInputTokens": 3}
-    whole = {**ANSWER, "usage": usage | {"cacheWriteInputTokens": written}}
-    found = derived(json.dumps(whole), content_type="application/json")
-    assert (found.total_tokens, "total_unexplained" in found.flags) == (10, flagged)
+    answer = {**ANSWER, "usage": usage | {"cacheWriteInputTokens": cache_write_tokens}}
+    measures = derived(json.dumps(answer), content_type="application/json")
+    assert (measures.total_tokens, "total_unexplained" in measures.flags) == (10, flagged)
 
 
 PAYLOADS = [

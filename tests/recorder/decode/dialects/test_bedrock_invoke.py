@@ -285,7 +285,7 @@ STREAMS = {
 
 
 def body(objects):
-    return b"".join(event("chunk", packed(one)) for one in objects)
+    return b"".join(event("chunk", packed(item)) for item in objects)
 
 
 @each_case("name", STREAMS)
@@ -319,10 +319,10 @@ def test_foreign_json_is_a_models_only_at_its_path(answer):
     assert [derived(body([answer]), **facts).api for facts in (FACTS, agent)] == [API, "unknown"]
 
 
-@pytest.mark.parametrize("last", [{"type": "completion", "completion": " Hi."}, {"data": "Hi."}])
-def test_an_unknown_models_stream_ends_with_its_metrics(last):
-    assert derived(body([last, last | LAST]), **FACTS).outcome == "complete"
-    assert derived(body([last, last]), **FACTS).outcome == "truncated"
+@pytest.mark.parametrize("last_object", [{"type": "completion", "completion": " Hi."}, {"data": "Hi."}])
+def test_an_unknown_models_stream_ends_with_its_metrics(last_object):
+    assert derived(body([last_object, last_object | LAST]), **FACTS).outcome == "complete"
+    assert derived(body([last_object, last_object]), **FACTS).outcome == "truncated"
 
 
 def test_an_exception_ends_a_stream():
@@ -348,9 +348,9 @@ def test_a_whole_answer_is_derived_as_a_stream_is(payload):
 
 def test_a_broken_stream_of_claude_has_no_output_tokens():
     usage = {"input_tokens": 8, "output_tokens": 1}
-    begun = {"type": "message_start", "message": {"id": "m", "content": [], "usage": usage}}
+    opening = {"type": "message_start", "message": {"id": "m", "content": [], "usage": usage}}
     text = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}}
-    measures = derived(body([begun, text]), **FACTS)
+    measures = derived(body([opening, text]), **FACTS)
     assert (measures.outcome, measures.input_tokens, measures.output_tokens) == ("truncated", 8, None)
     assert "no_usage" in measures.flags
 

@@ -47,11 +47,11 @@ def test_text_thinking_and_plans_are_read(chunk, content, reasoning):
 
 def test_a_call_begins_with_its_name_before_its_arguments():
     call = {**CALL, "function": {"name": "get_weather", "arguments": ""}}
-    begun = event("tool-call-start", {"tool_calls": call}, index=1)
+    opening = event("tool-call-start", {"tool_calls": call}, index=1)
     more = event("tool-call-delta", {"tool_calls": {"function": {"arguments": '{"at"'}}}, index=1)
-    assert begun.pieces[0].tools == (ToolPiece(1, "get_weather_1", "get_weather", ""),)
+    assert opening.pieces[0].tools == (ToolPiece(1, "get_weather_1", "get_weather", ""),)
     assert more.pieces[0].tools == (ToolPiece(1, "", "", '{"at"'),)
-    assert begun.tool
+    assert opening.tool
     assert more.tool
 
 
@@ -229,16 +229,18 @@ def test_values_of_a_wrong_type_are_absent(payload):
 # Whole bodies
 
 
-def written(*events, names=True):
+def stream(*events, names=True):
     """Write events as a stream, with the `event:` lines or without."""
-    return "".join((f"event: {one['type']}\n" if names else "") + f"data: {json.dumps(one)}\n\n" for one in events)
+    return "".join(
+        (f"event: {event_['type']}\n" if names else "") + f"data: {json.dumps(event_)}\n\n" for event_ in events
+    )
 
 
 def delta(kind, message, index=0):
     return {"type": kind, "index": index, "delta": {"message": message}}
 
 
-def last(reason, **more):
+def message_end(reason, **more):
     return {"type": "message-end", "id": "c14c", "delta": {"finish_reason": reason, "usage": USAGE, **more}}
 
 
@@ -248,9 +250,9 @@ START = {
 }
 PLAN = [delta("tool-plan-delta", {"tool_plan": text}) for text in ("I ", "will.")]
 CALLS = [
-    one
+    event_
     for index, city in enumerate(("Rome", "Oslo"))
-    for one in (
+    for event_ in (
         delta(
             "tool-call-start", {"tool_calls": {**CALL, "id": city, "function": {"name": "f", "arguments": ""}}}, index
         ),
@@ -267,7 +269,7 @@ TEXT = [
     {"type": "citation-end", "index": 0},
     {"type": "content-end", "index": 0},
 ]
-ANSWER = written(START, *PLAN, *CALLS, *TEXT, last("TOOL_CALL"))
+ANSWER = stream(START, *PLAN, *CALLS, *TEXT, message_end("TOOL_CALL"))
 SAID = {
     "api": "cohere.chat",
     "outcome": "complete",
@@ -284,35 +286,37 @@ SAID = {
 
 def test_a_stream_is_put_together_however_it_is_cut():
     assert said(derived(ANSWER)) == SAID
-    assert all(said(found) == SAID for found in cut_everywhere(ANSWER))
+    assert all(said(measures) == SAID for measures in cut_everywhere(ANSWER))
 
 
 @each_case("names", [True, False])
 @each_case("done", ["", "data: [DONE]\n\n"])
 def test_a_nameless_stream_may_end_with_done(names, done):
-    body = written(START, *PLAN, *CALLS, *TEXT, last("TOOL_CALL"), names=names)
+    body = stream(START, *PLAN, *CALLS, *TEXT, message_end("TOOL_CALL"), names=names)
     assert said(derived(body + done)) == SAID
 
 
 def test_thinking_comes_in_a_block_of_its_own():
     thought = [delta("content-delta", {"content": {"thinking": text}}) for text in ("Hm", "…")]
-    begun = delta("content-start", {"content": {"type": "thinking", "thinking": ""}})
-    found = derived(written(START, begun, *thought, {"type": "content-end", "index": 0}, *TEXT, last("COMPLETE")))
-    assert (found.reasoning, found.content) == ("Hm…", "Héllo")
+    opening = delta("content-start", {"content": {"type": "thinking", "thinking": ""}})
+    measures = derived(
+        stream(START, opening, *thought, {"type": "content-end", "index": 0}, *TEXT, message_end("COMPLETE"))
+    )
+    assert (measures.reasoning, measures.content) == ("Hm…", "Héllo")
 
 
 @pytest.mark.parametrize("events", [(START,), (START, *TEXT), (START, *PLAN, *CALLS)])
 def test_a_stream_without_message_end_is_truncated(events):
-    found = derived(written(*events))
-    assert (found.outcome, found.outcome_detail) == ("truncated", "eof")
+    measures = derived(stream(*events))
+    assert (measures.outcome, measures.outcome_detail) == ("truncated", "eof")
 
 
 @each_case(("events", "detail"), [((), "before_output"), ((START,), "before_output"), ((START, *TEXT), "mid_stream")])
 @each_case("reason", ["ERROR", "ERROR_TOXIC"])
 def test_an_end_that_is_an_error_is_the_outcome(events, detail, reason):
-    found = derived(written(*events, last(reason, error="the model failed")))
-    assert (found.outcome, found.outcome_detail) == ("error_event", detail)
-    assert (found.error_code, found.error_message) == (reason, "the model failed")
+    measures = derived(stream(*events, message_end(reason, error="the model failed")))
+    assert (measures.outcome, measures.outcome_detail) == ("error_event", detail)
+    assert (measures.error_code, measures.error_message) == (reason, "the model failed")
 
 
 @pytest.mark.parametrize(
@@ -324,5 +328,5 @@ def test_an_end_that_is_an_error_is_the_outcome(events, detail, reason):
     ],
 )
 def test_an_answer_that_is_not_streamed_is_read(payload, values):
-    found = derived(json.dumps(payload), content_type="application/json")
-    assert values.items() <= said(found).items()
+    measures = derived(json.dumps(payload), content_type="application/json")
+    assert values.items() <= said(measures).items()

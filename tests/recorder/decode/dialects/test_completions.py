@@ -37,12 +37,12 @@ def test_a_choice_without_text_is_not_seen(choice):
 
 def test_an_answer_has_an_id_a_model_and_usage():
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-    whole = {"id": "cmpl-1", "object": "text_completion", "model": "m", "usage": usage}
+    answer = {"id": "cmpl-1", "object": "text_completion", "model": "m", "usage": usage}
     choices = [{"index": 1, "text": "b", "finish_reason": "stop"}, {"index": 0, "text": "a", "finish_reason": "stop"}]
-    chunk = parse({**whole, "choices": choices})
+    chunk = parse({**answer, "choices": choices})
     assert (chunk.id, chunk.model, chunk.usage) == ("cmpl-1", "m", usage)
     assert [(piece.index, piece.content) for piece in chunk.pieces] == [(1, "b"), (0, "a")]
-    assert parse({**whole, "choices": []}) == Chunk("openai.completions", "cmpl-1", "m", usage=usage)
+    assert parse({**answer, "choices": []}) == Chunk("openai.completions", "cmpl-1", "m", usage=usage)
     assert completions.DIALECT.tokens(usage) == chat.tokens(usage)
 
 
@@ -82,7 +82,7 @@ SAID = {
 
 
 def wire(*payloads, done=True):
-    events = [f"data: {json.dumps(one, ensure_ascii=False)}\n\n" for one in payloads]
+    events = [f"data: {json.dumps(payload, ensure_ascii=False)}\n\n" for payload in payloads]
     return "".join(events) + "data: [DONE]\n\n" * done
 
 
@@ -91,9 +91,9 @@ def test_a_stream_is_the_same_wherever_it_is_cut():
 
 
 def test_a_whole_answer_is_no_stream():
-    whole = {**HEAD, "choices": [{"index": 0, "text": "Once ûpon", "finish_reason": "length"}], "usage": USAGE}
-    found = derived(json.dumps(whole), content_type="application/json")
-    assert (said(found), found.operation) == (SAID, "text_completion")
+    answer = {**HEAD, "choices": [{"index": 0, "text": "Once ûpon", "finish_reason": "length"}], "usage": USAGE}
+    measures = derived(json.dumps(answer), content_type="application/json")
+    assert (said(measures), measures.operation) == (SAID, "text_completion")
 
 
 @each_case(
@@ -106,8 +106,8 @@ def test_a_whole_answer_is_no_stream():
     ],
 )
 def test_a_stream_ends_as_one_of_chat_does(body, outcome, no_done):
-    found = derived(body)
-    assert (found.outcome, "no_done" in found.flags) == (outcome, no_done)
+    measures = derived(body)
+    assert (measures.outcome, "no_done" in measures.flags) == (outcome, no_done)
 
 
 @given(hostile.payloads(EVENTS))

@@ -30,8 +30,8 @@ def answer(*choices, **fields):
 
 
 def choice(content="", reason="null", reasoning="", tools=None, **fields):
-    said = {"role": "assistant", "content": content, "reasoning_content": reasoning}
-    return {"message": said | ({"tool_calls": tools} if tools else {}), "finish_reason": reason, **fields}
+    message = {"role": "assistant", "content": content, "reasoning_content": reasoning}
+    return {"message": message | ({"tool_calls": tools} if tools else {}), "finish_reason": reason, **fields}
 
 
 def bare(text, reason="null"):
@@ -42,15 +42,15 @@ def call(arguments, id="c1", name="find", **fields):
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}, **fields}
 
 
-def asked(body):
+def with_parameters(body):
     """Return an exchange with the body of its request."""
     return Exchange(status=200, content_type="text/event-stream", ended_by="end", request=body)
 
 
 def stream(payloads, body=None):
     """Return the chunks of one stream."""
-    read = parser(asked(body))
-    return [read(json.loads(json.dumps(payload)), "result", None) for payload in payloads]
+    request_parser = parser(with_parameters(body))
+    return [request_parser(json.loads(json.dumps(payload)), "result", None) for payload in payloads]
 
 
 def contents(chunks, place=0):
@@ -227,8 +227,12 @@ def test_tokens_are_copied():
     )
 )
 def test_no_value_of_a_wrong_type_is_an_error(payload):
-    read = parser(asked(json.dumps({"parameters": payload}).encode()))
-    for chunk in (parse(payload), read(payload, "result", None), read(payload, "result", ReportedError("X", "m"))):
+    request_parser = parser(with_parameters(json.dumps({"parameters": payload}).encode()))
+    for chunk in (
+        parse(payload),
+        request_parser(payload, "result", None),
+        request_parser(payload, "result", ReportedError("X", "m")),
+    ):
         hostile.assert_sound(chunk)
         hostile.assert_counts(tokens((chunk.usage if chunk else payload) or {}))
 

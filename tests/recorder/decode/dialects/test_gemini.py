@@ -151,8 +151,8 @@ def test_only_a_part_with_name_or_value_is_output():
 
 
 def test_a_call_that_repeats_its_name_goes_on():
-    last = {"name": "f", "partialArgs": [{"jsonPath": "$.b", "nullValue": "NULL_VALUE"}], "willContinue": False}
-    pieces, _ = streamed({"name": "f", "willContinue": True}, {**partial("$.a", numberValue=1), "name": "f"}, last)
+    last_part = {"name": "f", "partialArgs": [{"jsonPath": "$.b", "nullValue": "NULL_VALUE"}], "willContinue": False}
+    pieces, _ = streamed({"name": "f", "willContinue": True}, {**partial("$.a", numberValue=1), "name": "f"}, last_part)
     assert [tool for (tool,) in pieces] == [
         ToolPiece(0, "", "f", ""),
         ToolPiece(0, "", "", '{"a":1'),
@@ -397,13 +397,13 @@ on_both_wires = pytest.mark.parametrize(("written", "facts"), WIRES.values(), id
 def test_a_stream_is_put_together_however_it_is_cut(written, facts):
     body = written(*ANSWERS)
     assert said(derived(body, **facts)) == SAID
-    assert all(said(found) == SAID for found in cut_everywhere(body, **facts))
+    assert all(said(measures) == SAID for measures in cut_everywhere(body, **facts))
 
 
 def test_the_first_element_tells_an_array_is_streamed():
-    found = derived(array(*ANSWERS), content_type="application/json", path="/gateway")
-    assert (said(found), found.operation) == (SAID, "generate_content")
-    assert "nonstream" not in found.flags
+    measures = derived(array(*ANSWERS), content_type="application/json", path="/gateway")
+    assert (said(measures), measures.operation) == (SAID, "generate_content")
+    assert "nonstream" not in measures.flags
 
 
 @on_both_wires
@@ -415,31 +415,40 @@ def test_only_the_last_payload_completes_a_stream(written, facts):
 
 
 @on_both_wires
-@pytest.mark.parametrize(("before", "detail"), [(0, "before_output"), (2, "mid_stream")])
-def test_an_error_in_a_stream_is_the_outcome(written, facts, before, detail):
-    found = derived(written(*ANSWERS[:before], ERROR), **facts)
-    assert (found.outcome, found.outcome_detail) == ("error_event", detail)
-    assert (found.error_code, found.error_message) == ("503", "The model is overloaded.")
+@pytest.mark.parametrize(("chunk_count", "detail"), [(0, "before_output"), (2, "mid_stream")])
+def test_an_error_in_a_stream_is_the_outcome(written, facts, chunk_count, detail):
+    measures = derived(written(*ANSWERS[:chunk_count], ERROR), **facts)
+    assert (measures.outcome, measures.outcome_detail) == ("error_event", detail)
+    assert (measures.error_code, measures.error_message) == ("503", "The model is overloaded.")
 
 
 @pytest.mark.parametrize("body", [json.dumps(ERROR), array(ERROR)])
 def test_an_error_instead_of_a_stream_is_read(body):
-    found = derived(body, status=503, content_type="application/json", path=ARRAY_PATH)
-    assert (found.outcome, found.error_code, found.error_message) == ("http_error", "503", "The model is overloaded.")
+    measures = derived(body, status=503, content_type="application/json", path=ARRAY_PATH)
+    assert (measures.outcome, measures.error_code, measures.error_message) == (
+        "http_error",
+        "503",
+        "The model is overloaded.",
+    )
 
 
 def test_a_blocked_prompt_completes_a_stream_without_output():
-    found = derived(events({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": USAGE}), path=SSE_PATH)
-    assert (found.outcome, found.finish_reason, found.content, found.ttft_ns) == ("complete", "SAFETY", None, None)
-    assert "empty" in found.flags
+    measures = derived(events({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": USAGE}), path=SSE_PATH)
+    assert (measures.outcome, measures.finish_reason, measures.content, measures.ttft_ns) == (
+        "complete",
+        "SAFETY",
+        None,
+        None,
+    )
+    assert "empty" in measures.flags
 
 
 def test_all_candidates_must_finish():
     first, second = (answer({"text": text}, index=index) for index, text in enumerate("ab"))
     ends = [answer(index=index, finishReason="STOP") for index in range(2)]
     assert derived(events(first, second, ends[0]), path=SSE_PATH).outcome == "truncated"
-    found = derived(events(first, second, *ends), path=SSE_PATH)
-    assert (found.outcome, found.content, found.choices[0]["content"]) == ("complete", "a", "b")
+    measures = derived(events(first, second, *ends), path=SSE_PATH)
+    assert (measures.outcome, measures.content, measures.choices[0]["content"]) == ("complete", "a", "b")
 
 
 def test_arguments_in_pieces_are_one_call_in_a_stream():
@@ -452,20 +461,20 @@ def test_arguments_in_pieces_are_one_call_in_a_stream():
         {**partial("$.n", numberValue=2), "willContinue": False},
     ]
     body = events(*(answer({"functionCall": call}) for call in calls), answer(finishReason="STOP"))
-    found = derived(body, path=SSE_PATH)
-    assert said(found)["calls"] == [(None, "f", '{"city":"Zürich"}'), (None, "f", '{"n":2}')]
-    assert found.output_chunks == 5
+    measures = derived(body, path=SSE_PATH)
+    assert said(measures)["calls"] == [(None, "f", '{"city":"Zürich"}'), (None, "f", '{"n":2}')]
+    assert measures.output_chunks == 5
 
 
 @pytest.mark.parametrize("wrap", [lambda payload: payload, lambda payload: {"response": payload, "traceId": "t"}])
 def test_a_whole_answer_is_read_as_a_stream_is(wrap):
     parts = [{"text": "Hm…", "thought": True}, {"text": "Héllo"}, *CALLS]
-    whole = {**answer(*parts, finishReason="STOP"), "responseId": "r1"}
-    whole["usageMetadata"] = {**USAGE, "candidatesTokenCount": 3, "thoughtsTokenCount": 5}
+    body = {**answer(*parts, finishReason="STOP"), "responseId": "r1"}
+    body["usageMetadata"] = {**USAGE, "candidatesTokenCount": 3, "thoughtsTokenCount": 5}
     path = "/v1beta/models/gemini-3-pro:generateContent"
-    found = derived(json.dumps(wrap(whole), indent=2), content_type="application/json", path=path)
-    assert (said(found), found.operation) == (SAID, "generate_content")
-    assert "nonstream" in found.flags
+    measures = derived(json.dumps(wrap(body), indent=2), content_type="application/json", path=path)
+    assert (said(measures), measures.operation) == (SAID, "generate_content")
+    assert "nonstream" in measures.flags
 
 
 @pytest.mark.parametrize(
@@ -476,5 +485,10 @@ def test_a_whole_answer_is_read_as_a_stream_is(wrap):
     ],
 )
 def test_other_methods_are_no_generations(method, payload, operation, counted):
-    found = derived(json.dumps(payload), content_type="application/json", path=f"/v1beta/models/m:{method}")
-    assert (found.api, found.operation, found.outcome, found.input_tokens) == (API, operation, "complete", counted)
+    measures = derived(json.dumps(payload), content_type="application/json", path=f"/v1beta/models/m:{method}")
+    assert (measures.api, measures.operation, measures.outcome, measures.input_tokens) == (
+        API,
+        operation,
+        "complete",
+        counted,
+    )

@@ -28,12 +28,12 @@ def delta(index, kind, **more):
     return {"event_type": "step.delta", "index": index, "delta": {"type": kind, **more}}
 
 
-def text(index, said):
-    return delta(index, "text", text=said)
+def text(index, fragment):
+    return delta(index, "text", text=fragment)
 
 
-def thought(index, said):
-    return delta(index, "thought_summary", content={"type": "text", "text": said})
+def thought(index, fragment):
+    return delta(index, "thought_summary", content={"type": "text", "text": fragment})
 
 
 def stop(index, **more):
@@ -50,16 +50,16 @@ def calls(*payloads):
     return [tool for chunk in read_all(*payloads) for piece in chunk.pieces for tool in piece.tools]
 
 
-def written(*payloads, done=True, end="\n", named=True):
+def stream(*payloads, done=True, end="\n", is_named=True):
     blocks = [
-        f"event: {one['event_type']}{end}" * named + f"data: {json.dumps(one, ensure_ascii=False)}{end}{end}"
-        for one in payloads
+        f"event: {payload['event_type']}{end}" * is_named + f"data: {json.dumps(payload, ensure_ascii=False)}{end}{end}"
+        for payload in payloads
     ]
     return "".join([*blocks, f"event: done{end}data: [DONE]{end}{end}" if done else ""])
 
 
 def measured(*payloads, **facts):
-    return derived(written(*payloads), **{"path": PATH, **facts})
+    return derived(stream(*payloads), **{"path": PATH, **facts})
 
 
 STEPS = (
@@ -132,15 +132,15 @@ def test_thought_text_is_reasoning_and_user_text_nothing():
 
 
 def test_a_calls_start_names_it_and_deltas_bring_arguments():
-    begun, first, second = calls(*STEPS[-4:])
-    assert begun == ToolPiece(2, "fc1", "lamp", "")
+    call, first, second = calls(*STEPS[-4:])
+    assert call == ToolPiece(2, "fc1", "lamp", "")
     assert (first, second) == (ToolPiece(2, "", "", '{"on":'), ToolPiece(2, "", "", "true}"))
 
 
 @each_case("end", [stop(2), state("completed", "requires_action")])
 def test_without_deltas_the_arguments_are_the_starts(end):
-    begun, arguments = calls(start(2, "function_call", id="fc1", name="lamp", arguments={"on": True}), end)
-    assert (begun.arguments, arguments) == ("", ToolPiece(2, "", "", '{"on":true}'))
+    opening, arguments = calls(start(2, "function_call", id="fc1", name="lamp", arguments={"on": True}), end)
+    assert (opening.arguments, arguments) == ("", ToolPiece(2, "", "", '{"on":true}'))
 
 
 @each_case(
@@ -152,22 +152,22 @@ def test_without_deltas_the_arguments_are_the_starts(end):
     ],
 )
 def test_server_tools_have_their_arguments_in_one_delta(step, name):
-    found = measured(
+    measures = measured(
         {"event_type": "step.start", "index": 0, "step": step},
         {"event_type": "step.delta", "index": 0, "delta": {**step, "arguments": {"queries": ["é"]}}},
         stop(0),
         state("completed", "completed"),
     )
-    assert said(found)["calls"] == [("g1", name, '{"queries":["é"]}')]
+    assert said(measures)["calls"] == [("g1", name, '{"queries":["é"]}')]
 
 
 def test_usage_comes_with_states_steps_and_deltas():
-    running = {"total_input_tokens": 11, "total_output_tokens": 1}
-    of_delta = {**text(0, "x"), "metadata": {"total_usage": running}}
-    of_status = {"event_type": "interaction.status_update", "interaction_id": "v1_x", "usage": running}
-    for payload in (of_delta, of_status, stop(0, usage=running), state("completed", "completed", usage=running)):
-        assert parse(payload).usage == running
-    assert parse(stop(0, step_usage=running)).usage is None
+    usage = {"total_input_tokens": 11, "total_output_tokens": 1}
+    of_delta = {**text(0, "x"), "metadata": {"total_usage": usage}}
+    of_status = {"event_type": "interaction.status_update", "interaction_id": "v1_x", "usage": usage}
+    for payload in (of_delta, of_status, stop(0, usage=usage), state("completed", "completed", usage=usage)):
+        assert parse(payload).usage == usage
+    assert parse(stop(0, step_usage=usage)).usage is None
 
 
 @each_case(
@@ -188,12 +188,12 @@ def test_tokens_are_copied_and_thoughts_are_output(usage, expected):
 
 @each_case(
     ("status", "finish"),
-    [(one, one) for one in ("completed", "requires_action", "incomplete", "cancelled", "budget_exceeded")]
+    [(status, status) for status in ("completed", "requires_action", "incomplete", "cancelled", "budget_exceeded")]
     + [("requires_continuation", "requires_continuation"), ("in_progress", None), ("of a later version",) * 2],
 )
 def test_the_finish_reason_is_the_native_status(status, finish):
-    found = measured(start(0, "model_output"), text(0, "x"), state("completed", status))
-    assert (found.outcome, found.finish_reason) == ("complete", finish)
+    measures = measured(start(0, "model_output"), text(0, "x"), state("completed", status))
+    assert (measures.outcome, measures.finish_reason) == ("complete", finish)
 
 
 def test_the_model_of_an_agents_run_is_the_agent():
@@ -265,34 +265,34 @@ def test_values_of_a_wrong_type_are_absent(payload):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("named", [True, False])
-def test_a_stream_is_put_together_however_it_is_cut(end, named):
-    body = written(*STREAM, end=end, named=named)
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_stream_is_put_together_however_it_is_cut(end, is_named):
+    body = stream(*STREAM, end=end, is_named=is_named)
     assert said(derived(body, path=PATH)) == SAID
-    assert all(said(found) == SAID for found in cut_everywhere(body, path=PATH))
+    assert all(said(measures) == SAID for measures in cut_everywhere(body, path=PATH))
 
 
 @pytest.mark.parametrize("payload", [WHOLE, LEGACY])
 def test_a_whole_interaction_is_read_as_its_stream(payload):
-    found = derived(json.dumps(payload), content_type="application/json", path=PATH)
-    assert said(found) == SAID
-    assert (found.operation, "nonstream" in found.flags) == ("generate_content", True)
+    measures = derived(json.dumps(payload), content_type="application/json", path=PATH)
+    assert said(measures) == SAID
+    assert (measures.operation, "nonstream" in measures.flags) == ("generate_content", True)
 
 
 @pytest.mark.parametrize("path", ["/gateway", "/v1beta1/projects/p/locations/eu/interactions"])
 def test_a_stream_is_known_by_events_under_any_path(path):
-    found = measured(*STREAM, path=path)
-    assert (said(found), found.operation) == (SAID, "generate_content")
+    measures = measured(*STREAM, path=path)
+    assert (said(measures), measures.operation) == (SAID, "generate_content")
 
 
 def test_without_its_last_event_a_stream_is_truncated():
-    body = written(*STREAM, done=False).encode()
+    body = stream(*STREAM, done=False).encode()
     end = body.rindex(b"}") + 1
     assert {derived(body[:size], path=PATH).outcome for size in (*range(80, end, 7), end - 1)} == {"truncated"}
     assert {derived(body[:size], path=PATH).outcome for size in range(end, len(body) + 1)} == {"complete"}
     for count in range(len(STREAM)):
-        found = measured(*STREAM[:count])
-        assert (count, found.outcome, found.outcome_detail) == (count, "truncated", "eof")
+        measures = measured(*STREAM[:count])
+        assert (count, measures.outcome, measures.outcome_detail) == (count, "truncated", "eof")
 
 
 def test_an_update_of_the_status_ends_nothing():
@@ -317,32 +317,32 @@ def test_an_update_of_the_status_ends_nothing():
     ],
 )  # fmt: skip
 def test_an_error_or_a_failure_is_the_outcome(events, detail, code):
-    found = measured(*events)
-    assert (found.outcome, found.outcome_detail, found.error_code) == ("error_event", detail, code)
+    measures = measured(*events)
+    assert (measures.outcome, measures.outcome_detail, measures.error_code) == ("error_event", detail, code)
 
 
 @each_case("empty", [{}, {"error": {}}, {"error": None}, {"event_id": "e1"}])
-@pytest.mark.parametrize("named", [True, False])
-def test_an_empty_error_event_before_output_is_no_error(empty, named):
+@pytest.mark.parametrize("is_named", [True, False])
+def test_an_empty_error_event_before_output_is_no_error(empty, is_named):
     events = (*STREAM[:8], {"event_type": "error", **empty}, *STREAM[8:])
-    assert said(derived(written(*events, named=named), path=PATH)) == SAID
+    assert said(derived(stream(*events, is_named=is_named), path=PATH)) == SAID
 
 
 def test_a_failed_interaction_is_an_error():
     failed = {**WHOLE, "status": "failed", "errors": [{"code": "internal", "message": "broken"}]}
-    found = derived(json.dumps(failed), content_type="application/json", path=PATH)
-    assert (found.outcome, found.error_code, found.error_message) == ("error_event", "internal", "broken")
+    measures = derived(json.dumps(failed), content_type="application/json", path=PATH)
+    assert (measures.outcome, measures.error_code, measures.error_message) == ("error_event", "internal", "broken")
     assert parse(failed).fault == ReportedError("internal", "broken")
 
 
 def test_a_resumed_stream_is_read_as_what_came():
-    found = measured(*STREAM[7:], method="GET", path="/v1beta/interactions/v1_x?stream=true&last_event_id=e7")
-    assert said(found) == {key: value for key, value in SAID.items() if key != "reasoning"}
+    measures = measured(*STREAM[7:], method="GET", path="/v1beta/interactions/v1_x?stream=true&last_event_id=e7")
+    assert said(measures) == {key: value for key, value in SAID.items() if key != "reasoning"}
 
 
 def test_an_interaction_that_is_polled_is_no_generation():
-    found = derived(json.dumps(WHOLE), content_type="application/json", method="GET", path=f"{PATH}/v1_x")
-    assert (found.api, found.operation) == (API, "other")
+    measures = derived(json.dumps(WHOLE), content_type="application/json", method="GET", path=f"{PATH}/v1_x")
+    assert (measures.api, measures.operation) == (API, "other")
 
 
 LEGACY_STREAM = (
@@ -364,7 +364,7 @@ LEGACY_STREAM = (
 
 
 def test_the_older_schema_reads_alike_however_it_is_cut():
-    assert all(said(found) == SAID for found in cut_everywhere(written(*LEGACY_STREAM), path=PATH))
+    assert all(said(measures) == SAID for measures in cut_everywhere(stream(*LEGACY_STREAM), path=PATH))
     assert measured(*LEGACY_STREAM[:-1]).outcome == "truncated"
 
 
@@ -376,7 +376,7 @@ def test_an_answer_only_in_the_last_event_is_taken():
 
 def test_a_comment_or_an_unknown_event_changes_nothing():
     unknown = {"event_type": "interaction.of_a_later_version", "index": 1, "delta": {"text": "x"}}
-    body = ": keep-alive\n\n" + written(*STREAM[:7], unknown, *STREAM[7:])
+    body = ": keep-alive\n\n" + stream(*STREAM[:7], unknown, *STREAM[7:])
     assert said(derived(body, path=PATH)) == SAID
 
 
@@ -385,12 +385,12 @@ CURSORS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "é", '"', "\\n", ""]), CURSORS), max_size=12), st.booleans())
 def test_cursors_do_not_change_a_long_answer(pieces, is_thought):
-    added = [thought(0, said) if is_thought else text(0, said) for said, _ in pieces]
-    events = [{**one, "event_id": cursor} for one, (_, cursor) in zip(added, pieces, strict=True)]
-    found = measured(start(0, "thought" if is_thought else "model_output"), *events, state("completed", "completed"))
-    whole = "".join(said for said, _ in pieces) or None
-    assert (found.reasoning if is_thought else found.content) == whole
-    assert found.output_chunks == sum(bool(said) for said, _ in pieces)
+    added = [thought(0, fragment) if is_thought else text(0, fragment) for fragment, _ in pieces]
+    events = [{**step, "event_id": cursor} for step, (_, cursor) in zip(added, pieces, strict=True)]
+    measures = measured(start(0, "thought" if is_thought else "model_output"), *events, state("completed", "completed"))
+    answer = "".join(fragment for fragment, _ in pieces) or None
+    assert (measures.reasoning if is_thought else measures.content) == answer
+    assert measures.output_chunks == sum(bool(fragment) for fragment, _ in pieces)
 
 
 def test_a_named_event_needs_no_event_type():

@@ -94,8 +94,8 @@ def test_events_without_content_are_known_and_ignored(chunk):
 def test_the_providers_tool_calls_and_results_are_counted():
     call = start({"type": "server_tool_use", "id": "t", "name": "web_search", "input": {}})
     result = start({"type": "web_search_tool_result", "tool_use_id": "t", "content": []})
-    own = start({"type": "tool_use", "id": "t", "name": "f", "input": {}})
-    counts = [(one.provider_calls, one.provider_results) for one in (call, result, own)]
+    own_call = start({"type": "tool_use", "id": "t", "name": "f", "input": {}})
+    counts = [(chunk.provider_calls, chunk.provider_results) for chunk in (call, result, own_call)]
     assert counts == [(1, 0), (0, 1), (0, 0)]
 
 
@@ -132,8 +132,8 @@ def test_a_message_delta_without_stop_reason_adds_nothing(value):
 
 def test_only_message_stop_ends_a_stream():
     kinds = ["message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta"]
-    held = {"message": {}, "content_block": {}, "delta": {}, "index": 0}
-    chunks = {kind: parse({"type": kind, **held}) for kind in [*kinds, "message_stop", "ping"]}
+    skeleton = {"message": {}, "content_block": {}, "delta": {}, "index": 0}
+    chunks = {kind: parse({"type": kind, **skeleton}) for kind in [*kinds, "message_stop", "ping"]}
     assert [kind for kind, chunk in chunks.items() if chunk.ends] == ["message_stop"]
 
 
@@ -330,9 +330,9 @@ def block(index, kind, *deltas, **more):
     name, key = {"text": ("text", "text"), "thinking": ("thinking", "thinking")}.get(
         kind, ("input_json", "partial_json")
     )
-    given = {"input": {}} if name == "input_json" else {key: ""}
+    start_value = {"input": {}} if name == "input_json" else {key: ""}
     return [
-        {"type": "content_block_start", "index": index, "content_block": {"type": kind, **given, **more}},
+        {"type": "content_block_start", "index": index, "content_block": {"type": kind, **start_value, **more}},
         *({"type": "content_block_delta", "index": index, "delta": {"type": f"{name}_delta", key: t}} for t in deltas),
         {"type": "content_block_stop", "index": index},
     ]
@@ -374,7 +374,7 @@ SAID = {
 
 def test_a_stream_is_put_together_however_it_is_cut():
     assert said(derived(ANSWER)) == SAID
-    assert all(said(found) == SAID for found in cut_everywhere(ANSWER))
+    assert all(said(measures) == SAID for measures in cut_everywhere(ANSWER))
 
 
 def test_a_stream_needs_no_names_of_events():
@@ -390,8 +390,13 @@ def test_a_ping_is_not_the_first_chunk():
 
 @each_case("reason", ["end_turn", "max_tokens", "refusal", "pause_turn", "model_context_window_exceeded"])
 def test_a_stream_that_message_stop_ends_is_complete(reason):
-    found = derived(stream(START, *TEXT, end(reason, output_tokens=2), STOP))
-    assert (found.outcome, found.finish_reason, found.input_tokens, found.output_tokens) == ("complete", reason, 43, 2)
+    measures = derived(stream(START, *TEXT, end(reason, output_tokens=2), STOP))
+    assert (measures.outcome, measures.finish_reason, measures.input_tokens, measures.output_tokens) == (
+        "complete",
+        reason,
+        43,
+        2,
+    )
 
 
 STARTED = {"input_tokens": 25, "output_tokens": 1, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 3}
@@ -410,32 +415,37 @@ PLACED = {"type": "message_start", "message": {"id": "m", "model": "claude", "co
     ],
 )
 def test_without_a_last_usage_output_tokens_are_unknown(events, facts, outcome):
-    found = derived(stream(*events), **facts)
-    assert (found.outcome, found.output_tokens, found.total_tokens, found.tpot_ns) == (outcome, None, None, None)
-    assert (found.input_tokens, found.cache_read_input_tokens, found.cache_write_input_tokens) == (35, 7, 3)
-    assert "no_usage" in found.flags
+    measures = derived(stream(*events), **facts)
+    assert (measures.outcome, measures.output_tokens, measures.total_tokens, measures.tpot_ns) == (
+        outcome,
+        None,
+        None,
+        None,
+    )
+    assert (measures.input_tokens, measures.cache_read_input_tokens, measures.cache_write_input_tokens) == (35, 7, 3)
+    assert "no_usage" in measures.flags
 
 
 def test_streams_and_whole_messages_have_their_output_tokens():
-    found = derived(stream(PLACED, *TEXT, end("end_turn", output_tokens=15), STOP))
-    assert (found.output_tokens, found.total_tokens, "no_usage" in found.flags) == (15, 50, False)
-    whole = {"type": "message", "content": [], "stop_reason": "max_tokens", "usage": STARTED}
-    assert derived(json.dumps(whole), content_type="application/json").output_tokens == 1
+    measures = derived(stream(PLACED, *TEXT, end("end_turn", output_tokens=15), STOP))
+    assert (measures.output_tokens, measures.total_tokens, "no_usage" in measures.flags) == (15, 50, False)
+    answer = {"type": "message", "content": [], "stop_reason": "max_tokens", "usage": STARTED}
+    assert derived(json.dumps(answer), content_type="application/json").output_tokens == 1
 
 
 @pytest.mark.parametrize("events", [(START,), (START, *TEXT), (START, *TEXT, end("end_turn"))])
 def test_a_stream_without_message_stop_is_truncated(events):
-    found = derived(stream(*events))
-    assert (found.outcome, found.outcome_detail) == ("truncated", "eof")
+    measures = derived(stream(*events))
+    assert (measures.outcome, measures.outcome_detail) == ("truncated", "eof")
 
 
 @pytest.mark.parametrize(
-    ("before", "detail"), [((), "before_output"), ((START,), "before_output"), ((START, *TEXT), "mid_stream")]
+    ("earlier_events", "detail"), [((), "before_output"), ((START,), "before_output"), ((START, *TEXT), "mid_stream")]
 )
-def test_an_error_event_is_the_outcome(before, detail):
-    found = derived(stream(*before, OVERLOADED))
-    assert (found.outcome, found.outcome_detail) == ("error_event", detail)
-    assert (found.error_code, found.error_message) == ("overloaded_error", "Overloaded")
+def test_an_error_event_is_the_outcome(earlier_events, detail):
+    measures = derived(stream(*earlier_events, OVERLOADED))
+    assert (measures.outcome, measures.outcome_detail) == ("error_event", detail)
+    assert (measures.error_code, measures.error_message) == ("overloaded_error", "Overloaded")
 
 
 def test_a_message_start_that_comes_twice_adds_nothing():
@@ -444,30 +454,33 @@ def test_a_message_start_that_comes_twice_adds_nothing():
 
 
 def test_a_second_message_continues_the_answer():
-    other = {"type": "message_start", "message": {**START["message"], "id": "msg_2", "usage": {"input_tokens": 50}}}
-    calls = [*block(0, "tool_use", "{}", id="a", name="f"), other, *block(0, "tool_use", "{}", id="b", name="g")]
-    found = derived(stream(START, *calls, end("tool_use"), STOP))
-    assert said(found)["calls"] == [("a", "f", "{}"), ("b", "g", "{}")]
-    assert (found.response_id, found.input_tokens) == ("msg_1", 50)
-    assert "id_changed" in found.flags
+    second_start = {
+        "type": "message_start",
+        "message": {**START["message"], "id": "msg_2", "usage": {"input_tokens": 50}},
+    }
+    calls = [*block(0, "tool_use", "{}", id="a", name="f"), second_start, *block(0, "tool_use", "{}", id="b", name="g")]
+    measures = derived(stream(START, *calls, end("tool_use"), STOP))
+    assert said(measures)["calls"] == [("a", "f", "{}"), ("b", "g", "{}")]
+    assert (measures.response_id, measures.input_tokens) == ("msg_1", 50)
+    assert "id_changed" in measures.flags
 
 
 def test_server_tools_give_calls_but_no_results():
     result = {"type": "web_search_tool_result", "tool_use_id": "srv", "content": [{"type": "x", "text": "found"}]}
     results = [{"type": "content_block_start", "index": 1, "content_block": result}]
     searched = block(0, "server_tool_use", '{"query":', '"q"}', id="srv", name="web_search")
-    found = derived(stream(START, *searched, *results, *block(2, "text", "So."), end("end_turn"), STOP))
-    assert said(found)["calls"] == [("srv", "web_search", '{"query":"q"}')]
-    assert found.content == "So."
+    measures = derived(stream(START, *searched, *results, *block(2, "text", "So."), end("end_turn"), STOP))
+    assert said(measures)["calls"] == [("srv", "web_search", '{"query":"q"}')]
+    assert measures.content == "So."
 
 
 def test_redacted_thinking_starts_the_clock_and_is_flagged():
     redacted = [
         {"type": "content_block_start", "index": 0, "content_block": {"type": "redacted_thinking", "data": "E"}}
     ]
-    found = derived(stream(START, *redacted, *TEXT, end("end_turn"), STOP), len(stream(START, *redacted)))
-    assert "opaque_reasoning" in found.flags
-    assert (found.ttft_ns, found.ttfo_ns, found.reasoning) == (100 * MS, 110 * MS, None)
+    measures = derived(stream(START, *redacted, *TEXT, end("end_turn"), STOP), len(stream(START, *redacted)))
+    assert "opaque_reasoning" in measures.flags
+    assert (measures.ttft_ns, measures.ttfo_ns, measures.reasoning) == (100 * MS, 110 * MS, None)
 
 
 MESSAGE = {
@@ -487,9 +500,9 @@ MESSAGE = {
     ],
 )
 def test_an_answer_that_is_not_streamed_is_read(payload, values):
-    found = said(derived(json.dumps(payload), content_type="application/json"))
-    assert values.items() <= found.items()
-    assert ("content" in found) == (payload is MESSAGE)
+    measures = said(derived(json.dumps(payload), content_type="application/json"))
+    assert values.items() <= measures.items()
+    assert ("content" in measures) == (payload is MESSAGE)
 
 
 def test_a_compaction_is_output_and_text():
@@ -498,7 +511,7 @@ def test_a_compaction_is_output_and_text():
     body = stream(
         START, {**events[0][0], "content_block": {"type": "compaction", "content": None}}, summary, *events[1]
     )
-    found = derived(body, body.index("event: content_block_delta"))
-    assert (found.content, found.output_chunks) == ("So far: Two swans.", 2)
-    whole = {"type": "message", "model": "m", "content": [{"type": "compaction", "content": "So far"}]}
-    assert parse(whole).pieces[0].content == "So far"
+    measures = derived(body, body.index("event: content_block_delta"))
+    assert (measures.content, measures.output_chunks) == ("So far: Two swans.", 2)
+    answer = {"type": "message", "model": "m", "content": [{"type": "compaction", "content": "So far"}]}
+    assert parse(answer).pieces[0].content == "So far"

@@ -207,46 +207,46 @@ SAID = {
 FACTS = {"content_type": "application/x-ndjson", "path": "/api/chat"}
 
 
-def written(*payloads, end="\n"):
+def stream(*payloads, end="\n"):
     return "".join(json.dumps(payload, ensure_ascii=False) + end for payload in payloads)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_a_stream_is_put_together_however_it_is_cut(end):
-    body = written(*LINES, end=end)
+    body = stream(*LINES, end=end)
     assert said(derived(body, **FACTS)) == SAID
-    assert all(said(found) == SAID for found in cut_everywhere(body, **FACTS))
+    assert all(said(measures) == SAID for measures in cut_everywhere(body, **FACTS))
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain", None])
 def test_lines_tell_a_stream_without_its_type(content_type):
-    assert said(derived(written(*LINES), content_type=content_type)) == SAID
-    found = derived(written(LINES[0]), content_type=content_type)
-    assert (found.outcome, found.api) == ("truncated", API)
+    assert said(derived(stream(*LINES), content_type=content_type)) == SAID
+    measures = derived(stream(LINES[0]), content_type=content_type)
+    assert (measures.outcome, measures.api) == ("truncated", API)
 
 
 def test_only_the_last_line_completes_a_stream():
-    body = written(*LINES).encode()
+    body = stream(*LINES).encode()
     end = len(body) - 1  # whether its line end has come does not matter
     assert {derived(body[:size], **FACTS).outcome for size in (*range(1, end, 7), end - 1)} == {"truncated"}
     assert {derived(body[:size], **FACTS).outcome for size in (end, len(body))} == {"complete"}
 
 
 def test_an_old_server_ends_without_a_reason():
-    found = derived(written(generate("x"), generate("", done=True, context=[1])), **FACTS)
-    assert (found.outcome, found.content, found.finish_reason) == ("complete", "x", None)
+    measures = derived(stream(generate("x"), generate("", done=True, context=[1])), **FACTS)
+    assert (measures.outcome, measures.content, measures.finish_reason) == ("complete", "x", None)
 
 
-@pytest.mark.parametrize(("before", "detail"), [(0, "before_output"), (2, "mid_stream")])
-def test_an_error_in_a_stream_is_the_outcome(before, detail):
-    found = derived(written(*LINES[:before], {"error": "out of memory"}), **FACTS)
-    assert (found.outcome, found.outcome_detail) == ("error_event", detail)
-    assert (found.error_code, found.error_message) == (None, "out of memory")
+@pytest.mark.parametrize(("chunk_count", "detail"), [(0, "before_output"), (2, "mid_stream")])
+def test_an_error_in_a_stream_is_the_outcome(chunk_count, detail):
+    measures = derived(stream(*LINES[:chunk_count], {"error": "out of memory"}), **FACTS)
+    assert (measures.outcome, measures.outcome_detail) == ("error_event", detail)
+    assert (measures.error_code, measures.error_message) == (None, "out of memory")
 
 
 def test_an_error_instead_of_a_stream_is_read():
-    found = derived('{"error":"model not found"}', status=404, content_type="application/json")
-    assert (found.outcome, found.outcome_detail, found.error_message) == (
+    measures = derived('{"error":"model not found"}', status=404, content_type="application/json")
+    assert (measures.outcome, measures.outcome_detail, measures.error_message) == (
         "http_error",
         "client_error",
         "model not found",
@@ -254,8 +254,8 @@ def test_an_error_instead_of_a_stream_is_read():
 
 
 def test_a_line_that_is_no_json_is_malformed():
-    found = derived(written(*LINES[:2]) + "ouch\n" + written(*LINES[2:]), **FACTS)
-    assert (found.outcome, found.content) == ("malformed", "Héllo")
+    measures = derived(stream(*LINES[:2]) + "ouch\n" + stream(*LINES[2:]), **FACTS)
+    assert (measures.outcome, measures.content) == ("malformed", "Héllo")
 
 
 @pytest.mark.parametrize(
@@ -266,13 +266,13 @@ def test_a_line_that_is_no_json_is_malformed():
     ],
 )
 def test_a_whole_answer_is_read_as_a_stream_is(payload, path, operation):
-    found = derived(json.dumps(payload), content_type="application/json", path=path)
-    assert (found.outcome, found.api, found.operation) == ("complete", API, operation)
-    assert (found.content, found.finish_reason, found.output_tokens) == ("x", "stop", 282)
-    assert "nonstream" in found.flags
+    measures = derived(json.dumps(payload), content_type="application/json", path=path)
+    assert (measures.outcome, measures.api, measures.operation) == ("complete", API, operation)
+    assert (measures.content, measures.finish_reason, measures.output_tokens) == ("x", "stop", 282)
+    assert "nonstream" in measures.flags
 
 
 def test_embeddings_are_no_generation():
     body = json.dumps({"model": "m", "embeddings": [[0.1]], "total_duration": 14, "prompt_eval_count": 8})
-    found = derived(body, content_type="application/json", path="/api/embed")
-    assert (found.api, found.operation, found.input_tokens, found.content) == (API, "embeddings", 8, None)
+    measures = derived(body, content_type="application/json", path="/api/embed")
+    assert (measures.api, measures.operation, measures.input_tokens, measures.content) == (API, "embeddings", 8, None)

@@ -65,4 +65,4 @@ OBJECTS = [
 
 @each_case(("payload", "api"), OBJECTS)
 def test_an_object_is_of_one_api(payload, api):
-    assert [one.api for one in DIALECTS if one.parse(payload, "message", None)] == ([api] if api else [])
+    assert [dialect.api for dialect in DIALECTS if dialect.parse(payload, "message", None)] == ([api] if api else [])

@@ -44,7 +44,7 @@ def response(*output, status="completed", **more):
     return {"id": "resp_1", "object": "response", "model": "m", "status": status, "output": list(output), **more}
 
 
-def last(*output, status="completed", **more):
+def final(*output, status="completed", **more):
     return event(status, response=response(*output, status=status, **more))
 
 
@@ -62,7 +62,7 @@ def reasoning(*summaries, content=(), **more):
     return {"id": "rs_1", "type": "reasoning", "summary": summary, "content": list(content), **more}
 
 
-def read(*payloads):
+def parsed(*payloads):
     """Return the chunks of one stream."""
     parser = DIALECT.parser(None)
     chunks = [parser(payload, "message", None) for payload in payloads]
@@ -73,7 +73,7 @@ def read(*payloads):
 def said(*payloads):
     """Return the texts of one stream: content, reasoning, refusal, and its calls by name."""
     calls, texts = Calls(), {"content": "", "reasoning": "", "refusal": ""}
-    for chunk in read(*payloads):
+    for chunk in parsed(*payloads):
         for piece in chunk.pieces:
             assert piece.index == 0
             calls.add(piece.tools)
@@ -100,7 +100,7 @@ def said(*payloads):
     ],
 )
 def test_a_delta_is_text_of_its_class(payload, piece, classes):
-    (chunk,) = read(payload)
+    (chunk,) = parsed(payload)
     assert chunk == Chunk(API, pieces=(piece,), content=classes[0], reasoning=classes[1], tool=classes[2])
 
 
@@ -138,7 +138,7 @@ def test_a_delta_is_text_of_its_class(payload, piece, classes):
     ],
 )
 def test_what_says_nothing_is_a_chunk_without_output(payload):
-    (chunk,) = read(payload)
+    (chunk,) = parsed(payload)
     assert replace(chunk, provider_results=0) == Chunk(API)
     assert chunk.counts
 
@@ -155,19 +155,19 @@ def test_what_says_nothing_is_a_chunk_without_output(payload):
     ],
 )
 def test_what_has_no_text_can_be_output(payload, content, tool, reasoning, flags):
-    (chunk,) = read(payload)
+    (chunk,) = parsed(payload)
     expected = Chunk(API, content=content, reasoning=reasoning, tool=tool, flags=flags)
     assert replace(chunk, provider_results=0) == expected
 
 
 def test_the_providers_tool_calls_and_results_are_counted():
     items = [{"type": kind, "id": "i"} for kind in ("web_search_call", "mcp_call", "function_call", "computer_call")]
-    begun = [read(event("output_item.added", output_index=0, item=item))[0].provider_calls for item in items]
-    ended = [read(event("output_item.done", output_index=0, item=item))[0].provider_results for item in items]
-    assert begun == ended == [1, 1, 0, 0]
+    call_counts = [parsed(event("output_item.added", output_index=0, item=item))[0].provider_calls for item in items]
+    result_counts = [parsed(event("output_item.done", output_index=0, item=item))[0].provider_results for item in items]
+    assert call_counts == result_counts == [1, 1, 0, 0]
     result = {"type": "shell_call_output", "id": "i"}
     for kind in ("added", "done"):
-        assert read(event(f"output_item.{kind}", output_index=1, item=result))[0].provider_results == 1
+        assert parsed(event(f"output_item.{kind}", output_index=1, item=result))[0].provider_results == 1
 
 
 TEXT = [delta("output_text", "He"), delta("output_text", "llo", content_index=0)]
@@ -182,8 +182,8 @@ def two_calls():
     """Return the calls of a stream with two calls at one place, whose deltas name them by id."""
     f, g = function('{"a":1}', "f", "call_1"), function('{"b":2}', "g", "call_2")
     f["id"], g["id"] = "fc_1", "fc_2"
-    texts = [delta("function_call_arguments", one["arguments"], item_id=one["id"]) for one in (f, g)]
-    return [added(f), texts[0], added(g), texts[1], finished(f), finished(g), last(message("Hello"), f, g)]
+    texts = [delta("function_call_arguments", call["arguments"], item_id=call["id"]) for call in (f, g)]
+    return [added(f), texts[0], added(g), texts[1], finished(f), finished(g), final(message("Hello"), f, g)]
 
 
 STREAMS = {
@@ -192,21 +192,21 @@ STREAMS = {
             event("created", response=response(status="in_progress")), added(message()), *TEXT,
             done("output_text", content_index=0, text="Hello"),
             done("content_part", content_index=0, part={"type": "output_text", "text": "Hello"}),
-            finished(message("Hello")), last(message("Hello")),
+            finished(message("Hello")), final(message("Hello")),
         ],
         {"content": "Hello"},
     ),
     "deltas alone": (TEXT, {"content": "Hello"}),
     "text done alone": ([done("output_text", text="a"), done("output_text", content_index=1, text="b")],
                         {"content": "ab"}),
-    "part done alone": ([done("content_part", part={"type": "output_text", "text": "a"}), last(message("a"))],
+    "part done alone": ([done("content_part", part={"type": "output_text", "text": "a"}), final(message("a"))],
                         {"content": "a"}),
-    "items alone": ([finished(message("a", "b")), finished(message("c"), 1), last(message("a", "b"), message("c"))],
+    "items alone": ([finished(message("a", "b")), finished(message("c"), 1), final(message("a", "b"), message("c"))],
                     {"content": "abc"}),
-    "the last event alone": ([last(message("a"), message("b"), function("{}"))], {"content": "ab", "f": "{}"}),
-    "nothing is in the last event": ([*TEXT, last()], {"content": "Hello"}),
-    "an item that came in the last event only": ([*TEXT, last(message("Hello"), message("!"))], {"content": "Hello!"}),
-    "another place in the last event": ([*TEXT, last(reasoning("r"), message("Hello"))],
+    "the last event alone": ([final(message("a"), message("b"), function("{}"))], {"content": "ab", "f": "{}"}),
+    "nothing is in the last event": ([*TEXT, final()], {"content": "Hello"}),
+    "an item that came in the last event only": ([*TEXT, final(message("Hello"), message("!"))], {"content": "Hello!"}),
+    "another place in the last event": ([*TEXT, final(reasoning("r"), message("Hello"))],
                                         {"content": "Hello", "reasoning": "r"}),
     "items distinguished by their ids": (
         [*unnumbered(*TEXT), *unnumbered(*two_calls())], {"content": "Hello", "f": '{"a":1}', "g": '{"b":2}'},
@@ -214,7 +214,7 @@ STREAMS = {
     "items of one place": ([*TEXT, *two_calls()], {"content": "Hello", "f": '{"a":1}', "g": '{"b":2}'}),
     "two messages distinguished by their ids": (
         [*unnumbered(delta("output_text", "a", item_id="m_1"), delta("output_text", "b", item_id="m_2")),
-         last(message("a"), message("b"))],
+         final(message("a"), message("b"))],
         {"content": "ab"},
     ),
     "parts that are numbered anew with each delta": (
@@ -227,33 +227,33 @@ STREAMS = {
         [delta("reasoning_summary_text", "s"), done("reasoning_summary_text", text="s"),
          done("reasoning_summary_part", part={"type": "summary_text", "text": "s"}),
          done("reasoning_text", text="r"),
-         last(reasoning("s", content=[{"type": "reasoning_text", "text": "r"}]))],
+         final(reasoning("s", content=[{"type": "reasoning_text", "text": "r"}]))],
         {"reasoning": "sr"},
     ),
-    "a refusal": ([delta("refusal", "No"), done("refusal", refusal="No"), last()], {"refusal": "No"}),
-    "a refusal at the end": ([last(message(content=[{"type": "refusal", "refusal": "No"}]))], {"refusal": "No"}),
+    "a refusal": ([delta("refusal", "No"), done("refusal", refusal="No"), final()], {"refusal": "No"}),
+    "a refusal at the end": ([final(message(content=[{"type": "refusal", "refusal": "No"}]))], {"refusal": "No"}),
     "a function call": (
         [added(function()), delta("function_call_arguments", '{"a"'), delta("function_call_arguments", ":1}"),
          done("function_call_arguments", arguments='{"a":1}'), finished(function('{"a":1}')),
-         last(function('{"a":1}'))],
+         final(function('{"a":1}'))],
         {"f": '{"a":1}'},
     ),
     "two calls that take turns": (
         [added(function(), 0), added(function(name="g", id="call_2"), 1), delta("function_call_arguments", "{", 1),
          delta("function_call_arguments", "[", 0), delta("function_call_arguments", "}", 1),
-         finished(function("[]"), 0), last(function("[]"), function("{}", "g", "call_2"))],
+         finished(function("[]"), 0), final(function("[]"), function("{}", "g", "call_2"))],
         {"f": "[", "g": "{}"},
     ),
-    "arguments in the finished item": ([added(function()), finished(function("{}")), last(function("{}"))],
+    "arguments in the finished item": ([added(function()), finished(function("{}")), final(function("{}"))],
                                        {"f": "{}"}),
     "a call without its beginning": ([delta("function_call_arguments", "{}"), finished(function("{}"))], {"f": "{}"}),
     "a call of other ids at each event": (
         [added(function(id="call_a")), delta("function_call_arguments", "{}"), finished(function("{}", id="call_b")),
-         last(function("{}", id="call_c"))],
+         final(function("{}", id="call_c"))],
         {"f": "{}"},
     ),
     "arguments in full when the call begins": (
-        [added(function("{}")), delta("function_call_arguments", "{}"), last(function("{}"))], {"f": "{}"},
+        [added(function("{}")), delta("function_call_arguments", "{}"), final(function("{}"))], {"f": "{}"},
     ),
     "a custom call": (
         [added({"type": "custom_tool_call", "call_id": "c", "name": "sql", "input": ""}),
@@ -274,7 +274,7 @@ STREAMS = {
     ),
     "what goes on without places": (
         [{"type": "response.output_text.delta", "delta": "a"}, {"type": "response.output_text.delta", "delta": "b"},
-         {"type": "response.output_text.done", "text": "ab"}, last(message("ab"))],
+         {"type": "response.output_text.done", "text": "ab"}, final(message("ab"))],
         {"content": "ab"},
     ),
 }  # fmt: skip
@@ -311,8 +311,8 @@ def test_an_event_means_the_same_when_read_again(name):
 )  # fmt: skip
 def test_a_built_in_tool_is_called_by_its_type(item, name, arguments):
     item = {"id": "ws_1", "status": "completed", **item}
-    start, end, closing = read(added({"id": "ws_1", "type": item["type"], "name": item.get("name")}), finished(item),
-                               last(item))  # fmt: skip
+    start, end, closing = parsed(added({"id": "ws_1", "type": item["type"], "name": item.get("name")}), finished(item),
+                               final(item))  # fmt: skip
     assert start.pieces[0].tools == (ToolPiece(0, "ws_1", name, ""),)
     assert end.pieces[0].tools == (ToolPiece(0, "", "", arguments),)
     assert closing.pieces == (Piece(0, "", "", "", (), "completed"),)
@@ -322,18 +322,22 @@ def test_a_built_in_tool_is_called_by_its_type(item, name, arguments):
 @each_case(
     ("payload", "reason", "fault"),
     [
-        (last(usage=USAGE), "completed", None),
-        (last(status="incomplete", incomplete_details={"reason": "max_output_tokens"}), "max_output_tokens", None),
-        (last(status="incomplete", incomplete_details=None), "incomplete", None),
-        (last(status="cancelled"), "cancelled", None),
+        (final(usage=USAGE), "completed", None),
         (
-            last(status="failed", error={"code": "server_error", "message": "m"}),
+            final(status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+            "max_output_tokens",
+            None,
+        ),
+        (final(status="incomplete", incomplete_details=None), "incomplete", None),
+        (final(status="cancelled"), "cancelled", None),
+        (
+            final(status="failed", error={"code": "server_error", "message": "m"}),
             None,
             ReportedError("server_error", "m"),
         ),
-        (last(status="failed", error={"code": None, "type": "t", "message": ""}), None, ReportedError("t", None)),
-        (last(status="failed", error={"code": 500}), None, ReportedError("500", None)),
-        (last(status="failed", error=None), None, ReportedError(None, None)),
+        (final(status="failed", error={"code": None, "type": "t", "message": ""}), None, ReportedError("t", None)),
+        (final(status="failed", error={"code": 500}), None, ReportedError("500", None)),
+        (final(status="failed", error=None), None, ReportedError(None, None)),
         (event("failed"), None, ReportedError(None, None)),
         (event("failed", response=response(status="completed")), None, ReportedError(None, None)),
         (event("incomplete", response=response(status="completed")), "incomplete", None),
@@ -349,7 +353,7 @@ def test_a_built_in_tool_is_called_by_its_type(item, name, arguments):
     ],
 )
 def test_the_last_event_ends_the_stream(payload, reason, fault):
-    (chunk,) = read(payload)
+    (chunk,) = parsed(payload)
     assert chunk.ends
     assert chunk.fault == fault
     assert [piece.finish_reason for piece in chunk.pieces] == ([] if reason is None else [reason])
@@ -357,15 +361,17 @@ def test_the_last_event_ends_the_stream(payload, reason, fault):
 
 
 def test_an_event_takes_its_facts_from_the_response():
-    created, completed = read(event("created", response=response(status="in_progress", usage=None)), last(usage=USAGE))
+    created, completed = parsed(
+        event("created", response=response(status="in_progress", usage=None)), final(usage=USAGE)
+    )
     assert (created.id, created.model, created.usage, created.ends) == ("resp_1", "m", None, False)
     assert (completed.id, completed.usage) == ("resp_1", USAGE)
 
 
 def test_encrypted_reasoning_is_output_when_its_item_is_finished():
     item = reasoning(encrypted_content="gAAA")
-    assert [chunk.reasoning for chunk in read(added(item), finished(item), last(item))] == [False, True, False]
-    assert read(last(item))[0].reasoning
+    assert [chunk.reasoning for chunk in parsed(added(item), finished(item), final(item))] == [False, True, False]
+    assert parsed(final(item))[0].reasoning
 
 
 @each_case(
@@ -469,7 +475,7 @@ def test_other_apis_are_not_claimed(payload):
 EXAMPLES = [
     *(payload for payloads, _ in STREAMS.values() for payload in payloads),
     response(reasoning("s", encrypted_content="x"), message("a"), function("{}"), usage=USAGE),
-    last(status="failed", error={"code": "c", "message": "m"}),
+    final(status="failed", error={"code": "c", "message": "m"}),
 ]
 
 
@@ -492,7 +498,9 @@ def test_counts_of_a_wrong_type_are_unknown(usage):
 
 def wire(*payloads):
     """Write a stream of events that bear the name of their type."""
-    return "".join(f"event: {one['type']}\ndata: {json.dumps(one, ensure_ascii=False)}\n\n" for one in payloads)
+    return "".join(
+        f"event: {payload['type']}\ndata: {json.dumps(payload, ensure_ascii=False)}\n\n" for payload in payloads
+    )
 
 
 CREATED = event("created", response=response(status="in_progress", usage=None))
@@ -500,7 +508,7 @@ BEGUN = [CREATED, added(reasoning()), delta("reasoning_summary_text", "Hm"), fin
          added(message(), 1), *(delta("output_text", text, 1) for text in ("Hé", "llo", " there"))]  # fmt: skip
 CALLED = [added(function(), 2), delta("function_call_arguments", '{"a":', 2), delta("function_call_arguments", "1}", 2)]
 OUTPUT = [reasoning("Hm"), message("Héllo there"), function('{"a":1}')]
-ENDED = last(*OUTPUT, usage=USAGE)
+ENDED = final(*OUTPUT, usage=USAGE)
 SAID = {
     "api": API, "outcome": "complete", "response_model": "m", "response_id": "resp_1", "content": "Héllo there",
     "reasoning": "Hm", "finish_reason": "completed", "input_tokens": 75, "output_tokens": 1186, "total_tokens": 1261,
@@ -517,29 +525,29 @@ def test_a_stream_is_the_same_wherever_it_is_cut(line_end):
 
 
 def test_a_whole_response_is_no_stream():
-    found = derived(json.dumps(response(*OUTPUT, usage=USAGE, error=None)), content_type="application/json")
-    assert said_of(found) == SAID
-    assert found.operation == "chat"
+    measures = derived(json.dumps(response(*OUTPUT, usage=USAGE, error=None)), content_type="application/json")
+    assert said_of(measures) == SAID
+    assert measures.operation == "chat"
 
 
 BROKEN = {"type": "server_error", "code": "server_error", "message": "It broke.", "param": None}
 ERROR = {"type": "error", "sequence_number": 3, "error": BROKEN}
 FLAT = {**BROKEN, "type": "error", "sequence_number": 3}
-FAILED = last(status="failed", error={"code": "server_error", "message": "It broke."})
+FAILED = final(status="failed", error={"code": "server_error", "message": "It broke."})
 
 
 @each_case("ending", [[ERROR], [FLAT], [FAILED], [ERROR, FAILED], [FLAT, FAILED]])
 @each_case(("begun", "detail"), [([CREATED], "before_output"), (BEGUN, "mid_stream")])
 def test_an_error_is_found_in_every_shape(begun, ending, detail):
-    found = derived(wire(*begun, *ending))
-    assert (found.outcome, found.outcome_detail) == ("error_event", detail)
-    assert (found.error_code, found.error_message) == ("server_error", "It broke.")
+    measures = derived(wire(*begun, *ending))
+    assert (measures.outcome, measures.outcome_detail) == ("error_event", detail)
+    assert (measures.error_code, measures.error_message) == ("server_error", "It broke.")
 
 
 def test_a_response_that_failed_in_background_is_an_error():
     body = json.dumps(FAILED["response"])
-    found = derived(body, content_type="application/json", method="GET", path="/v1/responses/resp_1")
-    assert (found.outcome, found.error_code, found.operation) == ("error_event", "server_error", "chat")
+    measures = derived(body, content_type="application/json", method="GET", path="/v1/responses/resp_1")
+    assert (measures.outcome, measures.error_code, measures.operation) == ("error_event", "server_error", "chat")
 
 
 def test_a_stream_without_its_last_event_was_truncated():
@@ -558,21 +566,21 @@ def test_a_stream_without_its_last_event_was_truncated():
     ],
 )
 def test_a_stream_that_says_why_it_ended_is_complete(status, details, reason):
-    found = derived(wire(*BEGUN, last(status=status, incomplete_details=details)))
-    assert (found.outcome, found.finish_reason, "no_done" in found.flags) == ("complete", reason, False)
+    measures = derived(wire(*BEGUN, final(status=status, incomplete_details=details)))
+    assert (measures.outcome, measures.finish_reason, "no_done" in measures.flags) == ("complete", reason, False)
 
 
 def test_a_keepalive_is_no_first_chunk():
     body = wire({"type": "keepalive", "sequence_number": 1}, *BEGUN, ENDED)
-    found = derived(body, body.encode().index(b"\n\n") + 2)
-    assert found.ttfc_ns == found.ttft_ns == 110 * 1_000_000
+    measures = derived(body, body.encode().index(b"\n\n") + 2)
+    assert measures.ttfc_ns == measures.ttft_ns == 110 * 1_000_000
 
 
 def test_item_ids_may_change_but_no_response_id():
-    renamed = [{**one, "item_id": f"x_{place}"} for place, one in enumerate(BEGUN[2:])]
-    assert said_of(derived(wire(CREATED, *renamed[:1], *renamed[3:], last(*OUTPUT[:2]))))["content"] == "Héllo there"
-    other = {**ENDED, "response": {**ENDED["response"], "id": "resp_2"}}
-    flags = [derived(wire(*BEGUN, end)).flags for end in (ENDED, other)]
+    renamed = [{**payload, "item_id": f"x_{place}"} for place, payload in enumerate(BEGUN[2:])]
+    assert said_of(derived(wire(CREATED, *renamed[:1], *renamed[3:], final(*OUTPUT[:2]))))["content"] == "Héllo there"
+    other_end = {**ENDED, "response": {**ENDED["response"], "id": "resp_2"}}
+    flags = [derived(wire(*BEGUN, end)).flags for end in (ENDED, other_end)]
     assert ["id_changed" in raised for raised in flags] == [False, True]
 
 
@@ -587,7 +595,7 @@ def test_repeated_deltas_are_read_as_if_each_were_parsed(padded):
         }
         for number, word in enumerate(words)
     ]
-    body = wire(CREATED, *deltas, done("output_text", 1, text="".join(words)), last(reasoning(), message(*words)))
-    found = derived(body)
-    assert (found.content, found.output_chunks, found.events) == ("".join(words), 60, 63)
-    assert said_of(derived(body, *range(7, len(body.encode()), 7))) == said_of(found)
+    body = wire(CREATED, *deltas, done("output_text", 1, text="".join(words)), final(reasoning(), message(*words)))
+    measures = derived(body)
+    assert (measures.content, measures.output_chunks, measures.events) == ("".join(words), 60, 63)
+    assert said_of(derived(body, *range(7, len(body.encode()), 7))) == said_of(measures)

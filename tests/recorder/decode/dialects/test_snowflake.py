@@ -31,8 +31,8 @@ def sse(*payloads):
 @pytest.mark.parametrize("path", [PATH, "/gateway"])
 def test_the_end_of_the_body_ends_a_stream(path):
     body = sse(say("Two "), say("swans."), LAST)
-    found = derived(body, path=path)
-    assert (found.api, found.outcome, found.content, found.output_tokens) == (
+    measures = derived(body, path=path)
+    assert (measures.api, measures.outcome, measures.content, measures.output_tokens) == (
         "snowflake.cortex", "complete", "Two swans.", 4,
     )  # fmt: skip
     assert derived(body, path=path, ended_by="eof").outcome == "truncated"

@@ -79,18 +79,23 @@ def test_a_wrong_byte_breaks_only_its_own_message():
     first, second, third = records(STREAM)
     for place in range(12, len(SECOND)):
         data = spoilt(place)
-        before, wrong, after = records(data)
-        assert (before, wrong.start, wrong.end, wrong.broken, after) == (first, second.start, second.end, True, third)
+        good, wrong, following = records(data)
+        assert (good, wrong.start, wrong.end, wrong.broken, following) == (first, second.start, second.end, True, third)
         assert fields(data[wrong.start : wrong.end]) == (wrong.type, wrong.data)
 
 
 def test_nothing_is_read_behind_a_wrong_prelude():
     for place in range(12):
         data = spoilt(place)
-        first, rest = records(data)
-        assert (first.broken, rest.broken, rest.start, rest.end) == (False, True, len(FIRST), len(STREAM))
-        assert fields(data[rest.start :]) == (rest.type, rest.data)
-        assert rest.type == "message"
+        first, remainder = records(data)
+        assert (first.broken, remainder.broken, remainder.start, remainder.end) == (
+            False,
+            True,
+            len(FIRST),
+            len(STREAM),
+        )
+        assert fields(data[remainder.start :]) == (remainder.type, remainder.data)
+        assert remainder.type == "message"
 
 
 @each_case(
@@ -126,9 +131,9 @@ def test_a_message_whose_headers_cannot_be_read_is_broken(headers):
 
 
 def test_a_message_cut_off_at_the_end_is_ignored():
-    whole = list(records(STREAM))
+    messages = list(records(STREAM))
     for size in range(len(STREAM)):
-        assert list(records(STREAM[:size])) == [record for record in whole if record.end <= size]
+        assert list(records(STREAM[:size])) == [record for record in messages if record.end <= size]
 
 
 @each_case(
@@ -149,7 +154,9 @@ def test_any_bytes_decode_to_consecutive_records(parts):
         assert record.start == end < record.end <= len(data)
         assert fields(data[record.start : record.end]) == (record.type, record.data)
         end = record.end
-    assert looks_like(data) is (len(data) >= 12 and not any(one.broken and not one.start for one in records(data[:12])))
+    assert looks_like(data) is (
+        len(data) >= 12 and not any(record.broken and not record.start for record in records(data[:12]))
+    )
 
 
 @given(st.integers(0, len(STREAM) * 8 - 1), st.integers(0, len(STREAM)), st.booleans())
@@ -159,14 +166,14 @@ def test_botocore_reads_the_same_messages(bit, size, is_whole):
     data = bytearray(STREAM)
     if not is_whole:
         data[bit // 8] ^= 1 << bit % 8
-    buffer, read, refused = EventStreamBuffer(), [], False
+    buffer, messages, refused = EventStreamBuffer(), [], False
     buffer.add_data(bytes(data[:size]))
     try:
-        for one in buffer:
-            read.append((one.headers[":event-type"], one.payload.decode()))
+        for message in buffer:
+            messages.append((message.headers[":event-type"], message.payload.decode()))
     except ParserError:  # at which it stops
         refused = True
-    found = brief(bytes(data[:size]))
-    intact = [(type, text) for type, text, broken in found if not broken]
-    assert intact[: len(read)] == read
-    assert refused == any(broken for _, _, broken in found)
+    summary = brief(bytes(data[:size]))
+    intact = [(type, text) for type, text, broken in summary if not broken]
+    assert intact[: len(messages)] == messages
+    assert refused == any(broken for _, _, broken in summary)

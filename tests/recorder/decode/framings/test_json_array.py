@@ -50,10 +50,10 @@ def test_each_whole_element_is_a_record(stream, expected):
 
 @each_case("stream", [stream for stream, _ in TABLE.values()], ids=TABLE.keys())
 def test_ordered_ranges_have_the_fields_of_their_records(stream):
-    found = list(records(stream))
-    borders = [border for record in found for border in (record.start, record.end)]
+    rows = list(records(stream))
+    borders = [border for record in rows for border in (record.start, record.end)]
     assert borders == sorted(borders)
-    for record in found:
+    for record in rows:
         assert fields(stream[record.start : record.end]) == (record.type, record.data)
 
 
@@ -68,10 +68,10 @@ COMMAS = st.sampled_from([b",", b",\n", b"\r\n,\r\n", b" , "])
 @given(st.lists(st.tuples(ELEMENTS, COMMAS)), st.booleans(), st.data())
 def test_a_beginning_has_the_first_records_of_the_stream(elements, bom, data):
     stream = BOM * bom + b"[" + b"".join(element + comma for element, comma in elements) + b"]"
-    whole = list(records(stream))
-    assert [record.data for record in whole] == [element.decode() for element, _ in elements]
+    rows = list(records(stream))
+    assert [record.data for record in rows] == [element.decode() for element, _ in elements]
     cut = data.draw(st.integers(0, len(stream)))
-    assert list(records(stream[:cut])) == [record for record in whole if record.end <= cut]
+    assert list(records(stream[:cut])) == [record for record in rows if record.end <= cut]
 
 
 @each_case(

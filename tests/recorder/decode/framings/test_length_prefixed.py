@@ -15,7 +15,7 @@ STREAM = FIRST + SECOND + THIRD
 
 
 def spans(data, framing="grpc"):
-    return [(one.start, one.end) for one in messages(data, framing)]
+    return [(message.start, message.end) for message in messages(data, framing)]
 
 
 def test_messages_are_cut_where_their_lengths_say():
@@ -44,9 +44,9 @@ def test_a_message_cut_off_at_the_end_is_ignored(size):
     ],
 )
 def test_only_its_own_framings_flag_ends_a_stream(framing, last, count):
-    found = list(messages(FIRST + last + SECOND, framing))
-    assert len(found) == count
-    assert [one.is_last for one in found] == ([False, True] if count == 2 else [False] * 3)
+    received = list(messages(FIRST + last + SECOND, framing))
+    assert len(received) == count
+    assert [message.is_last for message in received] == ([False, True] if count == 2 else [False] * 3)
 
 
 @each_case("length", [8, 1 << 16, (1 << 31) - 1, (1 << 32) - 1])

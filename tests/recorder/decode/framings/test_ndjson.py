@@ -45,10 +45,10 @@ def test_each_line_that_is_not_blank_is_a_record(stream, expected):
 
 @each_case("stream", [stream for stream, _ in TABLE.values()], ids=TABLE.keys())
 def test_ordered_ranges_have_the_fields_of_their_records(stream):
-    found = list(records(stream))
-    borders = [border for record in found for border in (record.start, record.end)]
+    rows = list(records(stream))
+    borders = [border for record in rows for border in (record.start, record.end)]
     assert borders == sorted(borders)
-    for record in found:
+    for record in rows:
         assert fields(stream[record.start : record.end]) == (record.type, record.data)
 
 
@@ -64,12 +64,12 @@ LINES = st.sampled_from([b'{"a":1}', '{"é":"{"}'.encode(), b"", b" ", b"ouch", 
 def test_a_beginning_has_the_first_records_of_the_stream(lines, bom, data):
     stream = BOM * bom + b"".join(line + end for line, end in lines)
     cut = data.draw(st.integers(0, len(stream)))
-    begun, whole = list(records(stream[:cut])), list(records(stream))
-    terminated = [record for record in whole if record.end <= cut]
-    assert begun[: len(terminated)] == terminated
+    early_records, all_records = list(records(stream[:cut])), list(records(stream))
+    terminated = [record for record in all_records if record.end <= cut]
+    assert early_records[: len(terminated)] == terminated
     # A line whose end is still to come is a record if it is whole.
-    assert [record.data for record in begun] == [record.data for record in whole][: len(begun)]
-    assert len(begun) <= len(terminated) + 1
+    assert [record.data for record in early_records] == [record.data for record in all_records][: len(early_records)]
+    assert len(early_records) <= len(terminated) + 1
 
 
 @each_case(

@@ -81,8 +81,8 @@ LINES = st.sampled_from(
 def test_a_beginning_has_the_first_items_of_the_stream(lines, bom, data):
     stream = BOM * bom + b"".join(line + end for line, end in lines)
     end = data.draw(st.integers(0, len(stream)))
-    begun = run(stream[:end])[0]
-    assert begun == [item for item in run(stream)[0] if item.end <= end]
+    early_records = run(stream[:end])[0]
+    assert early_records == [item for item in run(stream)[0] if item.end <= end]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])

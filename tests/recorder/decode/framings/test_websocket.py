@@ -22,8 +22,8 @@ PAYLOADS = st.one_of(
 )
 
 
-def kinds(found: list[WebSocketMessage]) -> list[tuple[str, bytes]]:
-    return [(message.kind, message.data) for message in found]
+def kinds(received: list[WebSocketMessage]) -> list[tuple[str, bytes]]:
+    return [(message.kind, message.data) for message in received]
 
 
 @pytest.mark.parametrize("client", [False, True])
@@ -45,27 +45,27 @@ def test_messages_are_read_as_they_were_sent(
         expected.append((kind, payload.encode() if isinstance(payload, str) else payload))
         ends.append(len(wire))
     wire += sender.close(1000, "bye")
-    found = list(messages(wire, from_client=client, extensions=extensions))
-    assert kinds(found) == [*expected, ("close", b"1000 bye")]
-    assert [message.end for message in found] == [*ends, len(wire)]
+    received = list(messages(wire, from_client=client, extensions=extensions))
+    assert kinds(received) == [*expected, ("close", b"1000 bye")]
+    assert [message.end for message in received] == [*ends, len(wire)]
 
 
 @pytest.mark.parametrize("extensions", EXTENSIONS[:2])
 def test_a_message_cut_off_at_the_end_is_ignored(extensions: str | None) -> None:
     sender = side(extensions)
     wire = b"".join([sender.send_data("one " * 100), sender.ping(b""), sender.send_data(b"two" * 70), sender.close()])
-    whole = list(messages(wire, from_client=False, extensions=extensions))
-    assert [message.kind for message in whole] == ["text", "ping", "binary", "close"]
+    all_messages = list(messages(wire, from_client=False, extensions=extensions))
+    assert [message.kind for message in all_messages] == ["text", "ping", "binary", "close"]
     for size in range(len(wire)):
-        found = list(messages(wire[:size], from_client=False, extensions=extensions))
-        assert found == [message for message in whole if message.end <= size]
+        received = list(messages(wire[:size], from_client=False, extensions=extensions))
+        assert received == [message for message in all_messages if message.end <= size]
 
 
 @given(noise=st.binary(max_size=200), client=st.booleans())
 def test_noise_is_no_error(noise: bytes, client: bool) -> None:
     for extensions in EXTENSIONS[:2]:
-        found = list(messages(noise, from_client=client, extensions=extensions))
-        assert all(message.kind != "broken" for message in found[:-1])
+        received = list(messages(noise, from_client=client, extensions=extensions))
+        assert all(message.kind != "broken" for message in received[:-1])
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_noise_is_no_error(noise: bytes, client: bool) -> None:
     ids=["HTTP", "mask", "opcode", "continuation", "UTF-8", "close code"],
 )
 def test_what_breaks_the_protocol_ends_the_messages(wire: bytes) -> None:
-    before = bytes(side().send_data("good"))
-    found = list(messages(before + wire + before, from_client=False, extensions=None))
-    assert kinds(found) == [("text", b"good"), ("broken", wire + before)]
+    good_message = bytes(side().send_data("good"))
+    received = list(messages(good_message + wire + good_message, from_client=False, extensions=None))
+    assert kinds(received) == [("text", b"good"), ("broken", wire + good_message)]
 
 
 def test_a_message_that_inflates_beyond_measure_is_not_inflated() -> None:
