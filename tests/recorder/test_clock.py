@@ -93,17 +93,17 @@ def test_the_thread_last_ran_at_the_read_before_waiting() -> None:
     clocks = Stepped()
     times, began = KernelTime(clocks.clock), clocks.elapsed
 
-    def read(after_ms: int) -> None:
+    def read_clock(after_ms: int) -> None:
         clocks.elapsed = began + after_ms * 1_000_000
         times.at(clocks.wall + clocks.elapsed, clocks.elapsed)
 
     def ran_before(after_ms: int) -> int:
         return (times.ran_before(began + after_ms * 1_000_000) - began) // 1_000_000
 
-    read(20)
+    read_clock(20)
     assert ran_before(90) == 20  # nothing has been read yet when the delay is noticed …
-    read(100)
-    read(101)
+    read_clock(100)
+    read_clock(101)
     assert [ran_before(at) for at in (20, 90, 100, 101, 500)] == [20, 20, 20, 101, 101]  # … or the reads come first
     assert ran_before(10) == 10  # nothing is known any more
 

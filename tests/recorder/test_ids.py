@@ -16,6 +16,6 @@ def test_an_id_is_no_number_to_any_reader() -> None:
 
 def test_every_new_id_holds_a_letter_no_number_has() -> None:
     chance = random.Random(1)
-    made = [proxy.new_id() for _ in range(5000)] + [exchange_id(f"{chance.getrandbits(64):016x}") for _ in range(5000)]
-    assert all(set(id) & set("abc") and len(id) == 16 for id in made)
-    assert len(set(made)) == len(made)
+    ids = [proxy.new_id() for _ in range(5000)] + [exchange_id(f"{chance.getrandbits(64):016x}") for _ in range(5000)]
+    assert all(set(id) & set("abc") and len(id) == 16 for id in ids)
+    assert len(set(ids)) == len(ids)

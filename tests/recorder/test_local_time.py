@@ -28,14 +28,14 @@ def test_a_time_selects_what_it_showed(name: str) -> None:
     now = datetime(2026, 11, 1, 18, tzinfo=UTC)
     with zone(name):
         for hour in range(24):  # the clocks of New York are put back at 06:00 in UTC
-            stored = f"2026-11-01T{hour:02}:30:00.123456Z"
-            time = local_time.local(stored)
+            timestamp = f"2026-11-01T{hour:02}:30:00.123456Z"
+            time = local_time.local(timestamp)
             assert time is not None
             short = f"{local_time.day(time, now.astimezone().date())} {time:%H:%M:%S}{local_time.distinction(time)}"
-            for shown in (local_time.moment(stored), local_time.moment(stored, "seconds"), short):
-                start, end = values.period(shown, now)
+            for text in (local_time.moment(timestamp), local_time.moment(timestamp, "seconds"), short):
+                start, end = values.period(text, now)
                 assert end is not None
-                assert start <= stored < end
+                assert start <= timestamp < end
 
 
 def test_an_ambiguous_day_has_its_year() -> None:

@@ -43,11 +43,11 @@ def test_a_process_is_known_by_its_startup_secret(family: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         for environ, is_known in (({"P": "http://wiretape:pass@127.0.0.1"}, True), ({"P": "wiretape:other@"}, False)):
             with connected(server.getsockname()[1], family, **environ):
-                made, _ = server.accept()
-                peer, own = made.getpeername(), made.getsockname()
-                assert proc.has_secret(peer, own, b"wiretape:pass@") is is_known
-                made.close()
-            assert not proc.has_secret(peer, own, b"wiretape:pass@")
+                client, _ = server.accept()
+                peer, address = client.getpeername(), client.getsockname()
+                assert proc.has_secret(peer, address, b"wiretape:pass@") is is_known
+                client.close()
+            assert not proc.has_secret(peer, address, b"wiretape:pass@")
 
 
 class Intercepting(Relay):
@@ -61,12 +61,12 @@ class Intercepting(Relay):
 
 @pytest.fixture(scope="module")
 def relay(tmp_path_factory: pytest.TempPathFactory, authority: Path) -> Iterator[Intercepting]:
-    with Intercepting(tmp_path_factory.mktemp("relay"), authority) as made:
-        yield made
-        assert made.troubles == []
+    with Intercepting(tmp_path_factory.mktemp("relay"), authority) as relay_:
+        yield relay_
+        assert relay_.troubles == []
 
 
-async def asked(relay: Relay, request: str, environ: dict[str, str]) -> str:
+async def answer_to(relay: Relay, request: str, environ: dict[str, str]) -> str:
     """Send a request to the proxy from another process; return the answer's first line."""
     command = (sys.executable, "-c", CONNECTS, relay.base.rpartition(":")[2], "4", request)
     pipe = asyncio.subprocess.PIPE
@@ -80,10 +80,10 @@ async def test_a_program_whose_environment_holds_the_password_is_trusted(relay: 
     place = relay.upstream.url.removeprefix("https://")
     has = {**os.environ, "HTTPS_PROXY": relay.settings.proxy_url(relay.base)}
     connect = f"CONNECT {place} HTTP/1.1\r\nhost: {place}\r\n"
-    assert await asked(relay, f"{connect}\r\n", has) == "HTTP/1.1 200 Connection established"
-    own = relay.base.removeprefix("http://")
-    plain = f"POST http://{own}/v1/x HTTP/1.1\r\nhost: {own}\r\ncontent-length: 2\r\n\r\n{{}}"
-    assert await asked(relay, plain, has) == "HTTP/1.1 200 Scripted"
-    assert "407" in await asked(relay, plain, dict(os.environ))
-    assert "407" in await asked(relay, f"{connect}\r\n", dict(os.environ))
-    assert "407" in await asked(relay, f"{connect}proxy-authorization: Basic wrong\r\n\r\n", has)
+    assert await answer_to(relay, f"{connect}\r\n", has) == "HTTP/1.1 200 Connection established"
+    host = relay.base.removeprefix("http://")
+    plain = f"POST http://{host}/v1/x HTTP/1.1\r\nhost: {host}\r\ncontent-length: 2\r\n\r\n{{}}"
+    assert await answer_to(relay, plain, has) == "HTTP/1.1 200 Scripted"
+    assert "407" in await answer_to(relay, plain, dict(os.environ))
+    assert "407" in await answer_to(relay, f"{connect}\r\n", dict(os.environ))
+    assert "407" in await answer_to(relay, f"{connect}proxy-authorization: Basic wrong\r\n\r\n", has)

@@ -34,8 +34,8 @@ def test_line_feeds_stay_only_where_lines_are_wanted() -> None:
 
 @given(st.text(st.characters(codec=None)))
 def test_every_text_keeps_its_length_and_loses_its_controls(text: str) -> None:
-    shown = safe(text)
-    assert len(shown) == len(text)
-    assert safe(shown) == shown
-    assert not [character for character in shown if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")]
-    shown.encode()
+    cleaned = safe(text)
+    assert len(cleaned) == len(text)
+    assert safe(cleaned) == cleaned
+    assert not [character for character in cleaned if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")]
+    cleaned.encode()

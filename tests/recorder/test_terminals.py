@@ -57,9 +57,9 @@ def test_help_and_definitions_are_ascii_in_a_c_locale(tmp_path: Path, monkeypatc
     for name, value in IN_C.items():
         monkeypatch.setenv(name, value)
     for words in (["stats", "--help"], ["db", "schema"], ["help"]):
-        shown = on_terminal(tmp_path / "tape.db", *words)
-        assert len(shown) > 100
-        assert shown.isascii()
+        output = on_terminal(tmp_path / "tape.db", *words)
+        assert len(output) > 100
+        assert output.isascii()
 
 
 def test_a_width_of_no_columns_is_an_unknown_width(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ def test_the_commands_that_write_are_there() -> None:
 
 
 def test_the_help_tells_what_each_exit_code_means() -> None:
-    said = CliRunner().invoke(main, ["-h"], prog_name="wiretape").output
+    output = CliRunner().invoke(main, ["-h"], prog_name="wiretape").output
     for code in ("0 done", "2 wrong usage", "4 not found", "5 other schema", "8 not a tape"):
-        assert code in " ".join(said.split())
+        assert code in " ".join(output.split())
 
 
 def test_every_recording_command_takes_the_same_options() -> None:

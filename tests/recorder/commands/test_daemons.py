@@ -47,10 +47,10 @@ async def test_a_program_that_outlives_its_run_keeps_its_certificates(tmp_path: 
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     async with wiretape("run", *options, "--", sys.executable, "-c", script, SLEEPS, env=cache) as process:
         code, out, err = await finish(process)
-    pid, named = out.split()
-    bundle = place / Path(named).parent.name / Path(named).name
+    pid, name = out.split()
+    bundle = place / Path(name).parent.name / Path(name).name
     try:
-        assert (code, str(bundle)) == (0, named)
+        assert (code, str(bundle)) == (0, name)
         assert f"wiretape: pid {pid} (python" in err
         assert f"goes on with the variables of this run, whose recorder has ended: kill {pid}\n" in err
         assert "sk-secret" not in err
@@ -134,6 +134,6 @@ def test_a_process_is_described_without_what_may_be_secret(tmp_path: Path) -> No
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        shown = daemons.described(process.pid)
+        description = daemons.described(process.pid)
         process.kill()
-    assert shown == f"pid {process.pid} ({Path(sys.executable).name} hub.py http://REDACTED@gw.test …)"
+    assert description == f"pid {process.pid} ({Path(sys.executable).name} hub.py http://REDACTED@gw.test …)"

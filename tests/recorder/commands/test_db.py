@@ -48,15 +48,15 @@ def test_the_schema_of_any_revision_is_printed(recorded: Path) -> None:
 
 def test_info_says_what_a_tape_holds(recorded: Path) -> None:
     result = run("info", "--db", recorded)
-    shown = dict(line.split("\t") for line in result.stdout.splitlines())
-    assert int(shown["size"]) == recorded.stat().st_size
-    assert (shown["tape"], shown["schema"], shown["sessions"], shown["exchanges"]) == (
+    facts = dict(line.split("\t") for line in result.stdout.splitlines())
+    assert int(facts["size"]) == recorded.stat().st_size
+    assert (facts["tape"], facts["schema"], facts["sessions"], facts["exchanges"]) == (
         str(recorded),
         REVISION,
         "1",
         "3",
     )
-    assert (shown["complete"], shown["truncated"], shown["open"]) == ("1", "1", "1")
+    assert (facts["complete"], facts["truncated"], facts["open"]) == ("1", "1", "1")
     assert result.stdout.splitlines()[-1] == "written by\tnobody now"
 
 
@@ -97,10 +97,10 @@ def test_an_unreadable_tape_is_damaged(recorded: Path, command: str) -> None:
 
 
 def test_rebuilding_a_fresh_tape_changes_nothing(recorded: Path) -> None:
-    before = outcomes_of(recorded)
+    outcomes_before = outcomes_of(recorded)
     result = run("rebuild", "--db", recorded)
     assert result.stdout == f"{recorded}: 2 exchanges derived again, 0 changed\n"
-    assert outcomes_of(recorded) == before == {"e1": "complete", "e2": "truncated", "e3": None}
+    assert outcomes_of(recorded) == outcomes_before == {"e1": "complete", "e2": "truncated", "e3": None}
 
 
 def test_rebuilding_restores_measures(recorded: Path) -> None:
@@ -121,10 +121,10 @@ def test_a_limit_without_unit_or_amount_is_wrong_usage(recorded: Path, option: s
 
 
 def test_a_dry_prune_reports_and_changes_nothing(recorded: Path) -> None:
-    before = recorded.read_bytes()
+    content = recorded.read_bytes()
     result = run("prune", "--db", recorded, "--older", "1d", "--dry-run")
     assert result.stdout.startswith("would delete 3 exchanges (2026-03-01 12:00 UTC, ")
-    assert recorded.read_bytes() == before
+    assert recorded.read_bytes() == content
 
 
 def test_pruning_where_nobody_can_be_asked_needs_a_yes(recorded: Path) -> None:
@@ -146,8 +146,8 @@ def test_a_vacuum_frees_space_and_names_the_rest(recorded: Path) -> None:
     run("prune", "--db", recorded, "--older", "1d", "--yes")
     (recorded.parent / f"{recorded.name}.before-0001").touch()
     assert run("vacuum", "--db", recorded, "--dry-run").stdout.endswith(" are free pages\n")
-    said = run("vacuum", "--db", recorded).stdout
-    assert f"(beside it: {recorded.name}.before-0001)" in said
+    output = run("vacuum", "--db", recorded).stdout
+    assert f"(beside it: {recorded.name}.before-0001)" in output
     assert run("vacuum", "--db", recorded, "--dry-run").stdout.startswith(f"would rewrite {recorded}: 0 bytes of ")
 
 
@@ -188,11 +188,11 @@ def test_a_merge_measures_what_dead_recorders_left(recorded: Path, tmp_path: Pat
 @pytest.mark.parametrize("command", ["rebuild", "upgrade", "vacuum"])
 def test_a_tape_that_is_being_written_is_left_alone(recorded: Path, command: str) -> None:
     with opened(recorded):
-        before = snapshot(recorded.parent)
+        files = snapshot(recorded.parent)
         result = run(command, "--db", recorded)
         assert isinstance(result.exception, TapeBusy)
         assert "is being written by a test" in str(result.exception)
-        assert snapshot(recorded.parent) == before
+        assert snapshot(recorded.parent) == files
 
 
 @pytest.mark.parametrize("command", ["info", "check", "rebuild", "upgrade", "vacuum"])
@@ -202,33 +202,33 @@ def test_no_command_makes_a_tape(tape: Path, command: str) -> None:
 
 
 def test_a_tape_of_this_schema_needs_no_upgrade(recorded: Path) -> None:
-    before = snapshot(recorded.parent)
+    files = snapshot(recorded.parent)
     assert run("upgrade", "--db", recorded).stdout == f"{recorded} has schema {REVISION} already\n"
-    assert snapshot(recorded.parent) == before
+    assert snapshot(recorded.parent) == files
 
 
 @pytest.mark.damages
 def test_a_newer_tape_is_not_downgraded(recorded: Path) -> None:
     damage(recorded, "UPDATE alembic_version SET version_num='9999'")
-    before = snapshot(recorded.parent)
+    files = snapshot(recorded.parent)
     assert isinstance(run("upgrade", "--db", recorded).exception, SchemaMismatch)
-    assert snapshot(recorded.parent) == before
+    assert snapshot(recorded.parent) == files
 
 
 def test_deriving_again_does_not_change_a_fixture(tape: Path) -> None:
-    said = run("fixture", "--db", tape, "--exchanges", 30, "--chunks", 20, "--seed", 3)
-    assert said.stdout == f"{tape}: 30 exchanges of up to 20 chunks, seed 3\n"
-    assert said.stderr == ""
+    result = run("fixture", "--db", tape, "--exchanges", 30, "--chunks", 20, "--seed", 3)
+    assert result.stdout == f"{tape}: 30 exchanges of up to 20 chunks, seed 3\n"
+    assert result.stderr == ""
     assert run("check", "--db", tape).stdout == f"{tape} is whole\n"
     assert run("rebuild", "--db", tape).stdout.endswith(" 0 changed\n")
 
 
 def test_a_fixture_never_goes_onto_a_recorded_tape(recorded: Path) -> None:
-    before = outcomes_of(recorded)
+    outcomes_before = outcomes_of(recorded)
     result = run("fixture", "--db", recorded)
     assert isinstance(result.exception, WiretapeError)
     assert "holds exchanges already" in str(result.exception)
-    assert outcomes_of(recorded) == before
+    assert outcomes_of(recorded) == outcomes_before
 
 
 def test_a_vacuum_frees_pages_without_any_deletion(recorded: Path) -> None:
@@ -243,11 +243,11 @@ def test_rebuilding_names_the_rows_that_are_damaged(recorded: Path) -> None:
     assert "exchange e1 is damaged: exchanges.status is text" in run("rebuild", "--db", recorded).stderr
 
 
-@pytest.mark.parametrize(("typed", "code", "left"), [("y", 0, 0), ("n", 1, 3)])
-def test_at_a_terminal_pruning_asks(recorded: Path, typed: str, code: int, left: int) -> None:
+@pytest.mark.parametrize(("typed", "code", "remaining"), [("y", 0, 0), ("n", 1, 3)])
+def test_at_a_terminal_pruning_asks(recorded: Path, typed: str, code: int, remaining: int) -> None:
     command = [*CLI, "db", "prune", "--db", str(recorded), "--older", "1s"]
     with Terminal(command, columns=200) as terminal:
         terminal.wait_for("Delete 3 exchanges")
         terminal.press(f"{typed}\n")
         assert terminal.ended() == code
-    assert len(outcomes_of(recorded)) == left
+    assert len(outcomes_of(recorded)) == remaining

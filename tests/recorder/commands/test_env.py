@@ -74,8 +74,8 @@ async def test_upstreams_without_a_variable_show_their_base_urls(tmp_path: Path)
 
 @on_loop
 async def test_the_lines_follow_what_record_was_given(tmp_path: Path) -> None:
-    given = ("--listen", "[::1]:9", "--upstream", "groq=https://api.test")
-    assert await env(tmp_path / "none.db", *given) == ("export GROQ_BASE_URL='http://[::1]:9/groq'\n", "")
+    arguments = ("--listen", "[::1]:9", "--upstream", "groq=https://api.test")
+    assert await env(tmp_path / "none.db", *arguments) == ("export GROQ_BASE_URL='http://[::1]:9/groq'\n", "")
 
 
 @on_loop

@@ -41,8 +41,8 @@ def test_a_host_that_was_not_intercepted_is_suggested() -> None:
 
 
 def test_a_local_server_that_was_called_is_suggested_early() -> None:
-    asked = {"telemetry.test:443": "tunnelled", "127.0.0.1:8000": "relayed"}
-    text = explained(is_intercepting=True, connections=1, asked=asked, daemons={7: "pid 7 (vllm serve)"})
+    called_hosts = {"telemetry.test:443": "tunnelled", "127.0.0.1:8000": "relayed"}
+    text = explained(is_intercepting=True, connections=1, asked=called_hosts, daemons={7: "pid 7 (vllm serve)"})
     assert "try: --host 127.0.0.1, if pid 7 serves an API; " in text
     assert "kill" not in text
 
@@ -51,30 +51,30 @@ def test_directly_asked_local_servers_get_an_option() -> None:
     assert "--host localhost, if it calls an API of this machine" in explained(is_intercepting=True)
     away = explained(is_intercepting=True, connections=1, asked={"gw.test:443": "tunnelled"})
     assert away.rstrip().endswith("; --host localhost, if it calls an API of this machine")
-    called = explained(is_intercepting=True, daemons={7: "pid 7 (vllm serve)"})
-    assert "try: --host localhost, or --base-url, if pid 7 serves an API; " in called
+    explanation = explained(is_intercepting=True, daemons={7: "pid 7 (vllm serve)"})
+    assert "try: --host localhost, or --base-url, if pid 7 serves an API; " in explanation
     assert "--host" not in explained(daemons={7: "pid 7 (vllm serve)"})
 
 
 @pytest.mark.parametrize("command", ["docker run --rm app", "sudo podman run app"])
 def test_a_container_gets_advice_on_passing_the_variables(command: str) -> None:
-    *_, passed, other = explained(*command.split(), is_intercepting=True).splitlines()
+    *_, passed, final_line = explained(*command.split(), is_intercepting=True).splitlines()
     container = command.replace("sudo ", "").split()[0]
     assert f"'{container} run --network host -v " in passed
     assert " -e HTTPS_PROXY -e " in passed
     assert " -e SSL_CERT_FILE" in passed
     assert "NODE_OPTIONS" not in passed, "it names a file that is not there"
-    assert other.startswith("or: wiretape record --listen 0.0.0.0:8377 --allow-host host.docker.internal, ")
+    assert final_line.startswith("or: wiretape record --listen 0.0.0.0:8377 --allow-host host.docker.internal, ")
     assert " -e OPENAI_BASE_URL -e " in explained(*command.split()).splitlines()[-2]
 
 
 def test_a_command_without_environment_gets_advice_on_variables() -> None:
-    told = explained("env", "-i", "python", "x.py", is_intercepting=True).splitlines()[-1]
-    assert told.startswith(
+    advice = explained("env", "-i", "python", "x.py", is_intercepting=True).splitlines()[-1]
+    assert advice.startswith(
         'env clears these variables; try: wiretape run -- sh -c \'env -i HTTPS_PROXY="$HTTPS_PROXY" '
     )
     for name in ("NODE_USE_ENV_PROXY", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "SSL_CERT_FILE"):
-        assert f' {name}="${name}" ' in told
+        assert f' {name}="${name}" ' in advice
     assert "NODE_OPTIONS" not in explained("env", "-i", "python", "x.py")
     assert "sudo --preserve-env=HTTPS_PROXY,HTTP_PROXY," in explained("sudo", "python", "x.py", is_intercepting=True)
     assert "env clears" not in explained("env", "A=-i", "python", is_intercepting=True)

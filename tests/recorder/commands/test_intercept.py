@@ -39,10 +39,10 @@ async def test_run_records_a_program_with_its_own_url(tmp_path: Path, authority:
         async with wiretape("run", *options, "--", *command, env=env) as process:
             code, out, err = await finish(process)
     body, environment = json.loads(out)
-    found = kept(tape, "/v1/chat/completions")
-    assert found is not None
-    assert (code, found.outcome, found.body) == (0, ("complete", None), body.encode())
-    assert found.row["upstream"] == upstream.url
+    row = kept(tape, "/v1/chat/completions")
+    assert row is not None
+    assert (code, row.outcome, row.body) == (0, ("complete", None), body.encode())
+    assert row.row["upstream"] == upstream.url
     assert err.startswith("wiretape: NO_PROXY=* is cleared for the command")
     assert "NO_PROXY" not in environment
     assert environment["OPENAI_BASE_URL"] == "https://127.0.0.1:9/v1"
@@ -87,9 +87,9 @@ async def test_a_tls_base_url_is_recorded_by_both_names(tmp_path: Path, authorit
 @on_loop
 async def test_a_local_plain_api_is_recorded_alone(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
-    other = CALL.replace("/v1/chat/completions", "/login").replace("sys.stdout", "sys.stderr")
+    login = CALL.replace("/v1/chat/completions", "/login").replace("sys.stdout", "sys.stderr")
     async with ScriptedUpstream(lambda _: STREAM) as upstream:
-        command = (sys.executable, "-c", f"{other}\n{CALL}", upstream.url)
+        command = (sys.executable, "-c", f"{login}\n{CALL}", upstream.url)
         async with wiretape("run", "--db", tape, "--", *command) as process:
             code, _, _ = await finish(process)
     assert (code, len(upstream.requests)) == (0, 2)

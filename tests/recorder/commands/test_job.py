@@ -39,8 +39,8 @@ class Shell:
         if self.pid == 0:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.chdir(ROOT)
-            kept = {key: value for key, value in os.environ.items() if not key.startswith(("WIRETAPE_", "OPENAI_"))}
-            os.execvpe(name, [name, *SHELLS[name]], kept | {"TERM": "dumb", "HOME": str(directory)})
+            environ = {key: value for key, value in os.environ.items() if not key.startswith(("WIRETAPE_", "OPENAI_"))}
+            os.execvpe(name, [name, *SHELLS[name]], environ | {"TERM": "dumb", "HOME": str(directory)})
         self.type("PS1='at: '; unset zle_bracketed_paste; W() { eval \"$WIRETAPE\" '\"$@\"'; }")
         command = " ".join([sys.executable, *CLI, "run", "--db", str(directory / "tape.db"), "--"])
         self.type(f"WIRETAPE='{command}'; echo rea''dy")
@@ -66,13 +66,13 @@ class Shell:
     def wait_for(self, pattern: str) -> str:
         """Wait until a pattern has come since the last that was waited for, and return its first group, if any."""
         deadline = time.monotonic() + SECONDS
-        while not (found := re.compile(pattern).search(self.sent, self._mark)):
-            left = deadline - time.monotonic()
-            assert left > 0, f"{pattern} has not come after {self.sent[self._mark :]!r}"
-            if select.select([self.terminal], [], [], left)[0]:
+        while not (match := re.compile(pattern).search(self.sent, self._mark)):
+            remaining_s = deadline - time.monotonic()
+            assert remaining_s > 0, f"{pattern} has not come after {self.sent[self._mark :]!r}"
+            if select.select([self.terminal], [], [], remaining_s)[0]:
                 self.sent += os.read(self.terminal, 1 << 16).decode("utf-8", "replace")
-        self._mark = found.end()
-        return found[1] if found.groups() else found[0]
+        self._mark = match.end()
+        return match[1] if match.groups() else match[0]
 
     def wait_for_prompt(self) -> None:
         """Wait until the shell takes a line: what is typed before it has set the terminal can be lost."""
@@ -188,12 +188,12 @@ async def test_a_stream_is_read_while_its_command_is_stopped(tmp_path: Path) -> 
             await asyncio.to_thread(shell.wait_for, "waiting")
             shell.press("\x1a")
             await asyncio.to_thread(shell.wait_for_prompt)
-            found = await until(lambda: kept(tmp_path / "tape.db", "/v1/chat/completions"))
+            row = await until(lambda: kept(tmp_path / "tape.db", "/v1/chat/completions"))
             shell.type("fg")
             await asyncio.to_thread(shell.wait_for, r"\b22\r\n")
             await asyncio.to_thread(shell.wait_for, "1 generation: 1 complete")
-    assert found.outcome == ("complete", None)
-    assert found.row["paused"] == 0
+    assert row.outcome == ("complete", None)
+    assert row.row["paused"] == 0
 
 
 def recorder_of(process: Process) -> int:

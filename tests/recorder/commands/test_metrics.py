@@ -27,8 +27,8 @@ FIRST_CHUNK = "gen_ai_client_operation_time_to_first_chunk_seconds"
 DURATION = "gen_ai_client_operation_duration_seconds"
 
 
-def choose(asked: ReceivedRequest) -> Scene:
-    return answer([(0, b"{}")], status=429) if b"limited" in asked.body else answer(STREAM)
+def choose(request: ReceivedRequest) -> Scene:
+    return answer([(0, b"{}")], status=429) if b"limited" in request.body else answer(STREAM)
 
 
 async def started(process: Process) -> tuple[str, list[str]]:
@@ -44,11 +44,11 @@ def get(target: str, host: str = "localhost") -> bytes:
     return f"GET {target} HTTP/1.1\r\nhost: {host}\r\n\r\n".encode()
 
 
-async def scraped(base: str, ended: int) -> dict[str, float]:
+async def scraped(base: str, ended_count: int) -> dict[str, float]:
     """Return the sums of all samples by name, once this number of exchanges is counted."""
     sums: dict[str, float] = {}
     async with asyncio.timeout(60):
-        while sums.get("wiretape_exchanges_total", 0) < ended:
+        while sums.get("wiretape_exchanges_total", 0) < ended_count:
             sums = defaultdict(float)
             got: Answer = await fetch(base, get("/metrics"))
             for family in text_string_to_metric_families(got.body.decode()):
@@ -61,12 +61,12 @@ async def scraped(base: str, ended: int) -> dict[str, float]:
 def server_of(pid: int) -> int:
     """Return the process that serves the metrics of a recorder."""
     started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    (found,) = [
+    (sample,) = [
         it
         for it in started
         if "wiretape.viewer.wings.prometheus.serve" in Path(f"/proc/{it}/cmdline").read_text().split("\0")
     ]
-    return int(found)
+    return int(sample)
 
 
 @on_loop
@@ -82,7 +82,7 @@ async def test_metrics_match_the_tape_after_a_kill(tmp_path: Path) -> None:
         sums = await scraped(metrics, 3)
         got = await fetch(metrics, get("/metrics"))
         os.kill(server_of(process.pid), signal.SIGKILL)
-        again = await scraped(metrics, 3)
+        second_scrape = await scraped(metrics, 3)
         small = await fetch(metrics, get("/metrics", "localhost\r\naccept-encoding: gzip, deflate"))
         assert (dict(small.headers)["content-encoding"], "content-encoding" in dict(got.headers)) == ("gzip", False)
         assert b"gen_ai_client_token_usage_sum" in gzip.decompress(small.body)
@@ -97,12 +97,12 @@ async def test_metrics_match_the_tape_after_a_kill(tmp_path: Path) -> None:
     assert (sums[f"{DURATION}_count"], round(sums[f"{DURATION}_sum"] * 1e9)) == (3, whole_ns)
     assert round(sums["wiretape_exchange_time_seconds_total"] * 1e9) == whole_ns
     assert sums["gen_ai_client_token_usage_sum"] == 14
-    every = [one for family in text_string_to_metric_families(got.body.decode()) for one in family.samples]
-    asked = {one.labels["gen_ai_request_model"] for one in every if one.name == "wiretape_exchanges_total"}
-    assert asked == {"m", safe(json.loads(f'"{HOSTILE}"')), "limited"}
+    every = [sample for family in text_string_to_metric_families(got.body.decode()) for sample in family.samples]
+    models = {sample.labels["gen_ai_request_model"] for sample in every if sample.name == "wiretape_exchanges_total"}
+    assert models == {"m", safe(json.loads(f'"{HOSTILE}"')), "limited"}
     assert sums["wiretape_unstored_bytes_total"] == 0
-    same = [name for name in sums if name.startswith("gen_ai") or ("exchange" in name and name.endswith("_total"))]
-    assert {name: again[name] for name in same} == {name: sums[name] for name in same}
+    shared = [name for name in sums if name.startswith("gen_ai") or ("exchange" in name and name.endswith("_total"))]
+    assert {name: second_scrape[name] for name in shared} == {name: sums[name] for name in shared}
     assert code == 0
     assert re.findall("the process that serves metrics ended .*", err) == [
         "the process that serves metrics ended (exit code -9); starting another"

@@ -14,11 +14,11 @@ ENDED = nested.OuterRecorder(1, "another boot", BASE, "/t.db", ["openai"])
 
 def test_a_command_gets_its_recorders_name_without_secrets() -> None:
     plan = pointing.plan_base_urls([], {"GROQ_BASE_URL": "https://me:hunter2@gw.test"}, ["x"])
-    told = nested.mark(os.getpid(), BASE, Path("/t.db"), plan)
-    marker = nested.read(told)
+    marks = nested.mark(os.getpid(), BASE, Path("/t.db"), plan)
+    marker = nested.read(marks)
     assert marker is not None
     assert (marker.pid, marker.base, marker.tape, marker.is_alive) == (os.getpid(), BASE, "/t.db", True)
-    assert ("openai" in marker.own, "groq" in marker.own, "hunter2" in str(told)) == (True, False, False)
+    assert ("openai" in marker.own, "groq" in marker.own, "hunter2" in str(marks)) == (True, False, False)
 
 
 @pytest.mark.parametrize("value", ["", "1", "[]", "{", '{"pid": "x"}'])
@@ -29,24 +29,24 @@ def test_a_mark_that_cannot_be_read_is_none(value: str) -> None:
 
 def test_settings_of_an_ended_recorder_are_undone() -> None:
     assert not ENDED.is_alive
-    kept = {"GROQ_BASE_URL": "http://gw.test", "OPENAI_API_BASE": f"{BASE}0/openai/v1", "NO_PROXY": BASE}
-    left = {"OPENAI_BASE_URL": f"{BASE}/openai/v1", "https_proxy": "http://wiretape:x@127.0.0.1:4321"}
-    assert nested.without(kept | left, ENDED) == kept
+    unchanged = {"GROQ_BASE_URL": "http://gw.test", "OPENAI_API_BASE": f"{BASE}0/openai/v1", "NO_PROXY": BASE}
+    undone = {"OPENAI_BASE_URL": f"{BASE}/openai/v1", "https_proxy": "http://wiretape:x@127.0.0.1:4321"}
+    assert nested.without(unchanged | undone, ENDED) == unchanged
 
 
 @pytest.mark.parametrize("store", ["/me/wiretape-ca-x/truststore.p12", '"/my self/wiretape-ca-x/truststore.p12"'])
 def test_options_that_java_had_before_a_recorder_stay(store: str) -> None:
-    given = '-Xmx1g -Djavax.net.ssl.trustStore="/home/my self/store"'
+    options = '-Xmx1g -Djavax.net.ssl.trustStore="/home/my self/store"'
     added = f"-Djavax.net.ssl.trustStore={store} -Dhttps.proxyHost=127.0.0.1"
-    assert nested.without({"JAVA_TOOL_OPTIONS": f"{given} {added}"}, ENDED) == {"JAVA_TOOL_OPTIONS": given}
+    assert nested.without({"JAVA_TOOL_OPTIONS": f"{options} {added}"}, ENDED) == {"JAVA_TOOL_OPTIONS": options}
     assert nested.without({"JAVA_TOOL_OPTIONS": added}, ENDED) == {}
 
 
 def test_a_variable_at_our_recorder_means_its_upstream() -> None:
     upstreams = [providers.parse("openai=https://gw.test/x"), providers.parse("groq=https://REDACTED@gw.test")]
-    kept = {"GROQ_BASE_URL": f"{BASE}/groq", "XAI_API_BASE": "http://127.0.0.1:1/v1", "PATH": BASE}
-    found = nested.resolved({"OPENAI_BASE_URL": f"{BASE}/openai/v1", **kept}, BASE, upstreams)
-    assert found == {"OPENAI_BASE_URL": "https://gw.test/x/v1", **kept}
+    unchanged = {"GROQ_BASE_URL": f"{BASE}/groq", "XAI_API_BASE": "http://127.0.0.1:1/v1", "PATH": BASE}
+    variables = nested.resolved({"OPENAI_BASE_URL": f"{BASE}/openai/v1", **unchanged}, BASE, upstreams)
+    assert variables == {"OPENAI_BASE_URL": "https://gw.test/x/v1", **unchanged}
 
 
 def test_a_variable_through_an_ended_recorder_is_not_guessed() -> None:
@@ -57,5 +57,5 @@ def test_a_variable_through_an_ended_recorder_is_not_guessed() -> None:
 def test_a_variable_through_a_running_recorder_stays() -> None:
     alive = nested.read(nested.mark(os.getpid(), BASE, Path("/t.db"), pointing.plan_base_urls([], {}, ["x"])))
     assert alive is not None
-    kept = {"OPENAI_BASE_URL": f"{BASE}/gateway/v1"}
-    assert nested.without(kept | {"GROQ_BASE_URL": f"{BASE}/groq"}, alive) == kept
+    environ = {"OPENAI_BASE_URL": f"{BASE}/gateway/v1"}
+    assert nested.without(environ | {"GROQ_BASE_URL": f"{BASE}/groq"}, alive) == environ

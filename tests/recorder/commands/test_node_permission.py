@@ -80,5 +80,5 @@ async def test_programs_of_node_that_ask_for_permission_start(tmp_path: Path, pr
         words = (NODE, tmp_path / "parent.js", FLAG, f"--allow-fs-read={program}", program, upstream.url)
         async with wiretape("run", "--db", tmp_path / "tape.db", "--", *words) as process:
             _, out, _ = await finish(process)
-    ways = ("spawnSync", "execFileSync", "execSync", "execFile", "exec", "NODE_OPTIONS")
-    assert out.splitlines() == [f"{way} true false" for way in ways]
+    functions = ("spawnSync", "execFileSync", "execSync", "execFile", "exec", "NODE_OPTIONS")
+    assert out.splitlines() == [f"{function} true false" for function in functions]

@@ -47,8 +47,8 @@ def test_without_an_upstream_the_well_known_ones_are_served() -> None:
 
 
 def test_upstreams_have_their_places() -> None:
-    found = options.read_upstreams(("http://a.test", "b=http://b.test"))
-    assert [upstream.name for upstream in found] == ["", "b"]
+    upstreams = options.read_upstreams(("http://a.test", "b=http://b.test"))
+    assert [upstream.name for upstream in upstreams] == ["", "b"]
 
 
 @each_case(

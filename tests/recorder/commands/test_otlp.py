@@ -27,15 +27,15 @@ class Receiver:
         self.parents: set[str] = set()
         self._failures = failures
 
-    def choose(self, asked: ReceivedRequest) -> Scene:
-        self.keys |= {value for name, value in asked.headers if name.lower() == b"x-key"}
-        if asked.target == b"/v1/metrics":
-            self.metrics.append(gzip.decompress(asked.body))
+    def choose(self, request: ReceivedRequest) -> Scene:
+        self.keys |= {value for name, value in request.headers if name.lower() == b"x-key"}
+        if request.target == b"/v1/metrics":
+            self.metrics.append(gzip.decompress(request.body))
         elif self._failures:
             self._failures -= 1
             return answer([], status=503, headers=[("retry-after", "0")])
         else:
-            self._take(gzip.decompress(asked.body))
+            self._take(gzip.decompress(request.body))
         return answer([], content_type="application/x-protobuf")
 
     def _take(self, message: bytes) -> None:
@@ -74,11 +74,11 @@ async def test_each_generation_is_sent_once_in_its_callers_trace(tmp_path: Path)
     assert receiver.keys == {SECRET.encode()}
     assert "shipping: spans are not taken (HTTP 503); trying again\n" in err
     assert SECRET not in out + err
-    last = ExportMetricsServiceRequest.FromString(receiver.metrics[-1]).resource_metrics[0].scope_metrics[0]
-    points = {metric.name: metric.exponential_histogram.data_points for metric in last.metrics}
-    (first,) = points["gen_ai.client.operation.time_to_first_chunk"]
+    final_metrics = ExportMetricsServiceRequest.FromString(receiver.metrics[-1]).resource_metrics[0].scope_metrics[0]
+    points = {metric.name: metric.exponential_histogram.data_points for metric in final_metrics.metrics}
+    (first_chunk,) = points["gen_ai.client.operation.time_to_first_chunk"]
     count, first_ns = select(tape, "SELECT count(ttfc_ns), sum(ttfc_ns) FROM measures")[0]
-    assert (first.count, round(first.sum * 1e9)) == (count, first_ns) == (4, first_ns)
+    assert (first_chunk.count, round(first_chunk.sum * 1e9)) == (count, first_ns) == (4, first_ns)
 
 
 def shipping_process(pid: int) -> int:
@@ -90,15 +90,15 @@ def shipping_process(pid: int) -> int:
 
 def totals(messages: list[bytes], name: str) -> tuple[int, float]:
     """Return the count and the sum of a histogram over all series, each with its last point."""
-    last: dict[bytes, tuple[int, float]] = {}
+    last_points: dict[bytes, tuple[int, float]] = {}
     for message in messages:
         (of_resource,) = ExportMetricsServiceRequest.FromString(message).resource_metrics
         for metric in of_resource.scope_metrics[0].metrics:
             for point in metric.exponential_histogram.data_points if metric.name == name else ():
                 labels = b"".join(pair.SerializeToString() for pair in point.attributes)
                 key = of_resource.resource.SerializeToString() + b"%d" % point.start_time_unix_nano + labels
-                last[key] = point.count, point.sum
-    return sum(count for count, _ in last.values()), sum(total for _, total in last.values())
+                last_points[key] = point.count, point.sum
+    return sum(count for count, _ in last_points.values()), sum(total for _, total in last_points.values())
 
 
 @on_loop
@@ -125,9 +125,9 @@ async def test_a_killed_sender_neither_loses_nor_repeats_spans(
         tape, "SELECT count(ttfc_ns), sum(ttfc_ns), sum(duration_ns), sum(input_tokens) FROM measures"
     )[0]
     assert count == 11
-    first = totals(receiver.metrics, "gen_ai.client.operation.time_to_first_chunk")
+    first_totals = totals(receiver.metrics, "gen_ai.client.operation.time_to_first_chunk")
     duration = totals(receiver.metrics, "gen_ai.client.operation.duration")
-    assert [(n, round(total * 1e9)) for n, total in (first, duration)] == [(11, first_ns), (11, duration_ns)]
+    assert [(n, round(total * 1e9)) for n, total in (first_totals, duration)] == [(11, first_ns), (11, duration_ns)]
     assert totals(receiver.metrics, "gen_ai.client.token.usage") == (11, tokens)
 
 

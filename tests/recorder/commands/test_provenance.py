@@ -84,10 +84,10 @@ def test_no_program_runs_that_a_repository_names(tmp_path: Path, settings: dict[
     commit = git(work, "rev-parse", "--short", "HEAD")
     configure(work, settings, marker)
     if place == "include":
-        named = work / ".git" / "named"
-        (work / ".git" / "config").rename(named)
+        bare = work / ".git" / "named"
+        (work / ".git" / "config").rename(bare)
         (work / ".git" / "config").write_text(
-            f'[core]\n\trepositoryformatversion = 0\n[includeIf "gitdir:{work}/"]\n\tpath = {named}\n'
+            f'[core]\n\trepositoryformatversion = 0\n[includeIf "gitdir:{work}/"]\n\tpath = {bare}\n'
         )
     if "extensions.partialClone" in settings:  # the commit is not there either
         shutil.rmtree(work / ".git" / "objects")

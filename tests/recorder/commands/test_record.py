@@ -39,23 +39,23 @@ LONGER = [*((0.02, chunk(str(number))) for number in range(2000)), (0.0, DONE)]
 HELD = Scene([(0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")], "stall")
 
 
-def choose(asked: ReceivedRequest) -> Scene:
+def choose(request: ReceivedRequest) -> Scene:
     scenes = {
         b"/long": answer(LONG),
         b"/longer": answer(LONGER),
         b"/held": HELD,
         b"/bad": answer([(0, b"{}")], status=429),
     }
-    return scenes.get(asked.target) or answer(STREAM)
+    return scenes.get(request.target) or answer(STREAM)
 
 
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-async def ended(tape: Path, path: str) -> Kept:
-    found: Kept = await until(lambda: kept(tape, path))
-    return found
+async def final_row(tape: Path, path: str) -> Kept:
+    row: Kept = await until(lambda: kept(tape, path))
+    return row
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -69,8 +69,8 @@ async def test_record_prints_one_url_and_ends_on_a_signal(tmp_path: Path, number
         got = await fetch(base, post("/x", headers=[("x-wiretape-label", "b=2")]))
         await fetch(base, post("/bad"))
         await fetch(base, b"GET //evil.test/x HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        row = (await ended(tape, "/x")).row
-        await ended(tape, "/bad")
+        row = (await final_row(tape, "/x")).row
+        await final_row(tape, "/bad")
         code, out, err = await finish(process, number)
     assert (code, out) == (0, "")
     assert base.startswith("http://127.0.0.1:")
@@ -93,8 +93,8 @@ async def test_record_prints_one_url_and_ends_on_a_signal(tmp_path: Path, number
 @on_loop
 async def test_verbose_lists_every_upstream_and_every_variable(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
-    given = ("--upstream", "gpu=http://10.0.0.7:8000", "--upstream", "anthropic=https://api.anthropic.com", "-v")
-    async with recording(tape, "openai=https://user:secret@api.openai.com", *given) as (process, base):
+    arguments = ("--upstream", "gpu=http://10.0.0.7:8000", "--upstream", "anthropic=https://api.anthropic.com", "-v")
+    async with recording(tape, "openai=https://user:secret@api.openai.com", *arguments) as (process, base):
         code, _, err = await finish(process, signal.SIGINT)
     lines = err.splitlines()
     assert code == 0
@@ -122,9 +122,9 @@ async def test_a_running_stream_ends_before_it_does(tmp_path: Path) -> None:
     assert (got.complete, got.body) == (True, b"".join(piece for _, piece in LONG))
     assert code == 0
     assert "draining 1 live exchange (" in err
-    found = kept(tape, "/long")
-    assert found is not None
-    assert (found.outcome, found.body) == (("complete", None), got.body)
+    row = kept(tape, "/long")
+    assert row is not None
+    assert (row.outcome, row.body) == (("complete", None), got.body)
 
 
 @on_loop
@@ -142,9 +142,9 @@ async def test_a_second_signal_cuts(tmp_path: Path) -> None:
         await process.stderr.readuntil(b"draining")
         code, _, _ = await finish(process, signal.SIGINT, seconds=4.0)
         assert await reader.read() == b""
-    found = kept(tape, "/held")
-    assert found is not None
-    assert (code, found.outcome, found.body) == (0, ("interrupted", "shutdown"), b"abc")
+    row = kept(tape, "/held")
+    assert row is not None
+    assert (code, row.outcome, row.body) == (0, ("interrupted", "shutdown"), b"abc")
 
 
 @on_loop
@@ -161,12 +161,12 @@ async def test_a_signal_that_was_to_be_ignored_is(tmp_path: Path) -> None:
 
 @on_loop
 async def test_a_taken_port_is_one_line_and_exit_7(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        told = ("http://127.0.0.1:1", "--listen", f":{port}")
-        async with recording(tmp_path / "tape.db", *told, is_fresh=True) as (process, base):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        arguments = ("http://127.0.0.1:1", "--listen", f":{port}")
+        async with recording(tmp_path / "tape.db", *arguments, is_fresh=True) as (process, base):
             code, out, err = await finish(process)
     assert (code, base, out) == (7, "", "")
     assert err == (
@@ -189,23 +189,23 @@ async def test_a_second_recorder_survives_the_firsts_kill_without_losses(tape: P
     async with (
         ScriptedUpstream(choose) as upstream,
         recording(tape, upstream.url) as (first, base),
-        recording(tape, upstream.url) as (second, other),
+        recording(tape, upstream.url) as (second, second_base),
     ):
-        held = asyncio.create_task(fetch(base, post("/held")))
+        held_call = asyncio.create_task(fetch(base, post("/held")))
         await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == 1)
-        long = asyncio.create_task(fetch(other, post("/long")))
+        long = asyncio.create_task(fetch(second_base, post("/long")))
         await until(lambda: select(tape, "SELECT count(*) FROM exchanges")[0][0] == 2)
         first.kill()
         got = await long
-        assert (await ended(tape, "/held")).outcome == ("interrupted", None)
+        assert (await final_row(tape, "/held")).outcome == ("interrupted", None)
         code, _, err = await finish(second, signal.SIGTERM)
     assert (got.complete, code) == (True, 0)
-    assert (await ended(tape, "/long")).body == got.body == b"".join(piece for _, piece in LONG)
+    assert (await final_row(tape, "/long")).body == got.body == b"".join(piece for _, piece in LONG)
     assert f"wiretape: joins the recorder of pid {first.pid}\n" in err
     assert err.splitlines()[-1] == "1 generation: 1 complete · not stored: 0 bytes, 0 frames, 0 exchanges"
-    listed = select(tape, "SELECT listen, ended_at NOT NULL FROM sessions ORDER BY no")
-    assert [tuple(row) for row in listed] == [(base, 0), (other, 1)]
-    held.cancel()
+    sessions = select(tape, "SELECT listen, ended_at NOT NULL FROM sessions ORDER BY no")
+    assert [tuple(row) for row in sessions] == [(base, 0), (second_base, 1)]
+    held_call.cancel()
 
 
 def test_it_fails_if_anything_could_not_be_stored(
@@ -213,11 +213,11 @@ def test_it_fails_if_anything_could_not_be_stored(
 ) -> None:
     async def main() -> int:
         async with ScriptedUpstream(choose) as upstream:
-            told = service.Options(tmp_path / "tape.db", [providers.parse(upstream.url)])
-            recording = asyncio.create_task(record.serve(told))
+            options_given = service.Options(tmp_path / "tape.db", [providers.parse(upstream.url)])
+            recording = asyncio.create_task(record.serve(options_given))
             base = await until(lambda: capfd.readouterr().out.strip())
             await fetch(base, post("/first"))
-            await ended(tmp_path / "tape.db", "/first")  # so the writer is ready
+            await final_row(tmp_path / "tape.db", "/first")  # so the writer is ready
             os.kill(await writer_of(tmp_path / "tape.db", os.getpid()), signal.SIGSTOP)  # as a disk that never answers
             got = await fetch(base, post("/x"))
             assert (got.complete, got.body) == (True, b"".join(piece for _, piece in STREAM))
@@ -238,16 +238,16 @@ async def test_a_killed_relay_leaves_an_exact_prefix(tmp_path: Path) -> None:
         async with dial(base) as (reader, writer):
             writer.write(post("/longer"))
             got = await reader.readuntil(b'"content": "20"')
-            stored = await until(lambda: select(tape, "SELECT sum(length(data)) FROM segments")[0][0])
+            byte_count = await until(lambda: select(tape, "SELECT sum(length(data)) FROM segments")[0][0])
             process.kill()
             got += await reader.read()
-        found = await ended(tape, "/longer")
+        row = await final_row(tape, "/longer")
         await until(lambda: upstream.requests[0].peer_left_ns)
-    whole = b"".join(piece for _, piece in LONGER)
-    assert found.outcome == ("interrupted", None)
-    assert whole.startswith(found.body)
-    assert len(found.body) >= stored
-    assert found.body.count(b"data:") <= got.count(b"data:") + 1
+    body = b"".join(piece for _, piece in LONGER)
+    assert row.outcome == ("interrupted", None)
+    assert body.startswith(row.body)
+    assert len(row.body) >= byte_count
+    assert row.body.count(b"data:") <= got.count(b"data:") + 1
 
 
 @on_loop
@@ -259,10 +259,10 @@ async def test_when_the_writer_is_killed_the_tape_holds_everything(tmp_path: Pat
             got = await reader.readuntil(b'"content": "20"')
             os.kill(children(process.pid)[0], signal.SIGKILL)
             got += await reader.readuntil(b"\r\n0\r\n\r\n")
-        found = await ended(tape, "/long")
+        row = await final_row(tape, "/long")
         code, _, err = await finish(process, signal.SIGTERM)
-    assert found.body == b"".join(piece for _, piece in LONG)
-    assert (found.outcome, found.row["gap_bytes"], code) == (("complete", None), 0, 0)
+    assert row.body == b"".join(piece for _, piece in LONG)
+    assert (row.outcome, row.row["gap_bytes"], code) == (("complete", None), 0, 0)
     assert "the writer ended; starting another" in err
     assert select(tape, "SELECT count(*) FROM sessions")[0][0] == 1
 
@@ -275,7 +275,7 @@ async def test_an_overwritten_tape_is_reported_and_then_refused(tmp_path: Path) 
         for number in range(2):
             async with recording(tape, upstream.url) as (process, base):
                 await fetch(base, post(f"/{number}"))
-                await ended(tape, f"/{number}")
+                await final_row(tape, f"/{number}")
                 if number:
                     os.truncate(tape, 8192)
                 code, _, err = await finish(process, signal.SIGTERM)
@@ -290,7 +290,7 @@ async def test_an_overwritten_tape_is_reported_and_then_refused(tmp_path: Path) 
 @pytest.mark.parametrize("is_killed", [False, True])
 @on_loop
 async def test_a_removed_log_costs_nothing_or_is_counted(tmp_path: Path, is_killed: bool) -> None:
-    tape, whole = tmp_path / "tape.db", b"".join(piece for _, piece in LONG)
+    tape, body = tmp_path / "tape.db", b"".join(piece for _, piece in LONG)
     async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url) as (process, base):
         async with dial(base) as (reader, writer):
             writer.write(post("/long"))
@@ -303,19 +303,19 @@ async def test_a_removed_log_costs_nothing_or_is_counted(tmp_path: Path, is_kill
                 os.kill(pid, signal.SIGKILL)
             await reader.readuntil(b"\r\n0\r\n\r\n")
         if not is_killed:
-            await ended(tape, "/long")
+            await final_row(tape, "/long")
         code, _, err = await finish(process, signal.SIGTERM)
     assert got
     if is_killed:
         assert code == 1
         assert "the tape does not hold 1 running exchange (" in err
         # The next writer may have entered the exchange from the file beside the tape.
-        assert re.search(rf"not stored: {len(whole):,} bytes, 0 frames, (1 exchange|0 exchanges)\n$", err)
+        assert re.search(rf"not stored: {len(body):,} bytes, 0 frames, (1 exchange|0 exchanges)\n$", err)
     else:
         assert code == 0
-        found = kept(tape, "/long")
-        assert found is not None
-        assert (found.body, found.row["gap_bytes"]) == (whole, 0)
+        row = kept(tape, "/long")
+        assert row is not None
+        assert (row.body, row.row["gap_bytes"]) == (body, 0)
 
 
 @on_loop
@@ -324,7 +324,7 @@ async def test_old_exchanges_are_deleted_while_recording_without_losses(tmp_path
     async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, "--keep", "1s") as (process, base):
         await fetch(base, post("/x"))
         await fetch(base, post("/bad"))
-        await ended(tape, "/bad")
+        await final_row(tape, "/bad")
         await until(lambda: not select(tape, "SELECT no FROM exchanges"))
         code, _, err = await finish(process, signal.SIGINT)
     assert code == 0

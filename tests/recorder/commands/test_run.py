@@ -53,11 +53,11 @@ async def test_recorded_calls_are_summed_up_in_one_line(tmp_path: Path) -> None:
         )
     assert (code, out) == (0, "['OPENAI_API_BASE', 'OPENAI_BASE_URL']\n")
     assert [request.target for request in upstream.requests] == [b"/v1/chat/completions"]
-    found = kept(tape, "/v1/chat/completions")
-    assert found is not None
-    labels = json.loads(found.row["labels"])
+    row = kept(tape, "/v1/chat/completions")
+    assert row is not None
+    labels = json.loads(row.row["labels"])
     labels.pop("commit", None)  # where the tests run from a clone
-    assert found.outcome == ("complete", None)
+    assert row.outcome == ("complete", None)
     assert labels == {"argv0": Path(sys.executable).name, "cwd": "mine", "a": "1"}
     assert err.startswith("wiretape: 1 generation: 1 complete · ttft p50 ")
     assert err.endswith(f"→  wiretape ls --db {tape} -n 1\n")
@@ -66,12 +66,15 @@ async def test_recorded_calls_are_summed_up_in_one_line(tmp_path: Path) -> None:
 
 @on_loop
 async def test_where_an_sdk_is_pointed_already_is_the_upstream(tmp_path: Path) -> None:
-    async with ScriptedUpstream(lambda _: STREAM) as one, ScriptedUpstream(lambda _: STREAM) as two:
-        env = {"OPENAI_BASE_URL": f"{one.url}/mine/v1", "ANTHROPIC_BASE_URL": two.url}
+    async with (
+        ScriptedUpstream(lambda _: STREAM) as first_upstream,
+        ScriptedUpstream(lambda _: STREAM) as second_upstream,
+    ):
+        env = {"OPENAI_BASE_URL": f"{first_upstream.url}/mine/v1", "ANTHROPIC_BASE_URL": second_upstream.url}
         code, out, _ = await ran(tmp_path / "tape.db", script=CALL, env=env)
     assert (code, out) == (0, "['ANTHROPIC_BASE_URL', 'OPENAI_BASE_URL']\n")
-    assert [request.target for request in one.requests] == [b"/mine/v1/chat/completions"]
-    assert [request.target for request in two.requests] == [b"/v1/messages"]
+    assert [request.target for request in first_upstream.requests] == [b"/mine/v1/chat/completions"]
+    assert [request.target for request in second_upstream.requests] == [b"/v1/messages"]
 
 
 @on_loop
@@ -122,8 +125,8 @@ def ignore_children() -> None:
 
 @on_loop
 async def test_the_exit_code_is_known_without_child_signals(tmp_path: Path) -> None:
-    told = {"is_fresh": True, "preexec_fn": ignore_children}
-    assert (await ran(tmp_path / "tape.db", *NOWHERE, script="exit(7)", **told))[0] == 7
+    arguments = {"is_fresh": True, "preexec_fn": ignore_children}
+    assert (await ran(tmp_path / "tape.db", *NOWHERE, script="exit(7)", **arguments))[0] == 7
 
 
 @on_loop
@@ -170,8 +173,8 @@ async def test_a_signal_is_passed_on_and_the_command_decides(tmp_path: Path, num
 
 @on_loop
 async def test_every_catchable_signal_is_passed_on_once(tmp_path: Path) -> None:
-    own = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ}
-    numbers = sorted(int(number) for number in signal.valid_signals() - own)
+    untouchable = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ}
+    numbers = sorted(int(number) for number in signal.valid_signals() - untouchable)
     script = f"""
 import os, select, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, {numbers})  # no handlers: see IDLE
@@ -216,9 +219,9 @@ def test_a_nested_run_uses_both_outer_proxies(tmp_path: Path, authority: Path) -
     err = run_on_loop(main())
     assert err.count("1 generation: 1 complete") == 2
     for name in ("inner.db", "outer.db"):
-        found = kept(tmp_path / name, "/v1/chat/completions")
-        assert found is not None
-        assert found.outcome == ("complete", None)
+        row = kept(tmp_path / name, "/v1/chat/completions")
+        assert row is not None
+        assert row.outcome == ("complete", None)
     texts = [err.encode(), *(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())]
     assert not [text for text in texts if PASSWORD.encode() in text or quote(PASSWORD, safe="").encode() in text]
 
@@ -277,8 +280,8 @@ async def test_upstreams_and_the_longest_gap_are_summed_up(tmp_path: Path) -> No
     script = "import os, urllib.request as u; u.urlopen(os.environ['OPENAI_BASE_URL'] + '/x', b'{}').read()"
     gap = answer([(0.0, chunk("a")), (0.05, chunk("b", finish="stop")), (0.0, DONE)])
     async with ScriptedUpstream(lambda _: gap) as upstream:
-        named = ("--upstream", f"openai={upstream.url}", "--upstream", "gpu=http://127.0.0.1:1")
-        code, _, err = await ran(tmp_path / "tape.db", *named, script=script)
+        arguments = ("--upstream", f"openai={upstream.url}", "--upstream", "gpu=http://127.0.0.1:1")
+        code, _, err = await ran(tmp_path / "tape.db", *arguments, script=script)
     first, last = err.splitlines()
     assert code == 0
     assert first.startswith("wiretape: no variable is for /gpu: point the program at it, at http://127.0.0.1:")
@@ -328,9 +331,9 @@ async def test_an_empty_run_says_what_to_try(tmp_path: Path) -> None:
 @on_loop
 async def test_a_proxy_in_java_options_stays_and_is_reported(tmp_path: Path) -> None:
     script = "import os; print(os.environ['JAVA_TOOL_OPTIONS'])"
-    for given, is_kept in (("-Xmx1g", False), ("-Dhttps.proxyHost=corporate.test", True)):
-        code, out, err = await ran(tmp_path / "tape.db", script=script, env={"JAVA_TOOL_OPTIONS": given})
-        assert (code, out.startswith(f"{given} -Djavax.net.ssl.trustStore=/")) == (0, True)
+    for option, is_kept in (("-Xmx1g", False), ("-Dhttps.proxyHost=corporate.test", True)):
+        code, out, err = await ran(tmp_path / "tape.db", script=script, env={"JAVA_TOOL_OPTIONS": option})
+        assert (code, out.startswith(f"{option} -Djavax.net.ssl.trustStore=/")) == (0, True)
         assert ("not set: JAVA_TOOL_OPTIONS, as it names a proxy" in err) == is_kept
 
 

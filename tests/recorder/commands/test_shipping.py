@@ -64,11 +64,11 @@ def rows(to: str) -> list[tuple[str, str]]:
 @pytest.mark.nightly
 @on_loop
 async def test_a_refusing_server_is_reported_once_and_harms_nothing(tmp_path: Path) -> None:
-    asked = 0
+    request_count = 0
 
     def choose(_: ReceivedRequest) -> Scene:
-        nonlocal asked
-        asked += 1
+        nonlocal request_count
+        request_count += 1
         refusal = b"Code: 193. DB::Exception: Wrong password. (WRONG_PASSWORD)"
         headers = [("X-ClickHouse-Exception-Code", "193")]
         return answer([(0, refusal)], status=401, content_type="text/plain", headers=headers)
@@ -76,7 +76,7 @@ async def test_a_refusing_server_is_reported_once_and_harms_nothing(tmp_path: Pa
     async with ScriptedUpstream(lambda _: answer(STREAM)) as upstream, ScriptedUpstream(choose) as centre:
         to = centre.url.replace("http://", "clickhouse://") + "/wiretape"
         async with recording(tmp_path / "tape.db", upstream.url, "--ship", to) as (process, base):
-            await until(lambda: asked == 3)
+            await until(lambda: request_count == 3)
             await fetch(base, post(CHAT))
             code, _, err = await finish(process, signal.SIGINT)
     assert (code, err.count("does not accept the user or the password")) == (0, 1)
@@ -104,12 +104,12 @@ def test_an_impossible_shipment_is_refused_with_advice(options: list[str], said:
 
 
 def test_the_destination_of_shipping_is_printed_in_one_line() -> None:
-    told = [
+    lines = [
         Shipment(contracts.destination("clickhouse://other/db"), bodies=True).line,
         Shipment(contracts.destination("clickhouse://host/db")).line,
         Shipment(contracts.destination("otlp+http://h:4318/otel")).line,
     ]
-    assert told == [
+    assert lines == [
         "ship        db at other:8443, with bodies",
         "ship        db at host:8443",
         "otlp        http://h:4318/otel/v1/traces, /v1/metrics",

@@ -142,47 +142,51 @@ def test_a_finished_exchange_is_one_line() -> None:
 
 def test_flags_come_gravest_first_without_repeating_the_outcome() -> None:
     flags = [*sorted(FLAGS, reverse=True), "malformed"]
-    one = Finished(**{name: getattr(ONE, name) for name in ONE.__struct_fields__} | {"flags": flags})
-    assert finished_line(one, "14:01:57").split("  ")[-len(NOTABLE) :] == list(NOTABLE)
-    one = Finished(**{name: getattr(one, name) for name in one.__struct_fields__} | {"outcome": "malformed"})
-    assert finished_line(one, "14:01:57").count("malformed") == 1
+    exchange = Finished(**{name: getattr(ONE, name) for name in ONE.__struct_fields__} | {"flags": flags})
+    assert finished_line(exchange, "14:01:57").split("  ")[-len(NOTABLE) :] == list(NOTABLE)
+    exchange = Finished(
+        **{name: getattr(exchange, name) for name in exchange.__struct_fields__} | {"outcome": "malformed"}
+    )
+    assert finished_line(exchange, "14:01:57").count("malformed") == 1
 
 
 def test_unknown_values_are_omitted_and_details_printed() -> None:
     unknown = dict.fromkeys(("status", "model", "ttft_ns", "icl_p50_ns", "max_gap_ns", "duration_ns"))
     fields = {name: getattr(ONE, name) for name in ONE.__struct_fields__} | unknown
-    one = Finished(**fields | {"outcome": "connect_error", "outcome_detail": "tls", "output_tokens": None, "flags": []})
-    assert finished_line(one, "14:01:57") == "14:01:57  7f3a81d0  connect_error/tls  –  POST /v1/chat/completions"
+    exchange = Finished(
+        **fields | {"outcome": "connect_error", "outcome_detail": "tls", "output_tokens": None, "flags": []}
+    )
+    assert finished_line(exchange, "14:01:57") == "14:01:57  7f3a81d0  connect_error/tls  –  POST /v1/chat/completions"
 
 
 def test_a_long_name_is_clipped() -> None:
-    one = Finished(**{name: getattr(ONE, name) for name in ONE.__struct_fields__} | {"model": "m" * 10_000})
-    assert "m" * 79 + "…  ttft" in finished_line(one, "14:01:57Z")
+    exchange = Finished(**{name: getattr(ONE, name) for name in ONE.__struct_fields__} | {"model": "m" * 10_000})
+    assert "m" * 79 + "…  ttft" in finished_line(exchange, "14:01:57Z")
 
 
 def test_latencies_are_those_of_complete_generations() -> None:
     slow = msgspec.structs.replace(ONE, ttft_ns=588_400_000, max_gap_ns=None, operation="chat")
     image = msgspec.structs.replace(ONE, ttft_ns=9_000_000_000, max_gap_ns=9_000_000_000, operation="image")
     failed = msgspec.structs.replace(slow, outcome="truncated", ttft_ns=1, max_gap_ns=9_000_000_000)
-    listed = msgspec.structs.replace(ONE, ttft_ns=None, max_gap_ns=None, operation="models")
-    assert tallied(ONE, slow, failed, image, listed, tally=TimedTally()).latencies() == [
+    model_list = msgspec.structs.replace(ONE, ttft_ns=None, max_gap_ns=None, operation="models")
+    assert tallied(ONE, slow, failed, image, model_list, tally=TimedTally()).latencies() == [
         "ttft p50 488 ms",
         "max gap 2914 ms",
     ]
-    assert tallied(image, listed, tally=TimedTally()).latencies() == []
+    assert tallied(image, model_list, tally=TimedTally()).latencies() == []
 
 
 def test_a_tally_keeps_no_exchange() -> None:
-    one = msgspec.structs.replace(ONE)
-    before = sys.getrefcount(one)
-    tallied(one, tally=TimedTally())
-    assert sys.getrefcount(one) == before
+    exchange = msgspec.structs.replace(ONE)
+    references = sys.getrefcount(exchange)
+    tallied(exchange, tally=TimedTally())
+    assert sys.getrefcount(exchange) == references
 
 
 def tallied(*finished: Finished, tally: Tally | None = None) -> Tally:
     tally = Tally() if tally is None else tally
-    for one in finished:
-        tally.add(one)
+    for exchange in finished:
+        tally.add(exchange)
     return tally
 
 
@@ -202,16 +206,16 @@ def test_a_summary_counts_the_streams_that_no_dialect_knows() -> None:
 
 
 def test_a_summary_names_the_owners_of_a_few_stalls() -> None:
-    asked: list[Sequence[str]] = []
+    calls: list[Sequence[str]] = []
 
     def owners(ids: Sequence[str]) -> dict[str, int]:
-        asked.append(ids)
+        calls.append(ids)
         return {"by upstream": len(ids)}
 
-    two, many = tallied(ONE, ONE), tallied(*[ONE] * 60)
-    assert summary(Totals(2, 0, 0, 0), two, owners=owners) == "2 generations: 2 complete · 2 stalls by upstream"
+    pair, many = tallied(ONE, ONE), tallied(*[ONE] * 60)
+    assert summary(Totals(2, 0, 0, 0), pair, owners=owners) == "2 generations: 2 complete · 2 stalls by upstream"
     assert summary(Totals(60, 0, 0, 0), many, owners=owners) == "60 generations: 60 complete · 60 stalls"
-    assert asked == [[ONE.id] * 2]
+    assert calls == [[ONE.id] * 2]
 
 
 def test_a_summary_with_unknown_endings_has_no_causes() -> None:

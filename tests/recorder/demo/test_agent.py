@@ -15,10 +15,10 @@ def answered(step: agent.Step) -> Scene:
 
 
 def test_each_request_repeats_its_predecessors_messages_but_cache_points() -> None:
-    said = [json.dumps(step.body["messages"]).replace(json.dumps(agent.CACHED)[1:-1], "") for step in STEPS]
+    message_texts = [json.dumps(step.body["messages"]).replace(json.dumps(agent.CACHED)[1:-1], "") for step in STEPS]
     counts = [len(step.body["messages"]) for step in STEPS]
     assert counts == [1, 3, 3, 5, 7]
-    for before, after in pairwise(said):
+    for before, after in pairwise(message_texts):
         assert after.startswith(before[:-6])
 
 
@@ -38,11 +38,11 @@ def test_only_the_second_turns_first_attempt_is_refused() -> None:
 
 def test_the_turn_after_the_steps_stalls_before_its_silence() -> None:
     longest = [max(delay for delay, _ in answered(step).pieces) for step in STEPS]
-    assert [one > 2.0 for one in longest] == [place == agent.STALLED for place in range(len(STEPS))]
+    assert [silence > 2.0 for silence in longest] == [place == agent.STALLED for place in range(len(STEPS))]
 
 
 def test_a_request_of_another_model_gets_its_scene() -> None:
     _, body = scenes.request("openai")
-    asked = ReceivedRequest(body=json.dumps(body).encode())
-    assert agent.choose(asked) == scenes.choose(asked)
+    request = ReceivedRequest(body=json.dumps(body).encode())
+    assert agent.choose(request) == scenes.choose(request)
     assert b" 404 " in agent.choose(ReceivedRequest(body=b"{}")).pieces[0][1]

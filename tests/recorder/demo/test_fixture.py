@@ -40,33 +40,33 @@ def outcomes_counted(tape: Path) -> int:
 
 def test_the_first_exchanges_have_every_outcome(tape: Path) -> None:
     make(tape, len(OUTCOMES))
-    found = {outcome or "open" for outcome in outcomes_of(tape).values()}
-    assert found == OUTCOMES.keys()
+    outcomes = {outcome or "open" for outcome in outcomes_of(tape).values()}
+    assert outcomes == OUTCOMES.keys()
 
 
 def test_most_exchanges_are_complete(tape: Path) -> None:
     make(tape, 300, 3)
-    found = Counter(outcomes_of(tape).values())
-    assert 0.85 < found["complete"] / 300 < 0.97
+    counts = Counter(outcomes_of(tape).values())
+    assert 0.85 < counts["complete"] / 300 < 0.97
 
 
 def test_a_seed_always_gives_the_same_tape(tmp_path: Path) -> None:
-    first, again, other = (tmp_path / name for name in ("first.db", "again.db", "other.db"))
+    first, second, different = (tmp_path / name for name in ("first.db", "again.db", "other.db"))
     make(first, seed=4)
-    make(again, seed=4)
-    make(other, seed=5)
-    assert content(first) == content(again)
-    assert content(first)["bodies"] != content(other)["bodies"]
+    make(second, seed=4)
+    make(different, seed=5)
+    assert content(first) == content(second)
+    assert content(first)["bodies"] != content(different)["bodies"]
 
 
 def test_exchanges_differ_in_timestamps_labels_and_upstreams(tape: Path) -> None:
     make(tape, 60)
     with reading(tape) as connection:
         rows = connection.execute(select(exchanges.c.upstream, exchanges.c.labels["team"].as_string())).all()
-        first = connection.execute(select(reads.c.at_ns).where(reads.c.seq == 0)).scalars().all()
+        first_times = connection.execute(select(reads.c.at_ns).where(reads.c.seq == 0)).scalars().all()
     assert len({upstream for upstream, _ in rows}) == 3
     assert len({team for _, team in rows}) == 3
-    assert len(set(first)) == len(first) > 40
+    assert len(set(first_times)) == len(first_times) > 40
 
 
 def test_progress_is_reported_after_each_commit(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,10 +83,10 @@ def test_a_batch_of_any_size_makes_the_same_tape(tmp_path: Path, monkeypatch: py
 
 def test_a_tape_with_exchanges_is_left_alone(tape: Path) -> None:
     make(tape)
-    before = content(tape)
+    original = content(tape)
     with pytest.raises(WiretapeError, match="holds exchanges already"):
         make(tape, seed=9)
-    assert content(tape) == before
+    assert content(tape) == original
 
 
 def test_measures_are_only_of_what_has_ended(tape: Path) -> None:
@@ -99,15 +99,15 @@ def test_measures_are_only_of_what_has_ended(tape: Path) -> None:
 
 
 def test_only_the_bodies_that_are_drawn_are_made(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = list[tuple[str, str, int]]()
+    tapes = list[tuple[str, str, int]]()
     template = synthetic.template
 
     def watched(model: synthetic.Model, ending: str, chunks: int, variation: int) -> synthetic.SyntheticExchange:
-        made.append((model.name, ending, variation))
+        tapes.append((model.name, ending, variation))
         return template(model, ending, chunks, variation)
 
     monkeypatch.setattr(synthetic, "template", watched)
     make(tape, 1)
-    assert len(made) == 1
+    assert len(tapes) == 1
     make(tape.with_name("more.db"), 60)
-    assert len(made) == len(set(made[1:])) + 1 < 61
+    assert len(tapes) == len(set(tapes[1:])) + 1 < 61

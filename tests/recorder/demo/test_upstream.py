@@ -30,26 +30,26 @@ async def test_an_answer_is_framed_as_asked(framing: str) -> None:
 async def test_what_was_asked_and_sent_is_noted(loop: object) -> None:
     async with ScriptedUpstream(lambda asked: answer([(0.0, asked.body)], status=529)) as upstream:
         got = await fetch(upstream.url, post("/a?b=1", b"body", [("X-Case", "Kept")]))
-        (asked,) = upstream.requests
+        (request,) = upstream.requests
     assert (got.status, got.body) == (529, b"body")
-    assert (asked.method, asked.target, asked.body) == ("POST", b"/a?b=1", b"body")
-    assert (b"x-case", b"Kept") in asked.headers
-    assert b"".join(piece for _, piece in asked.sent).endswith(b"4\r\nbody\r\n0\r\n\r\n")
+    assert (request.method, request.target, request.body) == ("POST", b"/a?b=1", b"body")
+    assert (b"x-case", b"Kept") in request.headers
+    assert b"".join(piece for _, piece in request.sent).endswith(b"4\r\nbody\r\n0\r\n\r\n")
 
 
 @on_loop
 async def test_no_piece_goes_out_before_its_time() -> None:
     async with ScriptedUpstream(lambda _: answer([(0.02, b"x")] * 20)) as upstream:
-        asked = SYSTEM.now()
+        asked_at = SYSTEM.now()
         await fetch(upstream.url, post("/x"))
         instants = [at for at, data in upstream.requests[0].sent if data.startswith(b"1")]
     assert len(instants) == 20
-    assert all(at - asked > 19_000_000 * number for number, at in enumerate(instants, 1))
+    assert all(at - asked_at > 19_000_000 * number for number, at in enumerate(instants, 1))
 
 
 @on_loop
 async def test_a_connection_serves_several_requests() -> None:
-    async with ScriptedUpstream(lambda asked: answer([(0.0, asked.target)])) as upstream:
+    async with ScriptedUpstream(lambda request: answer([(0.0, request.target)])) as upstream:
         async with dial(upstream.url) as (reader, writer):
             for target in ("/one", "/two"):
                 writer.write(post(target))

@@ -187,7 +187,7 @@ ANSWERS = {
 }
 
 
-def taken(sock: socket.socket) -> None:
+def drop(sock: socket.socket) -> None:
     """Wait until the peer's kernel has all that was sent."""
     while any(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))):
         time.sleep(0.001)
@@ -213,7 +213,7 @@ def respond(sock: socket.socket) -> None:
     else:
         sock.sendall(ANSWERS[name])
     if name.startswith("reset"):
-        taken(sock)
+        drop(sock)
         reset_at_once(sock)
     else:
         sock.shutdown(socket.SHUT_WR)
@@ -232,7 +232,7 @@ def respond_by_http2(sock: ssl.SSLSocket) -> None:
                 connection.send_headers(event.stream_id, [(":status", "200")])
                 connection.send_data(event.stream_id, b"".join(EVENTS))
                 sock.sendall(connection.data_to_send())
-                taken(sock)
+                drop(sock)
                 reset_at_once(sock)
                 return
         sock.sendall(connection.data_to_send())
@@ -283,10 +283,10 @@ async def program(rows: list[tuple[str, str, str]], env: dict[str, str], *throug
         async with wiretape(*through, "--", *command, env=env) as process:
             code, out, err = await finish(process)
     else:
-        own = await asyncio.create_subprocess_exec(
+        program = await asyncio.create_subprocess_exec(
             *command, env=os.environ | env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        code, out, err = own.returncode, *[text.decode() for text in await own.communicate()]
+        code, out, err = program.returncode, *[text.decode() for text in await program.communicate()]
     assert out, (code, err)
     transcripts: dict[str, Any] = json.loads(out)
     return transcripts
@@ -299,8 +299,8 @@ def transcripts(tmp_path_factory: pytest.TempPathFactory, authority: Path) -> di
     asking = serving(authority, "good")
     asking.verify_mode = ssl.CERT_REQUIRED
     asking.load_verify_locations(trusted)
-    both = serving(authority, "good")
-    both.set_alpn_protocols(["h2", "http/1.1"])
+    sites = serving(authority, "good")
+    sites.set_alpn_protocols(["h2", "http/1.1"])
 
     def requests(base: str, closing: str, asking: str) -> list[tuple[str, str, str]]:
         return [
@@ -314,7 +314,7 @@ def transcripts(tmp_path_factory: pytest.TempPathFactory, authority: Path) -> di
         with contextlib.ExitStack() as servers:
             places = [
                 servers.enter_context(behind_handshakes(context, respond)).replace("127.0.0.1", "https://localhost")
-                for context, respond in ((both, serve), (serving(authority, "good"), close), (asking, serve))
+                for context, respond in ((sites, serve), (serving(authority, "good"), close), (asking, serve))
             ]
             env = {"SSL_CERT_FILE": str(trusted)}
             upstreams = [f"{name}={place}" for name, place in zip(("closing", "asking"), places[1:], strict=True)]
@@ -365,12 +365,12 @@ def test_a_program_gets_the_same_in_a_companys_network(company_transcripts: list
     assert alone.get("bundle_of_curl", {"code": 0})["code"] == 0
 
 
-@pytest.mark.parametrize("way", ["record", "run"])
+@pytest.mark.parametrize("mode", ["record", "run"])
 @pytest.mark.parametrize("name", [*PATHS, "closed_behind_handshake", "http_2_reset"])
-def test_a_program_gets_the_same_as_alone(transcripts: dict[str, dict[str, Any]], name: str, way: str) -> None:
-    alone, got = transcripts["alone"][name], transcripts[way][name]
+def test_a_program_gets_the_same_as_alone(transcripts: dict[str, dict[str, Any]], name: str, mode: str) -> None:
+    alone, got = transcripts["alone"][name], transcripts[mode][name]
     assert (alone["status"], alone["end"]) == ALONE.get(name, (200, "whole"))
-    if way == "record" and name in UNANSWERED:
+    if mode == "record" and name in UNANSWERED:
         assert (got["status"], got["end"]) == (502, "whole")
     else:
         assert got == alone
@@ -379,7 +379,7 @@ def test_a_program_gets_the_same_as_alone(transcripts: dict[str, dict[str, Any]]
 def test_a_missing_client_certificate_is_an_error_at_once(
     transcripts: dict[str, dict[str, Any]],
 ) -> None:
-    ends = {way: rows["certificate_asked"] for way, rows in transcripts.items()}
+    ends = {mode: rows["certificate_asked"] for mode, rows in transcripts.items()}
     assert ends["alone"]["end"] in ("SSLError", "ReadError")  # a reset may overtake the alert
     assert (ends["record"]["status"], ends["record"]["end"]) == (502, "whole")
     assert (ends["run"]["status"], ends["run"]["end"]) == (None, "RemoteProtocolError")

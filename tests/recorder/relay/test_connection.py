@@ -111,14 +111,16 @@ def test_cutting_a_chunked_body_changes_neither_bytes_nor_end() -> None:
     # The second body looks like chunks itself, and so do its parts.
     bodies = [b"abc", b"a\r\na\r\na\r\na\r\n5\r\na\r\n", b"\r\n", b"1\r\nb\r\n"]
     body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in bodies) + b"0\r\n\r\n"
-    for first in range(len(body) + 1):
-        for second in range(first, len(body) + 1):
-            exchange = fed(HEAD, body[:first], body[first:second], body[second:])
+    for edge in range(len(body) + 1):
+        for second in range(edge, len(body) + 1):
+            exchange = fed(HEAD, body[:edge], body[edge:second], body[second:])
             assert b"".join(data for _, data in exchange.reads) == b"".join(bodies)
             assert exchange.told[-1] == "over"
             assert exchange.connection.failure is None
-            whole = [(data, chunk) for (_, data), chunk in zip(exchange.reads, exchange.chunks, strict=True) if chunk]
-            assert all(chunk == b"%x\r\n%b\r\n" % (len(data), data) for data, chunk in whole)
+            whole_chunks = [
+                (data, chunk) for (_, data), chunk in zip(exchange.reads, exchange.chunks, strict=True) if chunk
+            ]
+            assert all(chunk == b"%x\r\n%b\r\n" % (len(data), data) for data, chunk in whole_chunks)
 
 
 @pytest.mark.parametrize(
@@ -218,13 +220,13 @@ def test_a_request_is_sent_once_the_kernel_has_it() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("after", [b"x", OK, None], ids=["surplus", "response", "close"])
-def test_the_end_is_the_responses_despite_later_bytes(after: bytes | None) -> None:
+@pytest.mark.parametrize("trailing", [b"x", OK, None], ids=["surplus", "response", "close"])
+def test_the_end_is_the_responses_despite_later_bytes(trailing: bytes | None) -> None:
     exchange = fed(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\no", b"k")
-    if after is None:
+    if trailing is None:
         exchange.lose(None)
     else:
-        exchange.feed(after)
+        exchange.feed(trailing)
         assert exchange.connection.state is Receiving.SURPLUS
         assert exchange.socket.is_closed  # nothing more is read of it
     assert (exchange.connection.ended_at, exchange.told, exchange.reads) == (2, ["over"], [(1, b"o"), (2, b"k")])
@@ -256,20 +258,20 @@ def test_a_kept_connection_that_received_data_is_not_silent(news: list[bytes]) -
     assert (exchange.socket.is_closed, exchange.told) == (True, ["over", "closed by peer"])
 
 
-@pytest.mark.parametrize("how", ["bytes", "close", "reset"])
-def test_a_kept_connection_that_its_peer_closes_says_so(how: str) -> None:
+@pytest.mark.parametrize("ending", ["bytes", "close", "reset"])
+def test_a_kept_connection_that_its_peer_closes_says_so(ending: str) -> None:
     exchange = fed(OK)
     exchange.connection.keep()
-    if how == "bytes":
+    if ending == "bytes":
         exchange.feed(b"unasked")
     else:
-        exchange.lose(None if how == "close" else ConnectionResetError())
+        exchange.lose(None if ending == "close" else ConnectionResetError())
     assert (exchange.socket.is_closed, exchange.told) == (True, ["over", "closed by peer"])
 
 
 def test_each_informational_response_is_reported_before_the_head() -> None:
-    again = b"HTTP/1.1 100 Continue\r\n\r\n"
-    exchange = fed(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", again, again, OK)
+    informational = b"HTTP/1.1 100 Continue\r\n\r\n"
+    exchange = fed(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", informational, informational, OK)
     assert exchange.informational == [(103, [(b"link", b"x")]), (100, []), (100, [])]
     assert exchange.told == ["over"]
     assert exchange.heads[0].headers == [(b"content-length", b"2")]

@@ -31,10 +31,10 @@ def pem(name: str) -> str:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The place for directories of certificates."""
-    there = tmp_path / "temporary"
-    there.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(there))
-    return there
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    return directory
 
 
 def test_the_bundle_holds_system_roots_user_roots_and_ours(place: Path, tmp_path: Path) -> None:
@@ -137,14 +137,14 @@ def test_the_store_in_javas_options_is_copied_if_readable(
 ) -> None:
     corporate = ssl.PEM_cert_to_DER_cert(authority.make().certificate)
     (tmp_path / "a store").write_bytes(form({"corporate": corporate}, "of their own"))
-    given = f'-Xmx1g -Djavax.net.ssl.trustStore="{tmp_path}/a store" -Djavax.net.ssl.trustStorePassword='
+    java_options = f'-Xmx1g -Djavax.net.ssl.trustStore="{tmp_path}/a store" -Djavax.net.ssl.trustStorePassword='
     for password, is_readable in (('"of their own"', True), ("another", False)):
-        environ = {environment.JAVA: given + password}
+        environ = {environment.JAVA: java_options + password}
         with environment.certificate_files(authority.make().certificate, environ, None) as names:
             options = environment.proxied(environ, URL, names)[environment.JAVA]
             store = Path(names["SSL_CERT_FILE"]).with_name("truststore.p12")
             assert (store.exists() and corporate in store.read_bytes()) == is_readable
-        assert options.startswith(f"{given}{password} -D")
+        assert options.startswith(f"{java_options}{password} -D")
         assert (f" -Djavax.net.ssl.trustStore={store} " in options) == is_readable
         assert (" -Djavax.net.ssl.trustStorePassword= " in options) == is_readable
         assert [line.split(" (")[0] for line in environment.remarks(environ)] == (
@@ -153,16 +153,16 @@ def test_the_store_in_javas_options_is_copied_if_readable(
 
 
 def test_the_next_recorder_removes_a_killed_ones_directory(place: Path) -> None:
-    left, new = place / "wiretape-ca-killed", place / "wiretape-ca-new"
-    for directory in (left, new):
+    stale, new = place / "wiretape-ca-killed", place / "wiretape-ca-new"
+    for directory in (stale, new):
         directory.mkdir()
         (directory / "bundle.pem").touch()
-    os.utime(left, (1, 1))
-    with environment.certificate_files(pem("own"), {}, None) as first:
-        held = Path(first["SSL_CERT_FILE"]).parent
-        os.utime(held, (1, 1))
+    os.utime(stale, (1, 1))
+    with environment.certificate_files(pem("own"), {}, None) as files:
+        store = Path(files["SSL_CERT_FILE"]).parent
+        os.utime(store, (1, 1))
         with environment.certificate_files(pem("own"), {}, None):
-            assert (left.exists(), new.exists(), held.exists()) == (False, True, True)
+            assert (stale.exists(), new.exists(), store.exists()) == (False, True, True)
 
 
 def test_a_missing_directory_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,11 +188,11 @@ def test_exports_set_in_a_shell_what_a_command_gets(place: Path) -> None:
         done = subprocess.run(
             ["sh", "-c", script], env={**environ, "SECRET": "secret"}, capture_output=True, text=True, check=True
         )
-        wanted = environment.proxied(environ, URL, names)
-    shown = dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
-    assert {name: shown.get(name) for name in wanted} == wanted
-    assert not set(environment.BYPASSES) & shown.keys()
-    assert re.fullmatch(r"--trace-warnings --require=/\S+\.cjs", shown["NODE_OPTIONS"])
+        expected = environment.proxied(environ, URL, names)
+    variables = dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
+    assert {name: variables.get(name) for name in expected} == expected
+    assert not set(environment.BYPASSES) & variables.keys()
+    assert re.fullmatch(r"--trace-warnings --require=/\S+\.cjs", variables["NODE_OPTIONS"])
 
 
 @pytest.mark.parametrize(
@@ -207,21 +207,22 @@ def test_exports_set_in_a_shell_what_a_command_gets(place: Path) -> None:
     ],
 )
 def test_the_variable_that_a_program_reads_is_named(agent: str, variable: str) -> None:
-    told = environment.advice("api.test", agent, "TLS alert unknown_ca")
-    assert [name for name in environment.READERS if name in told] == [variable]
-    assert told.startswith(agent.split(" ")[0])
+    advice = environment.advice("api.test", agent, "TLS alert unknown_ca")
+    assert [name for name in environment.READERS if name in advice] == [variable]
+    assert advice.startswith(agent.split(" ")[0])
 
 
 @pytest.mark.parametrize(
-    ("why", "how", "variable"),
+    ("ending", "reaction", "variable"),
     [
         ("TLS alert unknown_ca", "does not", "SSL_CERT_FILE"),
         ("it closed the connection on seeing it", "seems not to", "NODE_EXTRA_CA_CERTS"),
     ],
 )
-def test_the_advice_guesses_what_an_unknown_program_reads(why: str, how: str, variable: str) -> None:
-    assert f"a program {how} trust wiretape's certificate for api.test ({why}). It probably reads {variable} (" in (
-        environment.advice("api.test", "", why)
+def test_the_advice_guesses_what_an_unknown_program_reads(ending: str, reaction: str, variable: str) -> None:
+    assert (
+        f"a program {reaction} trust wiretape's certificate for api.test ({ending}). It probably reads {variable} ("
+        in (environment.advice("api.test", "", ending))
     )
 
 
@@ -270,15 +271,15 @@ def test_a_cleared_variable_and_an_unused_proxy_are_named() -> None:
 
 
 def test_java_gets_a_proxy_without_password_and_all_roots(place: Path) -> None:
-    own = authority.make().certificate
-    with environment.certificate_files(own, {}, None) as names:
+    certificate = authority.make().certificate
+    with environment.certificate_files(certificate, {}, None) as names:
         options = environment.proxied({}, URL, names)[environment.JAVA]
         assert "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=8377 -Dhttp.proxyHost=127.0.0.1" in options
         assert "secret" not in options
         store = re.findall(r"trustStore=(\S+)", options)[0]
         data, bundle = Path(store).read_bytes(), Path(names["SSL_CERT_FILE"]).read_text()
-    roots = [ssl.PEM_cert_to_DER_cert(one) for one in re.findall("-----BEGIN.*?-----END.*?-----", bundle, re.DOTALL)]
-    assert ssl.PEM_cert_to_DER_cert(own) in data
+    roots = [ssl.PEM_cert_to_DER_cert(root) for root in re.findall("-----BEGIN.*?-----END.*?-----", bundle, re.DOTALL)]
+    assert ssl.PEM_cert_to_DER_cert(certificate) in data
     assert sum(root in data for root in roots) == len(roots) > 20
 
 
@@ -292,10 +293,10 @@ def test_java_gets_no_proxy_that_would_only_refuse_it(place: Path, monkeypatch: 
 
 def test_java_keeps_its_options_and_the_proxy_in_them(place: Path) -> None:
     with environment.certificate_files(authority.make().certificate, {}, None) as names:
-        for given in ("-Xmx1g", "-Dhttps.proxyHost=corporate"):
-            options = environment.proxied({environment.JAVA: given}, URL, names)[environment.JAVA]
-            assert options.startswith(f"{given} -Djavax.net.ssl.trustStore=/")
-            assert ("proxyHost=127.0.0.1" in options) == (given == "-Xmx1g")
+        for option in ("-Xmx1g", "-Dhttps.proxyHost=corporate"):
+            options = environment.proxied({environment.JAVA: option}, URL, names)[environment.JAVA]
+            assert options.startswith(f"{option} -Djavax.net.ssl.trustStore=/")
+            assert ("proxyHost=127.0.0.1" in options) == (option == "-Xmx1g")
         spaced = {name: path.replace("bundle.pem", "a b/bundle.pem") for name, path in names.items()}
         Path(names["SSL_CERT_FILE"]).with_name("a b").symlink_to(".")
         assert ' -Djavax.net.ssl.trustStore="/' in f" {environment.java_options(URL, spaced)}"

@@ -19,10 +19,10 @@ def test_a_frames_reads_precede_its_other_entries_by_source() -> None:
         queue.put_read(source, at, at, data, len(data))
     queue.encode()
 
-    reads, last = decoded(queue.take_piece())
+    reads, final = decoded(queue.take_piece())
     assert isinstance(reads, journal.SocketReads)
     assert [(run.id, run.at_ns, data) for run, data in reads.parts()] == [("e1", [1, 3], b"ac"), ("e2", [2], b"b")]
-    assert isinstance(last, journal.End)
+    assert isinstance(final, journal.End)
 
 
 def test_another_writer_gets_all_frames_that_are_not_acknowledged() -> None:

@@ -82,20 +82,20 @@ REFUSED = {
 @on_loop
 async def test_nothing_of_a_refused_request_reaches_upstream(relay: Relay, case: str) -> None:
     request, status = REFUSED[case]
-    before = relay.upstream.connections
+    connections = relay.upstream.connections
     got = await raw(relay.base, request)
     assert got.startswith(b"HTTP/1.1 %d " % status), got
     assert got.count(b"HTTP/1.1 ") == 1
-    assert relay.upstream.connections == before
+    assert relay.upstream.connections == connections
 
 
 @pytest.mark.parametrize("bad", [b"Z\r\n", b"3\nabc\n", b"3\r\nabcX\r\n", b"3\r\nabc\r\n0\r\nx\0: y\r\n\r\n"])
 @on_loop
 async def test_a_request_with_a_broken_body_never_reaches_upstream(relay: Relay, bad: bytes) -> None:
-    before = relay.upstream.connections
+    connections = relay.upstream.connections
     got = await raw(relay.base, heads("POST /x HTTP/1.1", HOST, "Transfer-Encoding: chunked"), bad)
     assert got.startswith(b"HTTP/1.1 4")
-    assert relay.upstream.connections == before
+    assert relay.upstream.connections == connections
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8377", "127.0.0.1:1", "[::1]", "[::1]:8377"])
@@ -150,10 +150,10 @@ async def test_an_offer_of_http2_is_ignored_despite_its_body(relay: Relay, reque
             assert data, got
             got += data
     for target in targets:
-        found = relay.request(target)
-        assert found is not None
-        names = {name.lower() for name, _ in found.headers}
-        assert (found.method, found.body) == ("POST", b'{"a":1}')
+        request = relay.request(target)
+        assert request is not None
+        names = {name.lower() for name, _ in request.headers}
+        assert (request.method, request.body) == ("POST", b'{"a":1}')
         assert not names & {b"upgrade", b"http2-settings", b"connection"}
     assert "HTTP2-Settings" in (await relay.kept(targets[0])).row["request_headers"]
 
@@ -312,9 +312,9 @@ def test_a_path_tells_whether_credentials_are_exchanged(path: bytes, grants: boo
 async def test_a_request_for_credentials_is_relayed_but_not_recorded(relay: Relay) -> None:
     got = await relay.get("/v1/oauth/token")
     assert (got.status, got.body) == (200, b"{}")
-    other = relay.plays(JSON)
-    await relay.get(other)
-    await relay.kept(other)
+    other_target = relay.plays(JSON)
+    await relay.get(other_target)
+    await relay.kept(other_target)
     assert not select(relay.tape, "SELECT 1 FROM exchanges WHERE path LIKE '%oauth%'")
 
 

@@ -38,8 +38,8 @@ def test_a_message_in_two_records_is_put_together(at: int) -> None:
 
 
 def test_a_message_that_is_not_complete_is_waited_for() -> None:
-    whole = greeting("api.test", "h2")
-    assert [at for at in range(len(whole)) if hello.parse(whole[:at]) is not None] == []
+    data = greeting("api.test", "h2")
+    assert [at for at in range(len(data)) if hello.parse(data[:at]) is not None] == []
 
 
 def test_a_name_longer_than_a_host_name_is_wrong() -> None:

@@ -63,13 +63,13 @@ async def test_an_http2_stream_is_relayed_as_an_exchange(tmp_path: Path) -> None
         answering.send_head([("x-sum", "3")], end=True)
 
     async with recording(tmp_path, stream_as_it_is_read) as (relay, upstream, base), connect(base) as peer:
-        asked = peer.request(ask("/h/v1/chat", ("te", "trailers"), ("x-a", "1")), end=True)
-        requests.append(asked)
-        await asked.over()
-        assert (bytes(asked.body), asked.trailers) == (b"".join(PARTS), [("x-sum", "3")])
-        assert asked.headers["trailer"] == "x-sum"
-        (other,) = upstream.peers[0].streams.values()
-        assert {("te", "trailers"), ("x-a", "1"), (":path", "/v1/chat")} <= set(other.head)
+        request = peer.request(ask("/h/v1/chat", ("te", "trailers"), ("x-a", "1")), end=True)
+        requests.append(request)
+        await request.over()
+        assert (bytes(request.body), request.trailers) == (b"".join(PARTS), [("x-sum", "3")])
+        assert request.headers["trailer"] == "x-sum"
+        (relayed,) = upstream.peers[0].streams.values()
+        assert {("te", "trailers"), ("x-a", "1"), (":path", "/v1/chat")} <= set(relayed.head)
         tape = await tape_of(relay, "/v1/chat")
     assert tape.outcome == ("complete", None)
     assert (tape.row["protocol"], tape.row["framing"], tape.row["clock"]) == ("h2", "h2", "kernel")
@@ -81,9 +81,9 @@ async def test_an_http2_stream_is_relayed_as_an_exchange(tmp_path: Path) -> None
 @on_loop
 async def test_streams_of_one_connection_share_one_to_the_upstream(tmp_path: Path) -> None:
     async with recording(tmp_path, stream) as (relay, upstream, base), connect(base) as peer:
-        asked = [peer.request(ask(f"/h/{place}"), end=True) for place in range(20)]
-        for one in asked:
-            assert bytes((await one.over()).body).endswith(DONE)
+        requests = [peer.request(ask(f"/h/{place}"), end=True) for place in range(20)]
+        for request in requests:
+            assert bytes((await request.over()).body).endswith(DONE)
         late = peer.request(ask("/h/late"), end=True)
         await late.over()
         assert len(upstream.peers) == 1
@@ -100,8 +100,8 @@ async def test_an_answer_without_a_body_is_not_truncated(tmp_path: Path, method:
         answering.send_head([(":status", status), SSE], end=True)
 
     async with recording(tmp_path, bare) as (relay, _, base), connect(base) as peer:
-        asked = await peer.request(ask("/h/x", method=method), end=True).over()
-        assert (dict(asked.head)[":status"], bytes(asked.body)) == (status, b"")
+        request = await peer.request(ask("/h/x", method=method), end=True).over()
+        assert (dict(request.head)[":status"], bytes(request.body)) == (status, b"")
         tape = await tape_of(relay, "/x")
     assert (tape.row["framing"], tape.row["outcome"]) == ("none", "http_error" if status == "304" else "complete")
 
@@ -118,9 +118,9 @@ async def test_informational_responses_pass_over_http_2(tmp_path: Path, speaks_h
     old = Scene([(0, lines), (0, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")])
     async with recording(tmp_path, working) as (relay, _, base), connect(base) as peer:
         target = "/h/x" if speaks_http_2 else relay.plays(old)
-        asked = await peer.request(ask(target), end=True).over()
-        assert asked.informational == [[(":status", "102")], [(":status", "103"), ("link", "</x>")]]
-        assert asked.head[0] == OK
+        request = await peer.request(ask(target), end=True).over()
+        assert request.informational == [[(":status", "102")], [(":status", "103"), ("link", "</x>")]]
+        assert request.head[0] == OK
 
 
 @pytest.mark.parametrize("code", [2, CALM, 0x42])
@@ -132,8 +132,8 @@ async def test_an_upstream_reset_reaches_the_client_and_the_tape(tmp_path: Path,
         answering.reset(code)
 
     async with recording(tmp_path, breaking) as (relay, _, base), connect(base) as peer:
-        asked = await peer.request(ask("/h/x"), end=True).over()
-        assert (bytes(asked.body), asked.reset_code) == (chunk("a"), code)
+        request = await peer.request(ask("/h/x"), end=True).over()
+        assert (bytes(request.body), request.reset_code) == (chunk("a"), code)
         tape = await tape_of(relay, "/x")
     name = {2: "internal_error", CALM: "enhance_your_calm", 0x42: "0x42"}[code]
     assert tape.outcome == ("truncated", f"rst_{name}")
@@ -154,19 +154,19 @@ async def test_a_reset_before_an_answer_is_a_connect_error(tmp_path: Path) -> No
 async def test_a_client_reset_reaches_upstream_and_spares_other_streams(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
-    async def waiting(answering: Stream) -> None:
+    async def hold(answering: Stream) -> None:
         answering.send_head([OK, SSE])
         await answering.send(chunk("a"))
         await go_on.wait()
         await answering.send(DONE, end=True)
 
-    async with recording(tmp_path, waiting) as (relay, upstream, base), connect(base) as peer:
-        left, stays = (peer.request(ask(path), end=True) for path in ("/h/left", "/h/stays"))
-        await left.until(lambda: left.body)
-        left.reset(CANCEL)
-        other = next(one for one in upstream.peers[0].streams.values() if one.headers[":path"] == "/left")
-        await other.peer.until(lambda: other.reset_code is not None)
-        assert other.reset_code == CANCEL
+    async with recording(tmp_path, hold) as (relay, upstream, base), connect(base) as peer:
+        departing, stays = (peer.request(ask(path), end=True) for path in ("/h/left", "/h/stays"))
+        await departing.until(lambda: departing.body)
+        departing.reset(CANCEL)
+        relayed = next(stream for stream in upstream.peers[0].streams.values() if stream.headers[":path"] == "/left")
+        await relayed.peer.until(lambda: relayed.reset_code is not None)
+        assert relayed.reset_code == CANCEL
         go_on.set()
         assert bytes((await stays.over()).body) == chunk("a") + DONE
         assert (await tape_of(relay, "/left")).outcome == ("client_closed", "rst_cancel")
@@ -189,7 +189,7 @@ async def test_a_slow_stream_holds_back_only_its_own_upstream(tmp_path: Path) ->
         quick.grant(size)
         peer.grant(2 * size)
         assert len((await quick.over()).body) == size
-        (held,) = (one for one in upstream.peers[0].streams.values() if one.headers[":path"] == "/slow")
+        (held,) = (stream for stream in upstream.peers[0].streams.values() if stream.headers[":path"] == "/slow")
         await until(lambda: upstream.peers[0].h2.local_flow_control_window(held.id) == 0)  # it waits
         slow.grant(size)
         assert len((await slow.over()).body) == size
@@ -204,14 +204,14 @@ async def test_requests_beyond_the_upstreams_limit_of_streams_wait(tmp_path: Pat
 
     async def counting(answering: Stream) -> None:
         nonlocal most
-        most = max(most, sum(not one.has_sent_end for one in answering.peer.streams.values()))
+        most = max(most, sum(not stream.has_sent_end for stream in answering.peer.streams.values()))
         await asyncio.sleep(0.005)
         answering.send_head([OK], end=True)
 
     limits = Limits(streams=3)
     async with recording(tmp_path, counting, limits=limits) as (_, upstream, base), connect(base) as peer:
-        for one in [peer.request(ask(f"/h/{place}"), end=True) for place in range(20)]:
-            assert (await one.over()).headers[":status"] == "200"
+        for request in [peer.request(ask(f"/h/{place}"), end=True) for place in range(20)]:
+            assert (await request.over()).headers[":status"] == "200"
         assert len(upstream.peers) == 1
     assert most <= limits.streams
 
@@ -226,11 +226,11 @@ async def test_a_body_is_uploaded_as_it_comes_with_trailers(tmp_path: Path) -> N
         await answering.send(b"|" + str(answering.trailers).encode(), end=True)
 
     async with recording(tmp_path, echoing) as (_, _, base), connect(base) as peer:
-        asked = peer.request(ask("/h/x"))
-        await asked.send(b"first")
-        await asked.until(lambda: asked.body == b"first")
-        asked.send_head([("x-end", "1")], end=True)
-        assert bytes((await asked.over()).body) == b"first|[('x-end', '1')]"
+        request = peer.request(ask("/h/x"))
+        await request.send(b"first")
+        await request.until(lambda: request.body == b"first")
+        request.send_head([("x-end", "1")], end=True)
+        assert bytes((await request.over()).body) == b"first|[('x-end', '1')]"
 
 
 @on_loop
@@ -245,11 +245,11 @@ async def test_empty_trailers_end_a_request_and_its_answer(tmp_path: Path) -> No
 
     async with recording(tmp_path, echoing) as (relay, _, base), connect(base) as peer:
         for path in EMPTY:
-            asked = peer.request(ask(f"/h{path}"))
-            await asked.send(b"question")
-            peer.raw(frame(HEADERS, asked.id, b"", END_HEADERS | END_STREAM))
-            await asked.over()
-            assert (bytes(asked.body), asked.is_ended, asked.trailers) == (b"question", True, None)
+            request = peer.request(ask(f"/h{path}"))
+            await request.send(b"question")
+            peer.raw(frame(HEADERS, request.id, b"", END_HEADERS | END_STREAM))
+            await request.over()
+            assert (bytes(request.body), request.is_ended, request.trailers) == (b"question", True, None)
             tape = await tape_of(relay, path)
             assert (tape.outcome, tape.body) == (("complete", None), b"question")
 
@@ -259,9 +259,9 @@ async def test_an_http1_upstream_is_asked_and_recorded_as_such(tmp_path: Path) -
     async with recording(tmp_path, stream) as (relay, _, base), connect(base) as peer:
         target = relay.plays(answer([(0, DONE)]))
         for _ in range(2):
-            asked = await peer.request(ask(target), end=True).over()
-            assert bytes(asked.body) == DONE
-            assert not {"transfer-encoding", "connection"} & set(asked.headers)
+            request = await peer.request(ask(target), end=True).over()
+            assert bytes(request.body) == DONE
+            assert not {"transfer-encoding", "connection"} & set(request.headers)
         tape = await until(lambda: first_of_two(relay, target))
     assert (tape["protocol"], tape["h2_offered"]) == ("http/1.1", 1)
 
@@ -283,14 +283,14 @@ async def test_a_graceful_goaway_lets_running_streams_end_whole(tmp_path: Path) 
         await answering.send(DONE, end=True)
 
     async with recording(tmp_path, leaving) as (relay, upstream, base), connect(base) as peer:
-        asked = peer.request(ask("/h/x"), end=True)
+        request = peer.request(ask("/h/x"), end=True)
         await peer.until(lambda: peer.goaway)
         assert peer.goaway is not None
         assert peer.goaway[0] == 0
         second = peer.request(ask("/h/y"), end=True)
         go_on.set()
-        for one in (asked, second):
-            assert bytes((await one.over()).body) == chunk("a") + DONE
+        for stream in (request, second):
+            assert bytes((await stream.over()).body) == chunk("a") + DONE
         assert len(upstream.peers) == 2
         assert (await tape_of(relay, "/x")).outcome == ("complete", None)
 
@@ -305,9 +305,9 @@ async def test_data_received_with_a_goaway_precedes_it_everywhere(tmp_path: Path
         )
 
     async with recording(tmp_path, leaving) as (relay, _, base), connect(base) as peer:
-        asked = peer.request(ask("/h/x"), end=True)
+        request = peer.request(ask("/h/x"), end=True)
         await peer.until(lambda: peer.goaway)
-        assert (bytes(asked.body), peer.goaway) == (chunk("a"), (CALM, 0))
+        assert (bytes(request.body), peer.goaway) == (chunk("a"), (CALM, 0))
         tape = await tape_of(relay, "/x")
         assert (tape.outcome, tape.body) == (("truncated", "goaway_enhance_your_calm"), chunk("a"))
 
@@ -334,9 +334,9 @@ async def test_a_lost_upstream_ends_its_streams_and_their_connection(tmp_path: P
         answering.peer.close()
 
     async with recording(tmp_path, dying) as (relay, _, base), connect(base) as peer:
-        asked = await peer.request(ask("/h/x"), end=True).over()
-        assert bytes(asked.body) == chunk("a")
-        assert not asked.is_ended
+        request = await peer.request(ask("/h/x"), end=True).over()
+        assert bytes(request.body) == chunk("a")
+        assert not request.is_ended
         await peer.until(lambda: peer.is_closed)
         assert (await tape_of(relay, "/x")).outcome[0] == "truncated"
 
@@ -359,8 +359,8 @@ async def test_an_intercepted_client_speaks_http2_if_its_server_does(tmp_path: P
         peer = Peer(reader, writer, Limits(), is_client=True)
         peer.start()
         reading = asyncio.create_task(peer.serve())
-        asked = await peer.request(ask("/v1/x", authority=place), end=True).over()
-        assert bytes(asked.body).endswith(DONE)
+        request = await peer.request(ask("/v1/x", authority=place), end=True).over()
+        assert bytes(request.body).endswith(DONE)
         assert len(upstream.peers) == 1
         tape = await tape_of(relay, "/v1/x")
         peer.close()
@@ -376,11 +376,11 @@ async def test_padding_is_passed_on_both_ways(tmp_path: Path) -> None:
         await answering.send(b"abc", padding=17, end=True)
 
     async with recording(tmp_path, padding) as (relay, upstream, base), connect(base) as peer:
-        asked = peer.request(ask("/h/x"))
-        await asked.send(b"question", padding=100, end=True)
-        assert ((await asked.over()).body, asked.sizes) == (b"abc", [3 + 1 + 17])
-        (other,) = upstream.peers[0].streams.values()
-        assert (other.body, other.sizes) == (b"question", [8 + 1 + 100])
+        request = peer.request(ask("/h/x"))
+        await request.send(b"question", padding=100, end=True)
+        assert ((await request.over()).body, request.sizes) == (b"abc", [3 + 1 + 17])
+        (relayed,) = upstream.peers[0].streams.values()
+        assert (relayed.body, relayed.sizes) == (b"question", [8 + 1 + 100])
         assert (await tape_of(relay, "/x")).body == b"abc"
 
 
@@ -388,19 +388,19 @@ async def test_padding_is_passed_on_both_ways(tmp_path: Path) -> None:
 async def test_priorities_are_passed_on(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
-    async def waiting(answering: Stream) -> None:
+    async def hold(answering: Stream) -> None:
         answering.send_head([OK])
         await go_on.wait()
         await answering.send(b"x", end=True)
 
-    async with recording(tmp_path, waiting) as (_, upstream, base), connect(base) as peer:
-        asked = peer.request(ask("/h/first"), end=True)
-        await asked.until(lambda: asked.head)
-        peer.h2.prioritize(asked.id, 99)
+    async with recording(tmp_path, hold) as (_, upstream, base), connect(base) as peer:
+        first_request = peer.request(ask("/h/first"), end=True)
+        await first_request.until(lambda: first_request.head)
+        peer.h2.prioritize(first_request.id, 99)
         peer.flush()
         await until(lambda: upstream.peers[0].frames[PRIORITY])
         go_on.set()
-        assert (await asked.over()).body == b"x"
+        assert (await first_request.over()).body == b"x"
 
 
 @pytest.mark.parametrize("trailers", [None, [("grpc-status", "0")]])
@@ -414,8 +414,8 @@ async def test_a_bodiless_answer_ends_with_its_head_or_trailers(
             answering.send_head(trailers, end=True)
 
     async with recording(tmp_path, ending) as (_, upstream, base), connect(base) as peer:
-        asked = await peer.request(ask("/h/x"), end=True).over()
-        assert (asked.headers["grpc-status"], asked.trailers, asked.is_ended) == ("8", trailers, True)
+        request = await peer.request(ask("/h/x"), end=True).over()
+        assert (request.headers["grpc-status"], request.trailers, request.is_ended) == ("8", trailers, True)
         assert peer.frames[DATA] == 0
         assert upstream.peers[0].frames[DATA] == 0
 
@@ -434,13 +434,13 @@ async def test_a_proxy_is_asked_over_http2_for_its_host(tmp_path: Path) -> None:
     async with recording(tmp_path, stream, interception=settings) as (relay, upstream, base), connect(base) as peer:
         place = upstream.url.removeprefix("http://")
         credential = ("proxy-authorization", f"Basic {settings.credential.decode()}")
-        asked = await peer.request(ask("/v1/x", credential, authority=place), end=True).over()
-        assert bytes(asked.body).endswith(DONE)
+        request = await peer.request(ask("/v1/x", credential, authority=place), end=True).over()
+        assert bytes(request.body).endswith(DONE)
         tape = await tape_of(relay, "/v1/x")
         assert (tape.row["upstream"], tape.row["protocol"]) == (upstream.url, "h2")
         assert credential not in upstream.peers[0].streams[1].head
-        own = await peer.request(ask("/h/v1/y", authority=base.removeprefix("http://")), end=True).over()
-        assert bytes(own.body).endswith(DONE)
+        direct = await peer.request(ask("/h/v1/y", authority=base.removeprefix("http://")), end=True).over()
+        assert bytes(direct.body).endswith(DONE)
 
 
 @pytest.mark.parametrize("ending", ["request", "refusal", "client"])
@@ -455,23 +455,23 @@ async def test_a_request_may_outlast_its_answer(tmp_path: Path, ending: str) -> 
             answering.reset(0)
 
     async with recording(tmp_path, first) as (relay, upstream, base), connect(base) as peer:
-        asked = peer.request(ask("/h/x"))
-        await asked.send(b"a")
-        await asked.over()
-        assert (asked.body, asked.reset_code) == (b"answer", None)
-        await asked.send(b"b")
-        (other,) = upstream.peers[0].streams.values()
-        await other.peer.until(lambda: other.body == b"ab")
+        request = peer.request(ask("/h/x"))
+        await request.send(b"a")
+        await request.over()
+        assert (request.body, request.reset_code) == (b"answer", None)
+        await request.send(b"b")
+        (relayed,) = upstream.peers[0].streams.values()
+        await relayed.peer.until(lambda: relayed.body == b"ab")
         if ending == "request":
-            await asked.send(b"c", end=True)
-            await other.over()
+            await request.send(b"c", end=True)
+            await relayed.over()
         elif ending == "client":
-            asked.reset(CANCEL)
+            request.reset(CANCEL)
         else:
-            await asked.peer.until(lambda: asked.reset_code == 0)
+            await request.peer.until(lambda: request.reset_code == 0)
         tape = await tape_of(relay, "/x")
     sent = b"abc" if ending == "request" else b"ab"
-    assert bytes(other.body) == sent
+    assert bytes(relayed.body) == sent
     assert (tape.outcome, tape.row["request_size"]) == (("complete", None), len(sent) if ending == "request" else None)
 
 
@@ -480,15 +480,15 @@ async def test_a_request_may_outlast_its_answer(tmp_path: Path, ending: str) -> 
 async def test_a_body_without_length_reaches_an_http1_upstream(tmp_path: Path, more: bytes) -> None:
     async with recording(tmp_path, stream) as (relay, _, base), connect(base) as peer:
         target = relay.plays(answer([(0, DONE)]))
-        asked = peer.request(ask(target))
-        await asked.send(b'{"a":1}', end=not more)
+        request = peer.request(ask(target))
+        await request.send(b'{"a":1}', end=not more)
         if more:
             await asyncio.sleep(0.05)
-            await asked.send(more, end=True)
-        await asked.over()
-        found = relay.request(target)
-        assert found is not None
-        assert found.body == b'{"a":1}' + more
+            await request.send(more, end=True)
+        await request.over()
+        row = relay.request(target)
+        assert row is not None
+        assert row.body == b'{"a":1}' + more
 
 
 @on_loop
@@ -502,13 +502,13 @@ async def test_a_lost_upstream_closes_the_connection_after_its_data(tmp_path: Pa
 
     limits = Limits(window=1000, is_manual=True)
     async with recording(tmp_path, dying) as (relay, _, base), connect(base, limits) as peer:
-        asked = peer.request(ask("/h/x"), end=True)
+        request = peer.request(ask("/h/x"), end=True)
         await until(lambda: kept(relay.tape, "/x"))
         assert not peer.is_closed
-        asked.grant(size)
+        request.grant(size)
         peer.grant(size)
         await peer.until(lambda: peer.is_closed)
-        assert (len(asked.body), asked.reset_code, asked.is_ended) == (size, None, False)
+        assert (len(request.body), request.reset_code, request.is_ended) == (size, None, False)
 
 
 @on_loop
@@ -523,23 +523,23 @@ async def test_a_lost_upstream_resets_only_its_own_streams(tmp_path: Path) -> No
 
     async with recording(tmp_path, dying) as (relay, _, base), connect(base) as peer:
         target = relay.plays(answer([(0, chunk("a")), (0.5, DONE)]))
-        asked, other = peer.request(ask("/h/x"), end=True), peer.request(ask(target), end=True)
-        await asked.until(lambda: asked.body)
-        await other.until(lambda: other.body)
+        request, neighbour = peer.request(ask("/h/x"), end=True), peer.request(ask(target), end=True)
+        await request.until(lambda: request.body)
+        await neighbour.until(lambda: neighbour.body)
         go_on.set()
-        assert (await asked.over()).reset_code == 2
-        assert bytes((await other.over()).body) == chunk("a") + DONE
+        assert (await request.over()).reset_code == 2
+        assert bytes((await neighbour.over()).body) == chunk("a") + DONE
 
 
 @on_loop
 async def test_streams_that_come_while_the_connection_opens_share_it(tmp_path: Path) -> None:
     async with recording(tmp_path, stream) as (_, upstream, base), connect(base) as peer:
-        asked = []
+        requests = []
         for place in range(60):
-            asked.append(peer.request(ask(f"/h/{place}"), end=True))
+            requests.append(peer.request(ask(f"/h/{place}"), end=True))
             await asyncio.sleep(0)
-        for one in asked:
-            assert bytes((await one.over()).body).endswith(DONE)
+        for request in requests:
+            assert bytes((await request.over()).body).endswith(DONE)
         assert len(upstream.peers) == 1
 
 
@@ -553,9 +553,9 @@ async def test_a_large_body_through_a_small_window_is_whole(tmp_path: Path) -> N
         await answering.send(bytes(answering.body), end=True)
 
     async with recording(tmp_path, echoing) as (_, _, base), connect(base) as peer:
-        asked = peer.request(ask("/h/x"))
-        await asked.send(body, end=True)
-        assert bytes((await asked.over()).body) == body
+        request = peer.request(ask("/h/x"))
+        await request.send(body, end=True)
+        assert bytes((await request.over()).body) == body
 
 
 @on_loop
@@ -576,9 +576,9 @@ async def test_a_never_indexed_header_keeps_its_mark(tmp_path: Path) -> None:
         answering.send_head([OK, NeverIndexedHeaderTuple("x-secret", "s")], end=True)
 
     async with recording(tmp_path, setting) as (relay, upstream, base), connect(base) as peer:
-        asked = await peer.request(ask("/h/x", NeverIndexedHeaderTuple("x-api-key", "k")), end=True).over()
-        (other,) = upstream.peers[0].streams.values()
-        for head, name in ((other.head, "x-api-key"), (asked.head, "x-secret")):
-            (found,) = [pair for pair in head if pair[0] == name]
-            assert isinstance(found, NeverIndexedHeaderTuple)
+        request = await peer.request(ask("/h/x", NeverIndexedHeaderTuple("x-api-key", "k")), end=True).over()
+        (relayed,) = upstream.peers[0].streams.values()
+        for head, name in ((relayed.head, "x-api-key"), (request.head, "x-secret")):
+            (row,) = [pair for pair in head if pair[0] == name]
+            assert isinstance(row, NeverIndexedHeaderTuple)
         assert '"k"' not in (await tape_of(relay, "/x")).row["request_headers"]

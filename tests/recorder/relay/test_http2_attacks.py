@@ -77,14 +77,14 @@ class Site:
         assert self.relay.troubles == []
 
     async def _answer(self, stream: Stream) -> None:
-        _, what, *_ = stream.headers[":path"].split("/")
-        if what == "never":
+        _, kind, *_ = stream.headers[":path"].split("/")
+        if kind == "never":
             return
-        if what in HOSTILE:
-            await HOSTILE[what](stream)
+        if kind in HOSTILE:
+            await HOSTILE[kind](stream)
             return
         stream.send_head([OK])
-        if what == "endless":
+        if kind == "endless":
             self.sent = 0
             while True:
                 await stream.send(bytes(8192))
@@ -206,17 +206,17 @@ async def test_a_flood_is_read_at_its_credits_pace(site: Site, name: str) -> Non
     async def attack(peer: Peer) -> None:
         await flood(peer, frames)
 
-    each = 1 + cost  # a PING goes with them
+    cost_each = 1 + cost  # a PING goes with them
     async with site.attacked(attack) as attacked:
-        await attacked.peer.until(lambda: attacked.peer.frames[PING] * each > CREDIT * 0.9)
+        await attacked.peer.until(lambda: attacked.peer.frames[PING] * cost_each > CREDIT * 0.9)
         await site.neighbour()
-        assert attacked.peer.frames[PING] * each <= attacked.allowance()
+        assert attacked.peer.frames[PING] * cost_each <= attacked.allowance()
 
 
 @on_site
 async def test_a_head_costs_by_its_fields(site: Site) -> None:
     block = request_block("/h/never/fields") + b"\x93" * 1000  # each byte is a field
-    each = 10 + 1000 / 16 + 10 + 1  # HEADERS, fields, RST_STREAM, PING
+    cost_each = 10 + 1000 / 16 + 10 + 1  # HEADERS, fields, RST_STREAM, PING
 
     async def attack(peer: Peer) -> None:
         for number in range(1000):
@@ -226,9 +226,9 @@ async def test_a_head_costs_by_its_fields(site: Site) -> None:
             await asyncio.sleep(0)
 
     async with site.attacked(attack) as attacked:
-        await attacked.peer.until(lambda: attacked.peer.frames[PING] * each > CREDIT * 0.9)
+        await attacked.peer.until(lambda: attacked.peer.frames[PING] * cost_each > CREDIT * 0.9)
         await site.neighbour()
-        assert attacked.peer.frames[PING] * each <= attacked.allowance() + 10 * each
+        assert attacked.peer.frames[PING] * cost_each <= attacked.allowance() + 10 * cost_each
 
 
 @on_site
@@ -240,11 +240,11 @@ async def test_single_byte_windows_open_at_their_credits_pace(site: Site) -> Non
         peer.h2.clear_outbound_data_buffer()
         await flood(peer, frame(WINDOW_UPDATE, 0, struct.pack(">I", 1)))
 
-    each = 1 + 1 + 3  # PING, WINDOW_UPDATE, and a frame of a byte
+    cost_each = 1 + 1 + 3  # PING, WINDOW_UPDATE, and a frame of a byte
     async with site.attacked(attack, Limits(window=1 << 20, is_manual=True)) as attacked:
-        await attacked.peer.until(lambda: attacked.peer.frames[PING] * each > CREDIT * 0.9)
+        await attacked.peer.until(lambda: attacked.peer.frames[PING] * cost_each > CREDIT * 0.9)
         await site.neighbour()
-        assert attacked.peer.frames[PING] * each <= attacked.allowance()
+        assert attacked.peer.frames[PING] * cost_each <= attacked.allowance()
 
 
 @on_site
@@ -265,9 +265,9 @@ async def test_data_of_ended_streams_is_read_at_credit_pace(site: Site) -> None:
 async def test_streams_reset_at_once_reach_upstream_at_credit_pace(site: Site) -> None:
     async def attack(peer: Peer) -> None:
         for _ in range(300):
-            opened = [peer.request(ask("/h/never/reset"), end=True) for _ in range(10)]
+            streams = [peer.request(ask("/h/never/reset"), end=True) for _ in range(10)]
             await asyncio.sleep(0.001)
-            for stream in opened:
+            for stream in streams:
                 stream.reset(8)
 
     async with site.attacked(attack) as attacked:
@@ -289,10 +289,10 @@ async def test_empty_data_frames_are_read_at_credit_pace(site: Site) -> None:
         await site.neighbour()
         assert attacked.peer.frames[PING] * 2 <= attacked.allowance()
         (row,) = [
-            one
+            stream
             for peer in site.upstream.peers
-            for one in peer.streams.values()
-            if one.headers[":path"] == "/never/empty"
+            for stream in peer.streams.values()
+            if stream.headers[":path"] == "/never/empty"
         ]
         assert len(row.sizes) <= 10
 
@@ -300,14 +300,14 @@ async def test_empty_data_frames_are_read_at_credit_pace(site: Site) -> None:
 @pytest.mark.parametrize("payload", [b"?", b"\x0f" + bytes(15)], ids=["byte", "padding"])
 @on_site
 async def test_small_data_frames_leave_other_connections_their_turn(site: Site, payload: bytes) -> None:
-    async with connect(site.relay.base) as peer, connect(site.relay.base) as other:
+    async with connect(site.relay.base) as peer, connect(site.relay.base) as neighbour:
         stream = peer.request(ask("/h/never/small"))
         await until(lambda: site.stream("/never/small"))
         flags = PADDED if len(payload) > 1 else 0
         many = frame(DATA, stream.id, payload, flags) * (60_000 // (9 + len(payload)) - 1)
         peer.raw(many + frame(PING, payload=bytes(8)))
-        other.raw(frame(PING, payload=bytes(8)))
-        await other.until(lambda: other.frames[PING])
+        neighbour.raw(frame(PING, payload=bytes(8)))
+        await neighbour.until(lambda: neighbour.frames[PING])
         assert not peer.frames[PING]
         await peer.until(lambda: peer.frames[PING])
 
@@ -332,9 +332,9 @@ def limited(peak_bytes: int = PEAK_BYTES) -> Iterator[None]:
     """Check the peak of the memory allocated in a block."""
     tracemalloc.start()
     try:
-        before, _ = tracemalloc.get_traced_memory()
+        connections, _ = tracemalloc.get_traced_memory()
         yield
-        assert tracemalloc.get_traced_memory()[1] - before < peak_bytes
+        assert tracemalloc.get_traced_memory()[1] - connections < peak_bytes
     finally:
         tracemalloc.stop()
 
@@ -468,11 +468,11 @@ async def test_a_connection_with_a_wrong_frame_ends(site: Site, name: str) -> No
 async def test_a_stream_whose_window_overflows_is_reset_alone(site: Site) -> None:
     async with connect(site.relay.base) as peer:
         wide = peer.request(ask("/h/never/wide"), end=True)
-        whole = peer.request(ask("/h/whole"), end=True)
+        complete = peer.request(ask("/h/whole"), end=True)
         await until(lambda: site.received("/never/wide"))
         peer.raw(frame(WINDOW_UPDATE, wide.id, struct.pack(">I", 0x7FFFFFFF)))
         assert (await wide.over()).reset_code == FLOW_CONTROL_ERROR
-        assert bytes((await whole.over()).body) == b"".join(PIECES)
+        assert bytes((await complete.over()).body) == b"".join(PIECES)
     await until(lambda: site.recorded("/never/wide"))
 
 
@@ -559,15 +559,15 @@ HOSTILE |= {name.replace(" ", "-"): hostile(data) for name, data in BROKEN.items
 @on_site
 async def test_an_upstream_that_breaks_http2_ends_only_its_exchanges(site: Site, name: str) -> None:
     path = f"/{name.replace(' ', '-')}"
-    ended = list[Stream]()
+    finished = list[Stream]()
 
     async def attack(peer: Peer) -> None:
-        ended.append(await peer.request(ask(f"/h{path}"), end=True).over())
+        finished.append(await peer.request(ask(f"/h{path}"), end=True).over())
 
     with limited():
         async with site.attacked(attack) as attacked:
             await attacked.attacking
-            assert not ended[0].is_ended
+            assert not finished[0].is_ended
             (row,) = await until(lambda: site.recorded(path))
             assert (row["outcome"], row["ended_by"]) in {("truncated", "framing"), ("connect_error", "framing")}
 
@@ -580,10 +580,10 @@ async def test_an_upstreams_flood_is_read_at_credit_pace(site: Site, name: str) 
 
     async with site.attacked(attack) as attacked:
         peer = (await until(lambda: site.stream(f"/flood/{name}"))).peer
-        each = {"ping": 1, "informational": 11, "settings": 11, "unknown-settings": 188}.get(name, 2)
-        await until(lambda: peer.frames[PING] * each > CREDIT * 0.9)
+        cost_each = {"ping": 1, "informational": 11, "settings": 11, "unknown-settings": 188}.get(name, 2)
+        await until(lambda: peer.frames[PING] * cost_each > CREDIT * 0.9)
         await site.neighbour()
-        assert peer.frames[PING] * each <= attacked.allowance()
+        assert peer.frames[PING] * cost_each <= attacked.allowance()
 
 
 @on_site

@@ -39,7 +39,7 @@ async def outcome_of(relay: Relay, path: str) -> Any:
     return (await until(lambda: kept(relay.tape, path))).outcome
 
 
-async def whole(answering: Stream) -> None:
+async def complete(answering: Stream) -> None:
     answering.send_head([OK, SSE])
     await answering.send(DONE, end=True)
 
@@ -59,11 +59,11 @@ async def test_a_silent_stream_is_reset_alone_on_both_sides(tmp_path: Path) -> N
         later = peer.request(ask("/h/later"), end=True)
         await later.until(lambda: later.body)
         relay.recorder.proxy.transport.limits = Timeouts(idle=0.1)
-        asked = peer.request(ask("/h/x"), end=True)
-        assert (await asked.over()).reset_code == INTERNAL_ERROR
-        other = next(one for one in upstream.peers[0].streams.values() if one.headers[":path"] == "/x")
-        await other.peer.until(lambda: other.reset_code is not None)
-        assert other.reset_code == CANCEL
+        request = peer.request(ask("/h/x"), end=True)
+        assert (await request.over()).reset_code == INTERNAL_ERROR
+        relayed = next(stream for stream in upstream.peers[0].streams.values() if stream.headers[":path"] == "/x")
+        await relayed.peer.until(lambda: relayed.reset_code is not None)
+        assert relayed.reset_code == CANCEL
         assert await outcome_of(relay, "/x") == ("timeout", "idle")
         go_on.set()
         assert bytes((await later.over()).body) == chunk("a") + DONE
@@ -93,13 +93,13 @@ async def test_a_request_after_a_final_goaway_is_not_sent(tmp_path: Path) -> Non
         await answering.send(DONE, end=True)
 
     async with recording(tmp_path, leaving) as (_, upstream, base), connect(base) as peer:
-        asked = peer.request(ask("/h/x"), end=True)
+        request = peer.request(ask("/h/x"), end=True)
         await peer.until(lambda: peer.goaway)
-        assert peer.goaway == (0, asked.id)
+        assert peer.goaway == (0, request.id)
         peer.goaway = None  # it asks before it has read that
         assert (await peer.request(ask("/h/y"), end=True).over()).reset_code == REFUSED
         go_on.set()
-        assert bytes((await asked.over()).body) == DONE
+        assert bytes((await request.over()).body) == DONE
         await peer.until(lambda: peer.is_closed)
         assert len(upstream.peers) == 1
 
@@ -107,19 +107,19 @@ async def test_a_request_after_a_final_goaway_is_not_sent(tmp_path: Path) -> Non
 @pytest.mark.parametrize("says_goaway", [True, False])
 @on_loop
 async def test_an_idle_connection_ends_with_the_upstreams(tmp_path: Path, says_goaway: bool) -> None:
-    async with recording(tmp_path, whole) as (relay, upstream, base), connect(base) as peer:
-        asked = await peer.request(ask("/h/x"), end=True).over()
+    async with recording(tmp_path, complete) as (relay, upstream, base), connect(base) as peer:
+        request = await peer.request(ask("/h/x"), end=True).over()
         await until(lambda: not relay.recorder.proxy.live)
         if says_goaway:
             upstream.peers[0].leave(0, 1)
         upstream.peers[0].finish()
         await peer.until(lambda: peer.is_closed)
-        assert peer.goaway == (0, asked.id)
+        assert peer.goaway == (0, request.id)
 
 
 @on_loop
 async def test_a_request_that_crosses_a_close_is_not_sent(tmp_path: Path) -> None:
-    async with recording(tmp_path, whole) as (relay, upstream, base), connect(base) as peer:
+    async with recording(tmp_path, complete) as (relay, upstream, base), connect(base) as peer:
         await peer.request(ask("/h/x"), end=True).over()
         upstream.peers[0].finish()
         await peer.until(lambda: peer.goaway)
@@ -132,13 +132,13 @@ async def test_a_request_that_crosses_a_close_is_not_sent(tmp_path: Path) -> Non
 
 @on_loop
 async def test_a_request_replaces_a_kept_connection_just_closed(tmp_path: Path) -> None:
-    async with recording(tmp_path, whole) as (_, upstream, base), connect(base) as peer:
+    async with recording(tmp_path, complete) as (_, upstream, base), connect(base) as peer:
         await peer.request(ask("/h/x"), end=True).over()
-        ours, theirs = (one.socket.dup() for one in (peer, upstream.peers[0]))
+        ours, theirs = (peer_end.socket.dup() for peer_end in (peer, upstream.peers[0]))
         with ours, theirs:  # both come to the relay in the same turn of its loop
             theirs.shutdown(socket.SHUT_RDWR)
-            asked = peer.request(ask("/h/y"), end=True)
-            assert bytes((await asked.over()).body) == DONE
+            request = peer.request(ask("/h/y"), end=True)
+            assert bytes((await request.over()).body) == DONE
         assert len(upstream.peers) == 2
 
 
@@ -159,8 +159,8 @@ async def test_a_body_of_another_length_resets_its_stream_alone(tmp_path: Path) 
     async with recording(tmp_path, lying) as (relay, _, base), connect(base) as peer:
         neighbour = peer.request(ask("/h/neighbour"), end=True)
         await neighbour.until(lambda: neighbour.body)
-        asked = await peer.request(ask("/h/x"), end=True).over()
-        assert (bytes(asked.body), asked.reset_code) == (b"abc", PROTOCOL_ERROR)
+        request = await peer.request(ask("/h/x"), end=True).over()
+        assert (bytes(request.body), request.reset_code) == (b"abc", PROTOCOL_ERROR)
         assert await outcome_of(relay, "/x") == ("truncated", "length")
         go_on.set()
         assert bytes((await neighbour.over()).body) == chunk("a") + DONE
@@ -173,16 +173,16 @@ async def test_an_unsent_bodys_length_is_no_error(tmp_path: Path, method: str, s
         answering.send_head([(":status", status), ("content-length", "10")], end=True)
 
     async with recording(tmp_path, bare) as (_, _, base), connect(base) as peer:
-        asked = await peer.request(ask("/h/x", method=method), end=True).over()
-        assert (asked.is_ended, asked.reset_code, asked.headers[":status"]) == (True, None, status)
+        request = await peer.request(ask("/h/x", method=method), end=True).over()
+        assert (request.is_ended, request.reset_code, request.headers[":status"]) == (True, None, status)
 
 
 @on_loop
 async def test_a_client_that_leaves_early_closes_its_upstream_connection(tmp_path: Path) -> None:
-    came: list[asyncio.StreamReader] = []
+    readers: list[asyncio.StreamReader] = []
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        came.append(reader)
+        readers.append(reader)
         await reader.read()
         writer.close()
 
@@ -191,8 +191,8 @@ async def test_a_client_that_leaves_early_closes_its_upstream_connection(tmp_pat
         await relay.start()
         async with connect(relay.base) as peer:
             peer.request(ask("/h/x"), end=True)
-            await until(lambda: came)
-        await until(lambda: came[0].at_eof())
+            await until(lambda: readers)
+        await until(lambda: readers[0].at_eof())
         assert await outcome_of(relay, "/x") == ("client_closed", None)
         await relay.stop()
 
@@ -214,8 +214,8 @@ async def test_a_method_that_is_no_token_is_refused(tmp_path: Path, method: str)
     relay = Relay(tmp_path)
     await relay.start()
     async with connect(relay.base) as peer:
-        asked = await peer.request(ask("/v1/x", method=method), end=True).over()
-        assert asked.headers[":status"] == "400"
+        request = await peer.request(ask("/v1/x", method=method), end=True).over()
+        assert request.headers[":status"] == "400"
     await relay.stop()
     assert (relay.troubles, relay.upstream.requests) == ([], [])
 
@@ -234,17 +234,17 @@ async def test_a_stop_announces_the_end_and_refuses_requests(tmp_path: Path) -> 
         relay = Relay(tmp_path, others=[f"h={upstream.url}"])
         await relay.start()
         async with connect(relay.base) as peer:
-            asked = peer.request(ask("/h/x"), end=True)
-            await asked.until(lambda: asked.body)
+            request = peer.request(ask("/h/x"), end=True)
+            await request.until(lambda: request.body)
             stopping = asyncio.create_task(relay.stop())
             await peer.until(lambda: peer.goaway)
-            assert peer.goaway == (0, asked.id)
+            assert peer.goaway == (0, request.id)
             peer.goaway = None  # it asks before it has read that
             assert (await peer.request(ask("/h/y"), end=True).over()).reset_code == REFUSED
             go_on.set()
-            assert bytes((await asked.over()).body) == chunk("a") + DONE
+            assert bytes((await request.over()).body) == chunk("a") + DONE
         await stopping
-        assert [one.headers[":path"] for one in upstream.peers[0].streams.values()] == ["/x"]
+        assert [stream.headers[":path"] for stream in upstream.peers[0].streams.values()] == ["/x"]
 
 
 @on_loop
@@ -256,14 +256,14 @@ async def test_a_reset_of_a_lost_stream_closes_the_connection(tmp_path: Path) ->
 
     limits = Limits(window=10, is_manual=True)
     async with recording(tmp_path, dying) as (relay, _, base), connect(base, limits) as peer:
-        asked = peer.request(ask("/h/x"), end=True)
-        await asked.until(lambda: len(asked.body) == 10)
+        request = peer.request(ask("/h/x"), end=True)
+        await request.until(lambda: len(request.body) == 10)
         assert (await outcome_of(relay, "/x"))[0] == "truncated"
-        asked.reset(CANCEL)
+        request.reset(CANCEL)
         await peer.until(lambda: relay.recorder.proxy.live == set())
-        other = peer.request(ask("/h/y"), end=True)
-        await other.until(lambda: len(other.body) == 10)
-        other.grant(90)
+        relayed = peer.request(ask("/h/y"), end=True)
+        await relayed.until(lambda: len(relayed.body) == 10)
+        relayed.grant(90)
         await peer.until(lambda: peer.is_closed)
 
 
@@ -283,12 +283,12 @@ async def test_bytes_beyond_a_requests_length_stay_from_http1_upstreams(tmp_path
     relay = Relay(tmp_path)
     await relay.start()
     async with connect(relay.base) as peer:
-        asked = peer.request(ask("/v1/x", ("content-length", "2")))
-        await asked.send(b"{}POST /v1/other HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}")
+        request = peer.request(ask("/v1/x", ("content-length", "2")))
+        await request.send(b"{}POST /v1/other HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}")
         await peer.until(lambda: peer.is_closed)
     await relay.stop()
     assert relay.upstream.requests == []
-    assert [one.status for one in relay.refused] == [400]
+    assert [refusal.status for refusal in relay.refused] == [400]
 
 
 @on_loop
@@ -323,8 +323,8 @@ async def test_a_client_that_breaks_http2_is_told_and_closed(tmp_path: Path) -> 
         await answering.send(chunk("a"))
 
     async with recording(tmp_path, endless) as (relay, _, base), connect(base) as peer:
-        asked = peer.request(ask("/h/x"), end=True)
-        await asked.until(lambda: asked.body)
+        request = peer.request(ask("/h/x"), end=True)
+        await request.until(lambda: request.body)
         block = hpack.Encoder().encode(ask("/none"))
         peer.raw(frame(HEADERS, 3, block, END_HEADERS | END_STREAM) + frame(DATA, 0, b"x"))
         await peer.until(lambda: peer.is_closed)
@@ -345,26 +345,26 @@ async def test_data_before_a_broken_frame_is_kept(tmp_path: Path, size: int) -> 
         await answering.until(lambda: False)
 
     async with recording(tmp_path, breaking) as (relay, _, base), connect(base, Limits(window=1 << 20)) as peer:
-        asked = await peer.request(ask("/h/x"), end=True).over()
+        request = await peer.request(ask("/h/x"), end=True).over()
         tape = await until(lambda: kept(relay.tape, "/x"))
-        assert (tape.outcome, len(tape.body), len(asked.body)) == (("truncated", "framing"), size, size)
+        assert (tape.outcome, len(tape.body), len(request.body)) == (("truncated", "framing"), size, size)
 
 
 @on_loop
 async def test_a_goaway_that_refuses_requests_reaches_the_client_verbatim(tmp_path: Path) -> None:
     async def refusing(answering: Stream) -> None:
         if answering.headers[":path"] == "/whole":
-            await whole(answering)
+            await complete(answering)
             return
         answering.peer.leave(HTTP_1_1_REQUIRED, answering.id - 2, b"over HTTP/1.1, please")
         answering.peer.finish()
 
     async with recording(tmp_path, refusing) as (relay, _, base), connect(base) as peer:
-        first = await peer.request(ask("/h/whole"), end=True).over()
-        asked = peer.request(ask("/h/x"), end=True)
+        response = await peer.request(ask("/h/whole"), end=True).over()
+        request = peer.request(ask("/h/x"), end=True)
         await peer.until(lambda: peer.is_closed)
-        assert peer.goaway == (HTTP_1_1_REQUIRED, first.id)
-        assert (peer.frames[GOAWAY], asked.reset_code) == (1, None)
+        assert peer.goaway == (HTTP_1_1_REQUIRED, response.id)
+        assert (peer.frames[GOAWAY], request.reset_code) == (1, None)
         assert await outcome_of(relay, "/x") == ("connect_error", "goaway_http_1_1_required")
 
 
@@ -378,14 +378,14 @@ async def test_repeated_announcements_are_not_kept_for_a_client(tmp_path: Path) 
         await answering.send(DONE, end=True)
 
     async with recording(tmp_path, leaving) as (_, _, base), connect(base) as peer:
-        asked = await peer.request(ask("/h/x"), end=True).over()
-        assert bytes(asked.body) == DONE
+        request = await peer.request(ask("/h/x"), end=True).over()
+        assert bytes(request.body) == DONE
         assert 1 <= peer.frames[GOAWAY] <= 10
 
 
 @on_loop
 async def test_our_header_table_is_small_whatever_the_peer_allows(tmp_path: Path) -> None:
-    async with recording(tmp_path, whole) as (_, _, base):
+    async with recording(tmp_path, complete) as (_, _, base):
         for allowed, size in ((1 << 30, 4096), (100, 100)):
             limits = Limits(others={SettingCodes.HEADER_TABLE_SIZE: allowed})
             async with connect(base, limits) as peer:
@@ -407,11 +407,11 @@ async def test_a_header_that_breaks_http1_is_no_request(tmp_path: Path, header: 
     async with connect(relay.base) as peer:
         fields = [pair for pair in ask("/v1/x") if pair[0] != header[0]]
         pseudo = [header] if header[0].startswith(":") else []
-        asked = peer.request([*pseudo, *fields, *([] if pseudo else [header])])
-        await peer.until(lambda: asked.reset_code is not None or peer.is_closed)
+        request = peer.request([*pseudo, *fields, *([] if pseudo else [header])])
+        await peer.until(lambda: request.reset_code is not None or peer.is_closed)
     await relay.stop()
     assert relay.upstream.requests == []
-    assert [one.status for one in relay.refused] == [400]
+    assert [refusal.status for refusal in relay.refused] == [400]
 
 
 @on_loop

@@ -42,10 +42,10 @@ def limits(draw: st.DrawFn) -> Limits:
 def sides(draw: st.DrawFn, most: int, headers: Sequence[tuple[str, str]] = ()) -> Side:
     """Draw the script of one side, with at most `most` bytes."""
     random_bytes = random.Random(draw(st.integers(0, 1 << 32)))
-    parts, left = list[Part](), most
+    parts, remaining = list[Part](), most
     for _ in range(draw(st.integers(0, 5))):
-        size = min(draw(st.integers(0, most) | st.integers(0, 20)), left)
-        left -= size
+        size = min(draw(st.integers(0, most) | st.integers(0, 20)), remaining)
+        remaining -= size
         parts.append(Part(random_bytes.randbytes(size), draw(st.none() | st.integers(0, 255))))
     end = draw(st.sampled_from(("plain", "plain", "plain", "trailers", "trailers", "reset")))
     return Side(
@@ -128,34 +128,36 @@ class Rig:
         await self.relay.stop()
         await self.known.upstream.__aexit__()
 
-    async def play(self, client: Limits, upstream: Limits, told: list[Script]) -> list[tuple[View, View, Kept | None]]:
+    async def play(
+        self, client: Limits, upstream: Limits, scripts: list[Script]
+    ) -> list[tuple[View, View, Kept | None]]:
         """Play scripts directly, and through the recorder."""
-        self.exchanges += len(told)
+        self.exchanges += len(scripts)
         tls = ssl.create_default_context(cafile=self.ca) if self.ca else None
-        direct = await self.known.play(self.known.upstream.url, told, client, upstream, tls=tls)
-        relayed = await self.known.play(self.relay.base, told, client, upstream, prefix="/h")
-        wanted = {view.path for view in relayed if view.upstream}
-        await until(lambda: wanted <= self._measured())
+        direct = await self.known.play(self.known.upstream.url, scripts, client, upstream, tls=tls)
+        relayed = await self.known.play(self.relay.base, scripts, client, upstream, prefix="/h")
+        expected = {view.path for view in relayed if view.upstream}
+        await until(lambda: expected <= self._measured())
         tape = [kept(self.relay.tape, view.path) if view.upstream else None for view in relayed]
         return list(zip(direct, relayed, tape, strict=True))
 
-    async def play_leaving(self, told: list[Script], leave: Leave) -> tuple[list[View], list[View]]:
+    async def play_leaving(self, scripts: list[Script], leave: Leave) -> tuple[list[View], list[View]]:
         """Play scripts directly, and through the recorder, to an upstream that leaves."""
         limits = Limits()
-        direct = await self.known.play(self.known.upstream.url, told, limits, limits, leave=leave)
-        return direct, await self.known.play(self.relay.base, told, limits, limits, prefix="/h", leave=leave)
+        direct = await self.known.play(self.known.upstream.url, scripts, limits, limits, leave=leave)
+        return direct, await self.known.play(self.relay.base, scripts, limits, limits, prefix="/h", leave=leave)
 
     async def play_http1(
-        self, limits: Limits, told: list[tuple[Side, Scene]]
+        self, limits: Limits, scripts: list[tuple[Side, Scene]]
     ) -> list[tuple[Stream, ReceivedRequest | None, Kept]]:
         """Play requests to an upstream of HTTP/1.1, through the recorder."""
-        targets = [self.relay.plays(scene) for _, scene in told]
+        targets = [self.relay.plays(scene) for _, scene in scripts]
         async with connect(self.relay.base, limits) as peer:
-            asked = (
+            request_stream = (
                 request(peer, target, Script(request=side, response=Side()))
-                for target, (side, _) in zip(targets, told, strict=True)
+                for target, (side, _) in zip(targets, scripts, strict=True)
             )
-            streams = await asyncio.gather(*asked)
+            streams = await asyncio.gather(*request_stream)
             tape = [await self.relay.kept(target) for target in targets]
         return list(zip(streams, map(self.relay.request, targets), tape, strict=True))
 
@@ -166,7 +168,7 @@ class Rig:
 
 
 @contextlib.contextmanager
-def running(rig: Rig, directory: Path) -> Iterator[Rig]:
+def rig_in(rig: Rig, directory: Path) -> Iterator[Rig]:
     with rig.runner:
         rig.runner.run(rig.start(directory))
         yield rig
@@ -176,14 +178,14 @@ def running(rig: Rig, directory: Path) -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with running(Rig(), tmp_path_factory.mktemp("relay")) as rig:
+    with rig_in(Rig(), tmp_path_factory.mktemp("relay")) as rig:
         yield rig
         assert rig.exchanges >= 10_000 or not IS_NIGHTLY
 
 
 @pytest.fixture(scope="module")
 def tls_rig(authority: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with running(Rig(authority), tmp_path_factory.mktemp("relay")) as rig:
+    with rig_in(Rig(authority), tmp_path_factory.mktemp("relay")) as rig:
         yield rig
 
 
@@ -216,10 +218,10 @@ def test_streams_that_a_goaway_lets_end_are_whole(rig: Rig, data: st.DataObject)
             assert relayed[number].client.body == b""
 
 
-def compare(rig: Rig, client: Limits, upstream: Limits, told: list[Script]) -> None:
+def compare(rig: Rig, client: Limits, upstream: Limits, scripts: list[Script]) -> None:
     """Play scripts directly and through a recorder, and check the views of both, and the tape."""
-    seen = rig.runner.run(rig.play(client, upstream, told))
-    for script, (direct, relayed, tape) in zip(told, seen, strict=True):
+    seen = rig.runner.run(rig.play(client, upstream, scripts))
+    for script, (direct, relayed, tape) in zip(scripts, seen, strict=True):
         check(script, direct)
         check(script, relayed)
         if tape is not None:
@@ -264,14 +266,14 @@ def check_tape(script: Script, view: View, tape: Kept) -> None:
     if view.client.own_reset is None:
         assert tape.body == script.response.body
         assert tape.row["response_trailers"] == encoded(script.response.trailers)
-        assert tape.row["reset_code"] == named(script.response.reset)
+        assert tape.row["reset_code"] == code_name(script.response.reset)
         if script.response.reset is None:
             assert tape.row["request_sha256"] == hashlib.sha256(script.request.body).hexdigest()
 
 
-def named(code: int | None) -> str | None:
+def code_name(code: int | None) -> str | None:
     """Return the code of a reset as a tape has it."""
-    names = {one.value: one.name.lower() for one in ErrorCodes}
+    names = {code.value: code.name.lower() for code in ErrorCodes}
     return None if code is None else f"rst_{names.get(code, hex(code))}"
 
 
@@ -285,9 +287,9 @@ def encoded(trailers: Headers | None) -> str | None:
 def test_a_stream_to_an_http1_upstream_keeps_its_bytes(
     rig: Rig, play: tuple[Limits, list[tuple[Side, Http1Answer]]]
 ) -> None:
-    client, told = play
-    seen = rig.runner.run(rig.play_http1(client, [(side, answer.scene) for side, answer in told]))
-    for (side, answer), (stream, received, tape) in zip(told, seen, strict=True):
+    client, scripts = play
+    seen = rig.runner.run(rig.play_http1(client, [(side, answer.scene) for side, answer in scripts]))
+    for (side, answer), (stream, received, tape) in zip(scripts, seen, strict=True):
         assert received is not None
         assert (received.body, bytes(stream.body), tape.body) == (side.body, answer.body, answer.body)
         assert (stream.is_ended, stream.reset_code is None) == (answer.is_whole, answer.is_whole)

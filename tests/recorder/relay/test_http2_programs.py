@@ -74,12 +74,12 @@ async def intercepting(
 ) -> AsyncIterator[tuple[Relay, Upstream, dict[str, str]]]:
     """Start an intercepting recorder and an HTTP/2 upstream; give them with the environment of a program."""
     settings = intercept.make(("127.0.0.1",))
-    own = settings.authority.certificate
+    certificate = settings.authority.certificate
     relay = Relay(directory, interception=settings, ca_file=authority / "ca.pem")
     await relay.start()
     try:
         async with Upstream(answer, tls=tls) as upstream:
-            with environment.certificate_files(own, {}, None) as files:
+            with environment.certificate_files(certificate, {}, None) as files:
                 clean = {name: value for name, value in os.environ.items() if name not in ("NODE_OPTIONS", *files)}
                 yield relay, upstream, environment.proxied(clean, settings.proxy_url(relay.base), files)
     finally:

@@ -80,8 +80,8 @@ def intercepting(tmp_path_factory: pytest.TempPathFactory, authority: Path) -> I
 @pytest.fixture
 def relay(intercepting: Intercepting) -> Intercepting:
     """The recorder of all tests, without the reports of earlier ones."""
-    for told in (intercepting.asked, intercepting.notices, intercepting.refused, intercepting.upstream.requests):
-        told.clear()
+    for log in (intercepting.asked, intercepting.notices, intercepting.refused, intercepting.upstream.requests):
+        log.clear()
     intercepting.upstream.connections = 0
     return intercepting
 
@@ -95,8 +95,8 @@ async def test_a_program_with_a_fixed_url_is_recorded(relay: Intercepting) -> No
                 f"{relay.upstream.url}{target}", json={}, headers={"authorization": "Bearer sk-123"}
             )
             assert got.text.endswith(DONE.decode())
-    found = await until(lambda: relay.request(target))
-    sent = dict(found.headers)
+    row = await until(lambda: relay.request(target))
+    sent = dict(row.headers)
     assert sent[b"host"] == relay.upstream.url.removeprefix("https://").encode()
     assert sent[b"authorization"] == b"Bearer sk-123"
     assert sent[b"accept-encoding"].startswith(b"gzip")
@@ -109,35 +109,37 @@ async def test_the_tape_has_the_stream_and_no_credential(relay: Intercepting) ->
     target = relay.plays(STREAM)
     async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
         await client.post(f"{relay.upstream.url}{target}", json={}, headers={"proxy-authorization": "Basic inside"})
-    found = await relay.kept(target)
-    assert (found.outcome, found.row["upstream"]) == (("complete", None), relay.upstream.url)
-    assert b"".join(found.reads).endswith(DONE)
-    assert "proxy-" not in found.row["request_headers"]
-    assert "h2_offered" not in found.flags
+    row = await relay.kept(target)
+    assert (row.outcome, row.row["upstream"]) == (("complete", None), relay.upstream.url)
+    assert b"".join(row.reads).endswith(DONE)
+    assert "proxy-" not in row.row["request_headers"]
+    assert "h2_offered" not in row.flags
     assert all(not name.startswith(b"proxy-") for name, _ in relay.upstream.requests[0].headers)
 
 
 @on_loop
 async def test_breaks_and_departures_are_seen_through_tls(relay: Intercepting) -> None:
-    begun = [(0.0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\n:a\n\n\r\n")]
-    broken, left = relay.plays(Scene(begun, "reset")), relay.plays(Scene(begun, "stall"))
+    opening = [(0.0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\n:a\n\n\r\n")]
+    broken, stalled = relay.plays(Scene(opening, "reset")), relay.plays(Scene(opening, "stall"))
     async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
         with pytest.raises(httpx.ReadError):
             await client.post(f"{relay.upstream.url}{broken}", json={})
-        async with client.stream("POST", f"{relay.upstream.url}{left}", json={}) as got:
+        async with client.stream("POST", f"{relay.upstream.url}{stalled}", json={}) as got:
             assert await anext(got.aiter_raw()) == b":a\n\n"
     assert (await relay.kept(broken)).outcome == ("truncated", "reset")
-    assert (await relay.kept(left)).outcome == ("client_closed", None)
+    assert (await relay.kept(stalled)).outcome == ("client_closed", None)
     assert relay.notices == []
 
 
 @pytest.mark.parametrize("credential", [None, "Basic d2lyZXRhcGU6d3Jvbmc=", "Bearer x", "twice"])
 @on_loop
 async def test_a_client_without_the_credential_connects_to_nothing(relay: Intercepting, credential: str | None) -> None:
-    own = relay.authorization
-    given = {None: [], "twice": [own, own]}.get(credential, [("proxy-authorization", credential or "")])
+    credentials = relay.authorization
+    fields = {None: [], "twice": [credentials, credentials]}.get(
+        credential, [("proxy-authorization", credential or "")]
+    )
     place = relay.upstream.url.removeprefix("https://")
-    for request in (relay.connect(place, *given), post(f"http://{place}/v1/x", headers=given)):
+    for request in (relay.connect(place, *fields), post(f"http://{place}/v1/x", headers=fields)):
         got = await raw(relay.base, request)
         assert got.startswith(b"HTTP/1.1 407 ")
         assert b'proxy-authenticate: Basic realm="wiretape"' in got
@@ -148,11 +150,11 @@ async def test_a_client_without_the_credential_connects_to_nothing(relay: Interc
 
 @on_loop
 async def test_any_other_host_gets_a_blind_tunnel(relay: Intercepting) -> None:
-    ended: list[bytes] = []
+    endings: list[bytes] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readexactly(9))
-        ended.append(await reader.read())
+        endings.append(await reader.read())
         writer.write(b"after the half-close")
         writer.close()
 
@@ -163,7 +165,7 @@ async def test_any_other_host_gets_a_blind_tunnel(relay: Intercepting) -> None:
         writer.write(b"HTTP\0more")
         writer.write_eof()
         assert await reader.read() == b"not HTTP\0after the half-close"
-    assert ended == [b"more"]
+    assert endings == [b"more"]
     assert relay.asked == [(place, "tunnelled")]
     assert relay.refused == []
 
@@ -241,11 +243,11 @@ def test_a_tunnel_to_a_silent_host_times_out(tmp_path: Path, authority: Path) ->
     with (
         socket.create_server(("127.0.0.1", 0), backlog=0) as full,
         socket.create_connection(full.getsockname()),
-        socket.socket() as waiting,
+        socket.socket() as listener,
         Intercepting(tmp_path, authority, limits=Timeouts(connect=0.1)) as relay,
     ):
-        waiting.setblocking(False)
-        waiting.connect_ex(full.getsockname())
+        listener.setblocking(False)
+        listener.connect_ex(full.getsockname())
         relay.runner.run(main())
 
 
@@ -266,10 +268,10 @@ async def test_plain_http_is_recorded_only_from_an_api(relay: Intercepting) -> N
 
     async with (
         await asyncio.start_server(answers, "127.0.0.2", 0) as api,
-        await asyncio.start_server(answers, "127.0.0.1", 0) as other,
+        await asyncio.start_server(answers, "127.0.0.1", 0) as server_,
         httpx.AsyncClient(proxy=relay.proxy, headers={"accept-encoding": "br"}) as client,
     ):
-        places = ["{}:{}".format(*server.sockets[0].getsockname()) for server in (api, other)]
+        places = ["{}:{}".format(*server.sockets[0].getsockname()) for server in (api, server_)]
         recorded, relayed = [await client.get(f"http://{place}//v1/x?y") for place in places]
     assert recorded.text.startswith(f"GET //v1/x?y HTTP/1.1\r\nHost: {places[0]}\r\n")
     assert relayed.text.startswith(f"GET //v1/x?y HTTP/1.1\r\nHost: {places[1]}\r\n")
@@ -411,7 +413,7 @@ async def test_a_client_without_the_authority_learns_the_missing_variable(
     (notice,) = relay.notices
     assert "curl/8.1 does not trust wiretape's certificate for 127.0.0.1 (TLS alert unknown_ca)" in notice
     assert "CURL_CA_BUNDLE" in notice
-    assert {how for _, how in relay.asked} == {"untrusted"}
+    assert {decision for _, decision in relay.asked} == {"untrusted"}
 
 
 @on_loop
@@ -435,7 +437,7 @@ async def test_a_client_that_has_gone_on_before_trusts_it(relay: Intercepting) -
     async with shaking(relay, context, "last.loopback.test"):
         pass
     await until(lambda: relay.notices)
-    assert [how for _, how in relay.asked] == ["intercepted", "untrusted"]
+    assert [decision for _, decision in relay.asked] == ["intercepted", "untrusted"]
 
 
 @on_loop
@@ -501,9 +503,9 @@ def test_unrecorded_tunnels_may_be_silent_and_delay_no_end(tmp_path: Path, autho
             client.stream("GET", "http://{}:{}".format(*server.sockets[0].getsockname())) as got,
         ):
             assert await anext(got.aiter_raw()) == b"x"
-            before = asyncio.get_running_loop().time()
+            started = asyncio.get_running_loop().time()
             await relay.stop()
-            assert asyncio.get_running_loop().time() - before < 5
+            assert asyncio.get_running_loop().time() - started < 5
 
     with Intercepting(tmp_path, authority, limits=Timeouts(headers=0.05, idle=0.05)) as relay:
         relay.runner.run(main())
@@ -530,10 +532,10 @@ async def test_only_the_user_learns_of_an_untrusted_certificate(relay: Intercept
     async def unused(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    other.load_cert_chain(authority / "wrong.pem", authority / "wrong.key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority / "wrong.pem", authority / "wrong.key")
     async with (
-        await asyncio.start_server(unused, "127.0.0.2", 0, ssl=other) as server,
+        await asyncio.start_server(unused, "127.0.0.2", 0, ssl=context) as server,
         httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client,
     ):
         place = "{}:{}".format(*server.sockets[0].getsockname())

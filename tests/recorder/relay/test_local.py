@@ -27,13 +27,13 @@ def limit(soft: int, hard: int) -> Callable[[], None]:
 @contextlib.contextmanager
 def no_descriptors() -> Iterator[None]:
     """Lower this process's limit to the number of its open files."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    previous_limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with open("/dev/null") as lowest:
-        limit(lowest.fileno(), before[1])()
+        limit(lowest.fileno(), previous_limits[1])()
         try:
             yield
         finally:
-            limit(*before)()
+            limit(*previous_limits)()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "name.test"])
@@ -60,7 +60,7 @@ async def ask(base: str, number: int) -> Answer:
 
 @on_loop
 async def test_with_few_descriptors_clients_get_answers_or_the_reason(tmp_path: Path) -> None:
-    def choose(asked: ReceivedRequest) -> Scene:
+    def choose(request: ReceivedRequest) -> Scene:
         return answer([(0.0, chunk("a")), (0.7, chunk("b", finish="stop")), (0.0, DONE)])
 
     tape = tmp_path / "tape.db"

@@ -155,17 +155,20 @@ async def test_pipelined_requests_are_answered_in_order_over_one_connection(rela
 
 @on_loop
 async def test_each_named_upstream_has_a_connection_of_its_own(tmp_path: Path) -> None:
-    async with ScriptedUpstream(lambda _: Scene([(0, OK)])) as one, ScriptedUpstream(lambda _: Scene([(0, OK)])) as two:
-        relay = Relay(tmp_path, others=[f"one={one.url}", f"two={two.url}"])
+    async with (
+        ScriptedUpstream(lambda _: Scene([(0, OK)])) as upstream,
+        ScriptedUpstream(lambda _: Scene([(0, OK)])) as second_upstream,
+    ):
+        relay = Relay(tmp_path, others=[f"one={upstream.url}", f"two={second_upstream.url}"])
         await relay.start()
         async with dial(relay.base) as peer:
             for name in ("one", "two", "one", "two", "one"):
                 assert (await ask(peer, f"/{name}/x")).status == 200
-            assert (one.connections, two.connections) == (1, 1)
-            await one.__aexit__()
+            assert (upstream.connections, second_upstream.connections) == (1, 1)
+            await upstream.__aexit__()
             await asyncio.sleep(0.05)
             assert (await ask(peer, "/two/x")).status == 200  # the other one's end has not closed the client's
-            assert two.connections == 1
+            assert second_upstream.connections == 1
         await relay.stop()
         relay.runner.close()
 
@@ -173,13 +176,16 @@ async def test_each_named_upstream_has_a_connection_of_its_own(tmp_path: Path) -
 @on_loop
 async def test_a_client_keeps_few_connections_upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "IDLE_CONNECTIONS", 1)
-    async with ScriptedUpstream(lambda _: Scene([(0, OK)])) as one, ScriptedUpstream(lambda _: Scene([(0, OK)])) as two:
-        relay = Relay(tmp_path, others=[f"one={one.url}", f"two={two.url}"])
+    async with (
+        ScriptedUpstream(lambda _: Scene([(0, OK)])) as upstream,
+        ScriptedUpstream(lambda _: Scene([(0, OK)])) as second_upstream,
+    ):
+        relay = Relay(tmp_path, others=[f"one={upstream.url}", f"two={second_upstream.url}"])
         await relay.start()
         async with dial(relay.base) as peer:
             for name in ("one", "two", "one", "one"):
                 assert (await ask(peer, f"/{name}/x")).status == 200
-            assert (one.connections, two.connections) == (2, 1)
+            assert (upstream.connections, second_upstream.connections) == (2, 1)
         await relay.stop()
         relay.runner.close()
 
@@ -187,14 +193,14 @@ async def test_a_client_keeps_few_connections_upstream(tmp_path: Path, monkeypat
 # Closed
 
 
-@pytest.mark.parametrize("how", ["close", "reset", "half_close"])
+@pytest.mark.parametrize("ending", ["close", "reset", "half_close"])
 @on_loop
-async def test_when_the_client_closes_its_connection_upstream_is_closed(relay: Relay, how: str) -> None:
+async def test_when_the_client_closes_its_connection_upstream_is_closed(relay: Relay, ending: str) -> None:
     async with served(relay) as (upstream, base), dial(base) as peer:
         await ask(peer, next(fresh))
-        {"close": peer[1].close, "reset": lambda: reset(peer[1]), "half_close": peer[1].write_eof}[how]()
+        {"close": peer[1].close, "reset": lambda: reset(peer[1]), "half_close": peer[1].write_eof}[ending]()
         await until(lambda: upstream.left)
-        assert upstream.resets == (how == "reset")
+        assert upstream.resets == (ending == "reset")
         assert await ends(peer) in (b"", b"reset")
 
 
@@ -206,24 +212,24 @@ async def test_closed_connections_need_no_garbage_collection(relay: Relay) -> No
     gc.collect()
     gc.disable()
     try:
-        before = count()
+        baseline = count()
         async with served(relay) as (_, base):
             async with dial(base) as peer:
                 await ask(peer, next(fresh))
-            await until(lambda: count() <= before)
+            await until(lambda: count() <= baseline)
     finally:
         gc.enable()
 
 
-@pytest.mark.parametrize("how", ["close", "reset", "bytes"])
+@pytest.mark.parametrize("ending", ["close", "reset", "bytes"])
 @on_loop
-async def test_when_upstream_closes_while_idle_the_clients_connection_closes(relay: Relay, how: str) -> None:
+async def test_when_upstream_closes_while_idle_the_clients_connection_closes(relay: Relay, ending: str) -> None:
     target = next(fresh)
     async with served(relay) as (upstream, base), dial(base) as peer:
         await ask(peer, target)
         writer = upstream.writers[0]
-        {"close": writer.close, "reset": lambda: reset(writer), "bytes": lambda: writer.write(OK)}[how]()
-        assert await ends(peer) == (b"reset" if how == "reset" else b"")
+        {"close": writer.close, "reset": lambda: reset(writer), "bytes": lambda: writer.write(OK)}[ending]()
+        assert await ends(peer) == (b"reset" if ending == "reset" else b"")
         await until(lambda: upstream.left)
     tape = await relay.kept(target)
     assert (tape.outcome, tape.row["ended_by"], tape.flags & {"surplus_bytes"}) == (("complete", None), "end", set())
@@ -290,7 +296,7 @@ async def test_upstreams_promise_about_its_connection_is_kept(relay: Relay, monk
 # Broken
 
 
-async def broken_second(relay: Relay, says: bytes, how: str = "close") -> tuple[Answer, Kept, Server]:
+async def broken_second(relay: Relay, says: bytes, ending: str = "close") -> tuple[Answer, Kept, Server]:
     """Make upstream answer one request, and close after only these bytes for the second on the same connection."""
 
     async def respond(server: Server, target: bytes, writer: asyncio.StreamWriter) -> bool:
@@ -299,7 +305,7 @@ async def broken_second(relay: Relay, says: bytes, how: str = "close") -> tuple[
         if says:
             writer.write(says)
             await asyncio.sleep(0.02)  # so that it is read before the end
-        if how == "reset":
+        if ending == "reset":
             reset(writer)
         return False
 
@@ -316,19 +322,19 @@ async def broken_second(relay: Relay, says: bytes, how: str = "close") -> tuple[
     return got, await relay.kept(targets[1]), upstream
 
 
-@pytest.mark.parametrize(("how", "ended_by"), [("close", "eof"), ("reset", "reset")])
+@pytest.mark.parametrize(("ending", "ended_by"), [("close", "eof"), ("reset", "reset")])
 @on_loop
-async def test_a_kept_connections_break_after_the_request_is_mirrored(relay: Relay, how: str, ended_by: str) -> None:
-    got, tape, _ = await broken_second(relay, b"", how)
+async def test_a_kept_connections_break_after_the_request_is_mirrored(relay: Relay, ending: str, ended_by: str) -> None:
+    got, tape, _ = await broken_second(relay, b"", ending)
     assert (got.status, got.complete) == (0, False)
     assert (tape.outcome, tape.row["ended_by"]) == (("connect_error", "reset"), ended_by)
     assert (tape.row["connection_reused"], tape.row["connected_ns"], tape.row["sent_ns"] > 0) == (1, None, True)
 
 
-@pytest.mark.parametrize(("how", "ended_by"), [("close", "eof"), ("reset", "reset")])
+@pytest.mark.parametrize(("ending", "ended_by"), [("close", "eof"), ("reset", "reset")])
 @on_loop
-async def test_half_a_response_on_a_kept_connection_is_cut(relay: Relay, how: str, ended_by: str) -> None:
-    got, tape, _ = await broken_second(relay, STREAM, how)
+async def test_half_a_response_on_a_kept_connection_is_cut(relay: Relay, ending: str, ended_by: str) -> None:
+    got, tape, _ = await broken_second(relay, STREAM, ending)
     assert (got.status, got.body, got.complete) == (200, b":a\n", False)
     assert (tape.outcome, tape.body, tape.row["connection_reused"]) == (("truncated", ended_by), b":a\n", 1)
 
@@ -398,19 +404,19 @@ def same_socket(writer: asyncio.StreamWriter) -> socket.socket:
     return socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno()))
 
 
-@pytest.mark.parametrize("first", ["upstream", "client"])
+@pytest.mark.parametrize("closer", ["upstream", "client"])
 @on_loop
-async def test_a_request_during_upstreams_close_gets_a_new_connection(relay: Relay, first: str) -> None:
+async def test_a_request_during_upstreams_close_gets_a_new_connection(relay: Relay, closer: str) -> None:
     async with served(relay) as (upstream, base):
         targets = [next(fresh) for _ in range(10)]
         for target in targets:
             async with dial(base) as peer:
                 await ask(peer, next(fresh))
                 with same_socket(peer[1]) as client, same_socket(upstream.writers[-1]) as api:
-                    if first == "client":
+                    if closer == "client":
                         client.send(post(target))
                     api.shutdown(socket.SHUT_RDWR)
-                    if first == "upstream":
+                    if closer == "upstream":
                         client.send(post(target))
                 got = await take(peer[0])
                 assert (got.status, got.body) == (200, b"{}")
@@ -451,9 +457,9 @@ class Race:
         assert self.target.encode() in await reader.readuntil(b"\r\n\r\n")
         self.posted += 1
 
-    async def ask(self, base: str, first: str) -> tuple[int, bool]:
+    async def ask(self, base: str, closer: str) -> tuple[int, bool]:
         async with dial(base) as peer:
-            assert (await ask(peer, first)).complete
+            assert (await ask(peer, closer)).complete
             await asyncio.sleep(self.client_waits)
             if peer[1].is_closing():  # it was reset before the request
                 return 0, False
@@ -488,10 +494,10 @@ async def test_no_request_is_sent_twice_however_upstream_closes(relay: Relay) ->
     async with serving_raw(relay, upstream) as base:
         for start in range(0, 100, 10):
             firsts = list(races)[start : start + 10]
-            for first, seen in zip(
-                firsts, await asyncio.gather(*(races[first].ask(base, first) for first in firsts)), strict=True
+            for closer, seen in zip(
+                firsts, await asyncio.gather(*(races[party].ask(base, party) for party in firsts)), strict=True
             ):
-                assert seen in SEEN[races[first].moment], races[first].moment
+                assert seen in SEEN[races[closer].moment], races[closer].moment
     for race in by_target.values():
         assert race.posted <= 1
         if race.posted:

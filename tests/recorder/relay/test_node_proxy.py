@@ -142,8 +142,8 @@ async def printed(
     base: str, settings: Interception, authority: Path, script: str, *arguments: str, excluded: Sequence[str] = ()
 ) -> list[str]:
     """Run a script by Node in the environment of an intercepting recorder; return the lines that it prints."""
-    own = settings.authority.certificate
-    with environment.certificate_files(own, {}, authority / "ca.pem") as files:
+    certificate = settings.authority.certificate
+    with environment.certificate_files(certificate, {}, authority / "ca.pem") as files:
         plain = {name: value for name, value in os.environ.items() if name not in ("NODE_OPTIONS", *files)}
         program = await asyncio.create_subprocess_exec(
             *(NODE or "", "-e", script, *arguments),
@@ -178,7 +178,7 @@ def test_every_kind_of_node_call_is_recorded(tmp_path: Path, authority: Path) ->
         ]
         assert unreached == "fetch failed"
         assert refused == "the proxy answered 502 for 127.0.0.3:1"
-        assert [how for _, how in relay.asked].count("intercepted") >= len(recorded) - 2
+        assert [decision for _, decision in relay.asked].count("intercepted") >= len(recorded) - 2
         (notice,) = relay.notices
         assert "no.loopback.test" in notice
 
@@ -191,11 +191,11 @@ def test_nodes_http2_uses_the_proxy_and_ends_with_it(tmp_path: Path, authority: 
         secure, connected, plain, refused = relay.runner.run(
             printed(relay.base, settings, authority, HTTP2_SCRIPT, *files)
         )
-        asked = [origin for origin, _ in relay.asked]
+        origins = [origin for origin, _ in relay.asked]
     ports = [line.split()[0] for line in (secure, plain)]
     assert secure == f"{ports[0]} {{}} early https://127.0.0.1:{ports[0]}"
     assert plain == f"{ports[1]} {{}} early http://127.0.0.1:{ports[1]}"
-    assert asked == [*(f"127.0.0.1:{port}" for port in ports), "127.0.0.3:1"]
+    assert origins == [*(f"127.0.0.1:{port}" for port in ports), "127.0.0.3:1"]
     assert connected == "connected"
     assert refused == "the proxy answered 502 for 127.0.0.3:1"
 
@@ -223,8 +223,8 @@ def test_nodes_fetch_of_a_local_server_is_recorded_silently(tmp_path: Path, auth
     with Relay(tmp_path, choose=lambda _: stream, interception=settings) as relay:
         url = f"{relay.upstream.url}/v1/chat/completions"
         lines = relay.runner.run(printed(relay.base, settings, authority, LOCAL_SCRIPT, url))
-        found = relay.runner.run(relay.kept("/v1/chat/completions"))
-    assert found.outcome == ("complete", None)
+        row = relay.runner.run(relay.kept("/v1/chat/completions"))
+    assert row.outcome == ("complete", None)
     assert "data: [DONE]" in lines
     assert [("not ours" in line, "UNDICI-EHPA" in line) for line in lines if "Warning" in line] == [(True, False)]
 

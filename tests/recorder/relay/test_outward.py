@@ -24,7 +24,7 @@ API = "api.internal.test"
 
 
 @pytest.mark.parametrize(
-    ("environ", "given", "plain", "secure"),
+    ("environ", "arguments", "plain", "secure"),
     [
         ({}, None, None, None),
         ({"HTTPS_PROXY": "http://a:1"}, None, None, "a:1"),
@@ -40,11 +40,11 @@ API = "api.internal.test"
     ],
 )
 def test_proxies_are_named_as_curl_and_python_have_it(
-    environ: dict[str, str], given: str | None, plain: str | None, secure: str | None
+    environ: dict[str, str], arguments: str | None, plain: str | None, secure: str | None
 ) -> None:
-    proxies = outward.read(environ, given)
-    named = [proxies.of(scheme, API, 443) for scheme in ("http", "https")]
-    assert [one and str(one) for one in named] == [plain, secure]
+    proxies = outward.read(environ, arguments)
+    chosen = [proxies.of(scheme, API, 443) for scheme in ("http", "https")]
+    assert [proxy and str(proxy) for proxy in chosen] == [plain, secure]
 
 
 def test_credentials_are_percent_decoded_and_in_no_text() -> None:
@@ -93,11 +93,11 @@ def test_no_proxy_matches_names_ports_addresses_and_networks(
 
 
 def test_a_remote_proxy_is_not_asked_for_this_machine() -> None:
-    away, here = (outward.read({"HTTP_PROXY": f"http://{host}:8377"}) for host in ("proxy.test", "localhost"))
+    away, local = (outward.read({"HTTP_PROXY": f"http://{host}:8377"}) for host in ("proxy.test", "localhost"))
     assert away.of("http", "127.0.0.1", 8000) is None
-    assert here.of("http", "127.0.0.1", 8000) is not None
-    assert here.without(8377).of("http", API, 80) is None
-    assert here.without(8378).of("http", API, 80) is not None
+    assert local.of("http", "127.0.0.1", 8000) is not None
+    assert local.without(8377).of("http", API, 80) is None
+    assert local.without(8378).of("http", API, 80) is not None
     assert away.without(8377).of("http", API, 80) is not None
 
 
@@ -197,8 +197,8 @@ async def test_a_websocket_by_plain_http_goes_through_a_tunnel(tmp_path: Path) -
     upgrade = [("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-key", "x3JJHMbDL1EzLkh9GBhXDw==")]
     async with CompanyProxy() as proxy, await asyncio.start_server(upstream, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        others = [f"socket=http://{API}:{port}"]
-        async with behind(tmp_path, proxy.url(), others=others) as relay, dial(relay.base) as (reader, writer):
+        extra_hosts = [f"socket=http://{API}:{port}"]
+        async with behind(tmp_path, proxy.url(), others=extra_hosts) as relay, dial(relay.base) as (reader, writer):
             writer.write(post("/socket/v1/realtime", b"", upgrade, method="GET"))
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
             (head,) = proxy.heads
@@ -226,7 +226,7 @@ FORBIDDEN = b"HTTP/1.1 403 Not here\r\ncontent-length: 0\r\n\r\n"
 
 
 @pytest.mark.parametrize(
-    ("said", "shown", "outcome", "words"),
+    ("response", "status_line", "outcome", "words"),
     [
         (FORBIDDEN, b"HTTP/1.1 403 Not here\r\n", ("connect_error", "refused"), "answered 403 Not here to CONNECT"),
         (
@@ -248,15 +248,15 @@ FORBIDDEN = b"HTTP/1.1 403 Not here\r\ncontent-length: 0\r\n\r\n"
 )
 @on_loop
 async def test_a_proxys_refusal_is_answered_recorded_and_reported(
-    tmp_path: Path, said: bytes | None, shown: bytes, outcome: tuple[str, str], words: str
+    tmp_path: Path, response: bytes | None, status_line: bytes, outcome: tuple[str, str], words: str
 ) -> None:
-    async with CompanyProxy(said) as proxy, behind(tmp_path, proxy.url(password="wrong")) as relay:
+    async with CompanyProxy(response) as proxy, behind(tmp_path, proxy.url(password="wrong")) as relay:
         for host in (API, "pypi.example"):
             got = await raw(relay.base, relay.connect(f"{host}:443"))
-            assert got.startswith(shown), "recorded, and not"
-            assert got or not shown
-        found = await relay.kept("/")
-        assert (found.row["method"], found.row["upstream"], found.outcome) == ("CONNECT", f"https://{API}", outcome)
+            assert got.startswith(status_line), "recorded, and not"
+            assert got or not status_line
+        row = await relay.kept("/")
+        assert (row.row["method"], row.row["upstream"], row.outcome) == ("CONNECT", f"https://{API}", outcome)
         (notice,) = relay.notices
         assert notice.startswith(f"no answer from {API}:443: the proxy 127.0.0.1:")
         assert words in notice

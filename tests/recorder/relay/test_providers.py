@@ -21,9 +21,9 @@ from wiretape.recorder.relay import apis, providers
 def test_an_upstream_is_read_in_its_parts(
     text: str, name: str, scheme: str, host: str, port: int, authority: bytes, prefix: bytes
 ) -> None:
-    found = providers.parse(text)
-    assert (found.name, found.scheme, found.host, found.port) == (name, scheme, host, port)
-    assert (found.authority, found.prefix, found.authorization) == (authority, prefix, None)
+    upstream = providers.parse(text)
+    assert (upstream.name, upstream.scheme, upstream.host, upstream.port) == (name, scheme, host, port)
+    assert (upstream.authority, upstream.prefix, upstream.authorization) == (authority, prefix, None)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_an_upstream_location_is_mapped_to_wiretape(upstream: str, target: bytes
 
 
 def test_user_info_becomes_basic_authorization_outside_the_authority() -> None:
-    found = providers.parse("https://me:s%2Fcret@api.test:1/x")
-    assert (found.authority, found.authorization) == (b"api.test:1", b"Basic bWU6cy9jcmV0")
+    upstream = providers.parse("https://me:s%2Fcret@api.test:1/x")
+    assert (upstream.authority, upstream.authorization) == (b"api.test:1", b"Basic bWU6cy9jcmV0")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_url_error_quotes_no_part_of_a_password() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "name", "rest"),
+    ("target", "name", "remainder"),
     [
         (b"/openai/v1/chat", "openai", b"/v1/chat"),
         (b"/openai", "openai", b"/"),
@@ -92,12 +92,12 @@ def test_a_url_error_quotes_no_part_of_a_password() -> None:
         (b"/v1/chat?x=/openai/", "", b"/v1/chat?x=/openai/"),
     ],
 )
-def test_a_target_goes_to_its_named_or_root_upstream(target: bytes, name: str, rest: bytes) -> None:
+def test_a_target_goes_to_its_named_or_root_upstream(target: bytes, name: str, remainder: bytes) -> None:
     upstreams = [providers.parse("https://root.test"), providers.parse("openai=https://api.test/base")]
-    found = providers.route(upstreams, target)
-    assert found is not None
-    assert (found[0].name, found[1]) == (name, rest)
-    assert found[0].prefix + rest == (b"/base" if name else b"") + rest
+    route = providers.route(upstreams, target)
+    assert route is not None
+    assert (route[0].name, route[1]) == (name, remainder)
+    assert route[0].prefix + remainder == (b"/base" if name else b"") + remainder
 
 
 def test_without_one_at_the_root_other_targets_go_nowhere() -> None:
@@ -105,9 +105,9 @@ def test_without_one_at_the_root_other_targets_go_nowhere() -> None:
 
 
 def test_the_well_known_apis_are_served_by_name() -> None:
-    found = providers.route(providers.well_known(), b"/groq/v1/chat/completions")
-    assert found is not None
-    assert found[0].prefix + found[1] == b"/openai/v1/chat/completions"
+    route = providers.route(providers.well_known(), b"/groq/v1/chat/completions")
+    assert route is not None
+    assert route[0].prefix + route[1] == b"/openai/v1/chat/completions"
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_the_well_known_apis_are_served_by_name() -> None:
     ],
 )
 def test_an_unambiguous_version_is_added_or_removed(upstream: str, target: bytes, reached: bytes) -> None:
-    found = providers.route([providers.parse(upstream)], target)
-    assert found is not None
-    assert found[0].prefix + found[1] == reached
+    route = providers.route([providers.parse(upstream)], target)
+    assert route is not None
+    assert route[0].prefix + route[1] == reached
 
 
 @pytest.mark.parametrize(

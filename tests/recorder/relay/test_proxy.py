@@ -41,14 +41,14 @@ async def test_every_read_reaches_client_and_tape_verbatim(relay: Relay) -> None
     pieces = [os.urandom(size) for size in (1, 7, 4096, 1, 300, 65_000, 2, 1024, 33, 5)]
     target = relay.plays(answer([(0.02, piece) for piece in pieces]))
     got = await relay.get(target)
-    tape, asked = await relay.kept(target), relay.request(target)
+    tape, request = await relay.kept(target), relay.request(target)
     assert got.complete
     assert got.body == b"".join(pieces) == tape.body
-    assert asked is not None
+    assert request is not None
     # If the machine delayed all processes, pieces were sent close together and may have arrived so.
-    apart = [later[0] - earlier[0] > 15_000_000 for earlier, later in pairwise(asked.sent[1:-1])]
-    assert tape.reads == pieces or not all(apart)
-    if all(apart):
+    gaps = [later[0] - earlier[0] > 15_000_000 for earlier, later in pairwise(request.sent[1:-1])]
+    assert tape.reads == pieces or not all(gaps)
+    if all(gaps):
         assert all(later - earlier > 10_000_000 for earlier, later in pairwise(tape.at_ns))
 
 
@@ -65,9 +65,9 @@ async def test_a_read_is_relayed_before_the_next_arrives(relay: Relay) -> None:
 
 @on_loop
 async def test_several_http_chunks_in_one_read_stay_one(relay: Relay) -> None:
-    both = b"3\r\nabc\r\n4;ext=1\r\ndefg\r\n", b"abcdefg\r\n"
-    rest = b"1\r\nh\r\n0\r\nTrailer: x\r\n\r\n", b"0\r\n\r\n"
-    got, tape = await relay.shows_apart((CHUNKED, b"\r\n\r\n"), both, rest)
+    texts = b"3\r\nabc\r\n4;ext=1\r\ndefg\r\n", b"abcdefg\r\n"
+    remainder_texts = b"1\r\nh\r\n0\r\nTrailer: x\r\n\r\n", b"0\r\n\r\n"
+    got, tape = await relay.shows_apart((CHUNKED, b"\r\n\r\n"), texts, remainder_texts)
     assert got.body == b"abcdefgh"
     assert tape.reads == [b"abcdefg", b"h"]
 
@@ -124,7 +124,7 @@ async def test_a_body_ended_by_closing_ends_cleanly(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scene", "detail", "stored"),
+    ("scene", "detail", "body"),
     [
         pytest.param(Scene([(0, CHUNKED), (0, b"64\r\ndata: par")], "fin"), "eof", b"data: par", id="fin_in_a_chunk"),
         pytest.param(Scene([(0, CHUNKED), (0, b"3\r\nabc\r\n")], "fin"), "eof", b"abc", id="fin_without_terminator"),
@@ -134,16 +134,14 @@ async def test_a_body_ended_by_closing_ends_cleanly(relay: Relay) -> None:
     ],
 )
 @on_loop
-async def test_after_a_broken_upstream_the_client_is_cut(
-    relay: Relay, scene: Scene, detail: str, stored: bytes
-) -> None:
+async def test_after_a_broken_upstream_the_client_is_cut(relay: Relay, scene: Scene, detail: str, body: bytes) -> None:
     got, tape = await relay.shows(scene)
-    assert (got.status, got.body, got.complete) == (200, stored, False)
-    assert (tape.outcome, tape.row["ended_by"], tape.body) == (("truncated", detail), detail, stored)
+    assert (got.status, got.body, got.complete) == (200, body, False)
+    assert (tape.outcome, tape.row["ended_by"], tape.body) == (("truncated", detail), detail, body)
 
 
 @pytest.mark.parametrize(
-    ("pieces", "end", "detail", "stored"),
+    ("pieces", "end", "detail", "body"),
     [
         pytest.param([(CHUNKED + b"3\r\nabc\r\n", b"abc\r\n")], "reset", "reset", b"abc", id="reset"),
         pytest.param([(HEAD + b"\r\ndata: par", b"data: par\r\n")], "reset", "reset", b"data: par",
@@ -154,11 +152,11 @@ async def test_after_a_broken_upstream_the_client_is_cut(
 )  # fmt: skip
 @on_loop
 async def test_bytes_before_a_broken_end_are_relayed_and_stored(
-    relay: Relay, pieces: list[tuple[bytes, bytes]], end: str, detail: str, stored: bytes
+    relay: Relay, pieces: list[tuple[bytes, bytes]], end: str, detail: str, body: bytes
 ) -> None:
     got, tape = await relay.shows_apart(*pieces, end=end)
-    assert (got.status, got.body, got.complete) == (200, stored, False)
-    assert (tape.outcome, tape.row["ended_by"], tape.body) == (("truncated", detail), detail, stored)
+    assert (got.status, got.body, got.complete) == (200, body, False)
+    assert (tape.outcome, tape.row["ended_by"], tape.body) == (("truncated", detail), detail, body)
 
 
 @pytest.mark.parametrize(
@@ -224,12 +222,12 @@ def test_another_kernel_clock_gives_flagged_loop_times(relay: Relay) -> None:
     async def main() -> None:
         proxy = Proxy([providers.parse(relay.upstream.url)], Transport(clock=clock), relay.recorder.tap, clock=clock)
         listening = server.listen("127.0.0.1", 0)
-        own = server.Server(proxy, listening)
+        server_ = server.Server(proxy, listening)
         async with dial(server.base_url(listening)) as (reader, writer):
             for target in targets:
                 writer.write(post(target))
                 await take(reader)
-        own.close()
+        server_.close()
         tapes = [await relay.kept(target) for target in targets]
         assert all(tape.row["headers_ns"] > 0 and min(tape.at_ns) > 0 for tape in tapes)
         assert [tape.row["clock"] for tape in tapes] == ["loop"] * 3
@@ -240,7 +238,7 @@ def test_another_kernel_clock_gives_flagged_loop_times(relay: Relay) -> None:
 
 @on_loop
 async def test_reads_merged_by_a_late_loop_are_flagged(relay: Relay) -> None:
-    both = threading.Barrier(2, timeout=60)
+    barrier = threading.Barrier(2, timeout=60)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer_in_three_pieces() -> None:  # beside the event loop, which is held up
@@ -248,13 +246,13 @@ async def test_reads_merged_by_a_late_loop_are_flagged(relay: Relay) -> None:
             with connection:
                 connection.recv(1 << 16)
                 connection.sendall(CHUNKED + b"1\r\na\r\n")
-                both.wait()
+                barrier.wait()
                 connection.sendall(b"1\r\nb\r\n")
                 time.sleep(0.03)
                 connection.sendall(b"1\r\nc\r\n0\r\n\r\n")
                 time.sleep(0.005)
-                both.wait()
-                both.wait()  # an end that comes with the last piece would be what the kernel stamps
+                barrier.wait()
+                barrier.wait()  # an end that comes with the last piece would be what the kernel stamps
 
         thread = threading.Thread(target=answer_in_three_pieces)
         thread.start()
@@ -263,11 +261,11 @@ async def test_reads_merged_by_a_late_loop_are_flagged(relay: Relay) -> None:
             await reader.readuntil(b"a\r\n")
             silent_from = time.monotonic_ns()
             await asyncio.sleep(0.5)  # a silence, in which the loop runs
-            both.wait()
-            both.wait()  # the loop is held up
+            barrier.wait()
+            barrier.wait()  # the loop is held up
             await reader.readuntil(b"0\r\n\r\n")
             silent_ns = time.monotonic_ns() - silent_from
-            both.wait()
+            barrier.wait()
             tape = await relay.kept("/v1/late")
         thread.join()
     assert (tape.reads, tape.row["clock"]) == ([b"a", b"bc"], "kernel")
@@ -294,14 +292,14 @@ async def test_loop_lag_is_measured_only_while_stamping_reads(relay: Relay, tran
 
     proxy = Proxy([providers.parse(relay.upstream.url)], transport(), relay.recorder.tap, clock=Clock(now=now))
     listening = server.listen("127.0.0.1", 0)
-    own = server.Server(proxy, listening)
+    server_ = server.Server(proxy, listening)
     async with dial(server.base_url(listening)) as (reader, writer):
         writer.write(post(relay.plays(Scene([(0, CHUNKED + b"1\r\na\r\n")], "stall"))))
         await reader.readuntil(b"a\r\n")
         looks = 0
         await asyncio.sleep(0.05)
         assert (looks > 0) is (transport is Unstamped)
-    own.close()
+    server_.close()
 
 
 class Faulty(Connection):
@@ -334,7 +332,7 @@ async def test_a_fault_of_wiretapes_own_is_answered_and_reported(relay: Relay, f
     proxy = Proxy([upstream], Broken(fault), relay.recorder.tap, on_trouble=troubles.append)
     listening = server.listen("127.0.0.1", 0)
     base = server.base_url(listening)
-    own = server.Server(proxy, listening)
+    server_ = server.Server(proxy, listening)
     if fault == "a kept connection":
         closed: list[server.Http1Client] = []
         sock = ByHand()
@@ -348,7 +346,7 @@ async def test_a_fault_of_wiretapes_own_is_answered_and_reported(relay: Relay, f
     else:
         got = await raw(base, post(target))
     tape = await relay.kept(target)
-    own.close()
+    server_.close()
     assert tape.outcome == ("interrupted", None)
     assert "KeyError" in tape.row["ended_detail"]
     assert got.startswith(b"HTTP/1.1 500 ")

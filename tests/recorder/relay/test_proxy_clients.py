@@ -17,20 +17,20 @@ from wiretape.recorder.relay.proxy import Proxy, RelayedExchange
 from wiretape.recorder.relay.upstream import Timeouts, Transport
 
 
-def leave(writer: asyncio.StreamWriter, how: str) -> None:
-    if how == "half_close":
+def leave(writer: asyncio.StreamWriter, ending: str) -> None:
+    if ending == "half_close":
         writer.write_eof()
-    elif how == "reset":
+    elif ending == "reset":
         reset(writer)
     else:
         writer.close()
 
 
-@pytest.mark.parametrize("how", ["close", "reset", "half_close"])
+@pytest.mark.parametrize("ending", ["close", "reset", "half_close"])
 @pytest.mark.parametrize("pieces", [[], [(0.0, CHUNKED)], [(0.0, CHUNKED + b"3\r\nabc\r\n")]])
 @on_loop
 async def test_upstream_closes_within_a_second_of_the_client(
-    relay: Relay, how: str, pieces: list[tuple[float, bytes]]
+    relay: Relay, ending: str, pieces: list[tuple[float, bytes]]
 ) -> None:
     target = relay.plays(Scene(pieces, "stall"))
     async with dial(relay.base) as (reader, writer):
@@ -38,10 +38,10 @@ async def test_upstream_closes_within_a_second_of_the_client(
         await until(lambda: relay.request(target))
         if pieces:
             await reader.readuntil(b"3\r\nabc\r\n" if b"abc" in pieces[0][1] else b"\r\n\r\n")
-        leave(writer, how)
-        asked = relay.request(target)
-        assert asked is not None
-        await until(lambda: asked.peer_left_ns)
+        leave(writer, ending)
+        request = relay.request(target)
+        assert request is not None
+        await until(lambda: request.peer_left_ns)
     tape = await relay.kept(target)
     assert (tape.outcome, tape.row["ended_by"]) == (("client_closed", None), "client")
     assert 0 < tape.row["client_closed_ns"] <= tape.row["end_ns"]
@@ -96,12 +96,12 @@ def test_a_client_may_leave_while_upstream_connects(hasty: Relay) -> None:
     hasty.runner.run(main())
 
 
-async def settled(asked: ReceivedRequest) -> None:
+async def settled(request: ReceivedRequest) -> None:
     """Wait until upstream can send no more: in 20 turns of the event loop, however long they take, it sends nothing."""
     sent = turns = 0
     while turns < 20:
-        turns = turns + 1 if sent == len(asked.sent) else 0
-        sent = len(asked.sent)
+        turns = turns + 1 if sent == len(request.sent) else 0
+        sent = len(request.sent)
         await asyncio.sleep(0.01)
 
 
@@ -112,9 +112,9 @@ async def test_a_slow_reader_slows_upstream_and_not_our_memory(relay: Relay) -> 
     target = relay.plays(Scene([(0, CHUNKED), *pieces, (0, b"0\r\n\r\n")]))
     async with dial(relay.base) as (reader, writer):
         writer.write(post(target))
-        asked = await until(lambda: relay.request(target))
-        await settled(asked)
-        assert len(asked.sent) < len(pieces)
+        request = await until(lambda: relay.request(target))
+        await settled(request)
+        assert len(request.sent) < len(pieces)
         got = await take(reader)
     tape = await relay.kept(target)
     assert (got.complete, len(got.body), len(tape.body)) == (True, size, size)
@@ -132,17 +132,17 @@ def test_a_client_that_stops_reading_is_cut_off(relay: Relay) -> None:
         proxy = Proxy([providers.parse(relay.upstream.url)], Transport(clock=clock), relay.recorder.tap, clock=clock)
         listening = server.listen("127.0.0.1", 0)
         base = server.base_url(listening)
-        own = server.Server(proxy, listening)
+        server_ = server.Server(proxy, listening)
         async with dial(base) as (_, writer):
             writer.write(post(target))
-            asked = await until(lambda: relay.request(target))
-            await settled(asked)
+            request = await until(lambda: relay.request(target))
+            await settled(request)
             proxy.end_stalled()
             assert proxy.live
             late = 61_000_000_000
             proxy.end_stalled()
             tape = await relay.kept(target)
-        own.close()
+        server_.close()
         assert tape.outcome == ("client_closed", "stalled")
         assert None in tape.relayed_ns
 
@@ -162,9 +162,9 @@ async def test_clients_that_come_and_go_leave_nothing_behind(relay: Relay) -> No
         return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
 
     await until(lambda: not relay.recorder.live)
-    before = await until(in_use)
+    baseline = await until(in_use)
     await asyncio.gather(*(visit(number) for number in range(60)))
-    await until(lambda: all(now <= then for now, then in zip(in_use(), before, strict=True)))
+    await until(lambda: all(now <= then for now, then in zip(in_use(), baseline, strict=True)))
 
 
 @on_loop
@@ -172,8 +172,8 @@ async def test_an_ended_exchange_is_freed_without_a_garbage_collection(relay: Re
     def exchanges() -> list[RelayedExchange]:
         return [item for item in gc.get_objects() if type(item) is RelayedExchange]
 
-    begun = [(0.0, CHUNKED + b"1\r\na\r\n")]
-    scenes = [plain(b"{}"), answer(STREAM, framing="close"), Scene(begun, "fin"), Scene(begun, "stall")]
+    opening = [(0.0, CHUNKED + b"1\r\na\r\n")]
+    scenes = [plain(b"{}"), answer(STREAM, framing="close"), Scene(opening, "fin"), Scene(opening, "stall")]
     gc.collect()
     of_other_tests = exchanges()
     gc.disable()

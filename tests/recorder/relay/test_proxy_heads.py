@@ -13,12 +13,12 @@ from wiretape.recorder.relay.server import HEAD_BYTES
 @on_loop
 async def test_a_status_and_its_body_pass_as_they_came(relay: Relay, status: int) -> None:
     headers = [("retry-after", "7"), ("location", "http://127.0.0.1:9/elsewhere"), ("x-request-id", "r-1")]
-    before = relay.upstream.connections
+    connections = relay.upstream.connections
     got, tape = await relay.shows(plain(b'{"error": 1}', status=status, headers=headers))
     assert (got.status, got.body, got.complete) == (status, b'{"error": 1}', True)
     assert headers == [(name, got.headers[name]) for name, _ in headers]
     assert (tape.row["status"], tape.body) == (status, b'{"error": 1}')
-    assert relay.upstream.connections == before + 1
+    assert relay.upstream.connections == connections + 1
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ async def test_a_body_on_head_is_surplus(relay: Relay) -> None:
 async def test_any_method_and_path_passes_and_is_recorded(relay: Relay, method: str) -> None:
     target = f"/v9/any%20thing/..;x=1//{method}?a=%0a&b=[1]&c"
     got = await relay.get(target, method=method, body=b"" if method == "GET" else b"\x00\xff")
-    asked = relay.request(target)
-    assert asked is not None
-    assert (asked.method, asked.body) == (method, b"" if method == "GET" else b"\x00\xff")
+    request = relay.request(target)
+    assert request is not None
+    assert (request.method, request.body) == (method, b"" if method == "GET" else b"\x00\xff")
     assert (got.status, (await relay.kept(target)).row["method"]) == (200, method)
 
 
@@ -104,20 +104,20 @@ async def test_an_answer_may_follow_any_number_of_informational_responses(relay:
 async def test_the_api_judges_the_size_of_a_head(relay: Relay, query: str, headers: list[tuple[str, str]]) -> None:
     target = "/v1/sizes" + query
     await relay.get(target, headers=headers)
-    asked = relay.upstream.requests[-1]
-    assert asked.target.decode() == target
-    assert {(name.decode(), value.decode()) for name, value in asked.headers} >= set(headers)
+    request = relay.upstream.requests[-1]
+    assert request.target.decode() == target
+    assert {(name.decode(), value.decode()) for name, value in request.headers} >= set(headers)
 
 
 @on_loop
 async def test_a_head_too_large_for_wiretape_is_recorded_refused(relay: Relay) -> None:
-    before = relay.upstream.connections
+    connections = relay.upstream.connections
     got = await raw(relay.base, post("/v1/large", b"", [("x-large", "y" * (1 << 20))]))
     assert got.startswith(b"HTTP/1.1 431 ")
     tape = await relay.kept("/v1/large")
     assert tape.outcome == ("connect_error", "local")
     assert f"larger than {HEAD_BYTES} bytes" in tape.row["ended_detail"]
-    assert relay.upstream.connections == before
+    assert relay.upstream.connections == connections
 
 
 @on_loop
@@ -127,9 +127,9 @@ async def test_request_headers_keep_their_order_without_connection_headers(relay
     kept_on = [("authorization", "Bearer k"), ("x-twice", "1"), ("x-twice", "2"), ("user-agent", "t\xe9st")]
     ours = [("x-wiretape-label", "run=7"), ("accept-encoding", "gzip, br"), ("keep-alive", "5"), ("upgrade", "h2c")]
     await relay.get(target, headers=[*hop, *kept_on, *ours])
-    asked = relay.request(target)
-    assert asked is not None
-    assert asked.headers == [
+    request = relay.request(target)
+    assert request is not None
+    assert request.headers == [
         (b"host", relay.upstream.url.removeprefix("http://").encode()),
         *((name.encode(), value.encode("latin-1")) for name, value in kept_on),
         (b"accept-encoding", b"gzip, br"),
@@ -152,9 +152,9 @@ async def test_response_headers_pass_but_for_those_of_the_connection(relay: Rela
 async def test_labels_are_stored_and_not_passed_on(relay: Relay) -> None:
     target = relay.plays(answer(STREAM))
     await relay.get(target, headers=[("X-Wiretape-Label", "run=7, who=me")])
-    asked = relay.request(target)
-    assert asked is not None
-    assert not [name for name, _ in asked.headers if b"wiretape" in name]
+    request = relay.request(target)
+    assert request is not None
+    assert not [name for name, _ in request.headers if b"wiretape" in name]
     assert (await relay.kept(target)).row["labels"] == '{"run":"7","who":"me"}'
 
 
@@ -172,8 +172,10 @@ async def test_trailers_of_a_request_never_become_its_headers(relay: Relay) -> N
         writer.write(trailed)
         tape = await relay.kept("/v1/trailed")
     assert "smuggled" not in tape.row["request_headers"]
-    (asked,) = [one for one in relay.upstream.requests if one.target == b"/v1/trailed"]
-    assert (asked.body, dict(asked.headers).get(b"authorization")) == (b"{}", None)
+    (request,) = [
+        upstream_request for upstream_request in relay.upstream.requests if upstream_request.target == b"/v1/trailed"
+    ]
+    assert (request.body, dict(request.headers).get(b"authorization")) == (b"{}", None)
 
 
 @on_loop

@@ -18,9 +18,9 @@ async def test_a_capped_request_keeps_its_full_size_and_hash(relay: Relay) -> No
     body = os.urandom(1 << 20) * 17
     target = relay.plays(plain(b"{}"))
     await relay.get(target, body=body)
-    asked, row = relay.request(target), (await relay.kept(target)).row
-    assert asked is not None
-    assert asked.body == body
+    request, row = relay.request(target), (await relay.kept(target)).row
+    assert request is not None
+    assert request.body == body
     assert (row["request_body"] == body[: 16 << 20], row["request_size"]) == (True, len(body))
     assert row["request_sha256"] == hashlib.sha256(body).hexdigest()
 
@@ -30,9 +30,9 @@ async def test_a_chunked_request_goes_upstream_whole(relay: Relay) -> None:
     target = relay.plays(plain(b"{}"))
     head = f"POST {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
     await raw(relay.base, head.encode(), b"3\r\nabc\r\n", b"3\r\ndef\r\n0\r\n\r\n")
-    asked = relay.request(target)
-    assert asked is not None
-    assert (asked.body, (b"transfer-encoding", b"chunked") in asked.headers) == (b"abcdef", True)
+    request = relay.request(target)
+    assert request is not None
+    assert (request.body, (b"transfer-encoding", b"chunked") in request.headers) == (b"abcdef", True)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
@@ -121,10 +121,10 @@ async def test_a_request_body_that_never_comes_times_out(relay: Relay, monkeypat
 
 @on_loop
 async def test_a_malformed_request_body_ends_the_exchange(relay: Relay) -> None:
-    before = relay.upstream.connections
+    connections = relay.upstream.connections
     async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(b"POST /v1/garbled HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
-        await until(lambda: relay.upstream.connections > before)
+        await until(lambda: relay.upstream.connections > connections)
         writer.write(b"no size\r\n")
         assert (await take(reader)).status == 400
     tape = await relay.kept("/v1/garbled")
@@ -164,18 +164,18 @@ async def test_a_client_that_expects_100_is_told_to_continue(
 
 @on_loop
 async def test_a_connection_is_kept_for_the_next_request(relay: Relay) -> None:
-    one, two = relay.plays(answer(STREAM)), relay.plays(plain(b"two"))
+    first_target, second_target = relay.plays(answer(STREAM)), relay.plays(plain(b"two"))
     async with dial(relay.base) as (reader, writer):
-        for target, body in ((one, b"".join(piece for _, piece in STREAM)), (two, b"two")):
+        for target, body in ((first_target, b"".join(piece for _, piece in STREAM)), (second_target, b"two")):
             writer.write(post(target))
             got = await take(reader)
             assert (got.complete, got.body) == (True, body)
-    assert (await relay.kept(one)).row["no"] < (await relay.kept(two)).row["no"]
+    assert (await relay.kept(first_target)).row["no"] < (await relay.kept(second_target)).row["no"]
 
 
 @on_loop
 async def test_pipelined_requests_are_answered_in_their_order(relay: Relay) -> None:
-    one, two = relay.plays(answer([(0.1, b"one")])), relay.plays(plain(b"two"))
-    got = await raw(relay.base, post(one) + post(two, headers=[("connection", "close")]))
+    first_target, second_target = relay.plays(answer([(0.1, b"one")])), relay.plays(plain(b"two"))
+    got = await raw(relay.base, post(first_target) + post(second_target, headers=[("connection", "close")]))
     assert 0 < got.index(b"one") < got.index(b"two")
-    assert (await relay.kept(one)).body + (await relay.kept(two)).body == b"onetwo"
+    assert (await relay.kept(first_target)).body + (await relay.kept(second_target)).body == b"onetwo"

@@ -56,7 +56,7 @@ def test_timestamps_count_from_just_before_the_request_is_sent(tape: Path) -> No
 
     row = record(tape, scenario)
     assert [row[name] for name in ("connected_ns", "sent_ns", "headers_ns", "end_ns")] == [10, 20, 30, 60]
-    assert [read[:3] for read in reads_of(tape, "e1")] == [(seq, 40 + seq, 50 + seq) for seq in range(len(STREAM))]
+    assert [read_[:3] for read_ in reads_of(tape, "e1")] == [(seq, 40 + seq, 50 + seq) for seq in range(len(STREAM))]
     assert (row["outcome"], row["bytes"], row["gap_bytes"]) == ("complete", len(b"".join(STREAM)), 0)
 
 
@@ -87,12 +87,12 @@ def test_dropped_reads_are_a_counted_gap_after_a_prefix(tape: Path) -> None:
         dropped.append(tap.counts.dropped_bytes)
 
     row = record(tape, scenario, queue_bytes=10_000)
-    whole = b"".join(pieces) + b"there is room again, but a hole would be before it"
+    body = b"".join(pieces) + b"there is room again, but a hole would be before it"
     stored = bodies_of(tape)["e1"]
-    assert whole.startswith(stored)
+    assert body.startswith(stored)
     assert 8000 < len(stored) < 10_000
-    assert row["bytes"] == len(whole)
-    assert row["gap_bytes"] == len(whole) - len(stored) == dropped[0]
+    assert row["bytes"] == len(body)
+    assert row["gap_bytes"] == len(body) - len(stored) == dropped[0]
     assert "storage_gap" in row["flags"].split()
 
 
@@ -163,8 +163,8 @@ def test_the_connection_and_the_clock_are_noted(tape: Path) -> None:
         recording.clock, recording.clock_error_ns = "kernel", 50
         recording.put_head(200, HEADERS, "chunked")
         recording.end("end", None, 1061)
-        known = recording.relayed()
-        assert (known.connection_reused, known.clock, known.clock_error_ns) == (True, "kernel", 50)
+        fact = recording.relayed()
+        assert (fact.connection_reused, fact.clock, fact.clock_error_ns) == (True, "kernel", 50)
 
     row = record(tape, scenario)
     assert (row["connection_reused"], row["clock"], row["clock_error_ns"], row["connected_ns"]) == (
@@ -182,8 +182,8 @@ def test_a_streams_protocol_trailers_and_error_are_noted(tape: Path) -> None:
         recording.put_head(200, HEADERS, "length")
         trailers = [(b"grpc-status", b"8"), (b"x-api-key", b"sk-proj-c4n4ryc4n4ry")]
         recording.end("reset", None, 1061, trailers=trailers, reset_code="rst_cancel")
-        known = recording.relayed()
-        assert (known.protocol, known.reset_code) == ("h2", "rst_cancel")
+        fact = recording.relayed()
+        assert (fact.protocol, fact.reset_code) == ("h2", "rst_cancel")
 
     row = record(tape, scenario)
     assert [row[name] for name in ("protocol", "reset_code", "outcome")] == ["h2", "rst_cancel", "truncated"]
@@ -196,16 +196,16 @@ def test_a_streams_protocol_trailers_and_error_are_noted(tape: Path) -> None:
 
 def test_boot_clock_and_wall_clock_are_read_together() -> None:
     clock = Clock(now=lambda: 5, wall_ns=lambda: 0, boot_ns=lambda: 77)
-    one = ExchangeFrames(
+    frames = ExchangeFrames(
         SimpleNamespace(put=lambda _: None, frames=FrameQueue(clock), unstored=SimpleNamespace(follow=lambda _: None)),
         clock,
         "e1",
     )  # type: ignore[arg-type]
-    assert one.boot_ns is None
-    one.start()
-    assert (one.boot_ns, one.started_at) == (77, "1970-01-01T00:00:00.000000Z")
-    one.begin(msgspec.structs.replace(begin("e1"), boot_ns=one.boot_ns))
-    began = one.relayed().began
+    assert frames.boot_ns is None
+    frames.start()
+    assert (frames.boot_ns, frames.started_at) == (77, "1970-01-01T00:00:00.000000Z")
+    frames.begin(msgspec.structs.replace(begin("e1"), boot_ns=frames.boot_ns))
+    began = frames.relayed().began
     assert began is not None
     assert began.boot_ns == 77
 
@@ -213,8 +213,8 @@ def test_boot_clock_and_wall_clock_are_read_together() -> None:
 def test_an_exchange_is_described_again_only_after_progress(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
-        first = recording.relayed()
-        assert recording.relayed() is first
+        first_relayed = recording.relayed()
+        assert recording.relayed() is first_relayed
         recording.put_read(recording.t0 + 5, None, b"data")
         second = recording.relayed()
         assert (second.bytes, recording.relayed() is second) == (4, True)
@@ -231,9 +231,9 @@ def test_a_whole_dropped_exchange_is_counted_at_its_end() -> None:
         counts=counts,
         frames=FrameQueue(SYSTEM, limit=-1),
         unstored=SimpleNamespace(
-            follow=lambda one: calls.append("follow"),
-            note_lack=lambda one: calls.append("lack"),
-            forget=lambda one: calls.append("forget"),
+            follow=lambda exchange_: calls.append("follow"),
+            note_lack=lambda exchange_: calls.append("lack"),
+            forget=lambda exchange_: calls.append("forget"),
         ),
         put=lambda frame: calls.append("put"),
     )

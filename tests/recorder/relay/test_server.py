@@ -35,8 +35,8 @@ from wiretape.recorder.relay.states import INBOUND, IllegalStep, Inbound
 
 
 def test_a_taken_port_is_reported_in_one_line() -> None:
-    with server.listen("127.0.0.1", 0) as taken, pytest.raises(CannotListen) as caught:
-        server.listen("127.0.0.1", taken.getsockname()[1])
+    with server.listen("127.0.0.1", 0) as listener, pytest.raises(CannotListen) as caught:
+        server.listen("127.0.0.1", listener.getsockname()[1])
     assert caught.value.exit_code == 7
     assert "Address already in use" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -52,10 +52,10 @@ def test_clients_may_connect_from_the_moment_of_listening() -> None:
         assert server.base_url(listening) == "http://127.0.0.1:{}".format(*listening.getsockname()[1:])
 
 
-@pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("::1", "[::1]"), ("::", "[::1]")])
-def test_the_base_url_is_one_that_can_be_called(host: str, shown: str) -> None:
+@pytest.mark.parametrize(("host", "address"), [("0.0.0.0", "127.0.0.1"), ("::1", "[::1]"), ("::", "[::1]")])
+def test_the_base_url_is_one_that_can_be_called(host: str, address: str) -> None:
     with server.listen(host, 0) as listening:
-        assert server.base_url(listening) == f"http://{shown}:{listening.getsockname()[1]}"
+        assert server.base_url(listening) == f"http://{address}:{listening.getsockname()[1]}"
 
 
 def test_only_loopback_is_listened_on(relay: Relay) -> None:
@@ -100,7 +100,7 @@ class Held:
     def __init__(self, relay: Relay) -> None:
         self.target = relay.plays(Scene([(0, CHUNKED + FIRST), (0.6, LAST)]))
 
-    async def begun(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    async def opening(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         writer.write(post(self.target))
         return await reader.readuntil(FIRST)
 
@@ -123,31 +123,31 @@ async def test_what_follows_a_request_does_not_touch_its_response(
 ) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.1)
     more, status = NEXT[case]
-    held = Held(relay)
+    held_exchange = Held(relay)
     async with dial(relay.base) as (reader, writer):
-        head = await held.begun(reader, writer)
+        head = await held_exchange.begun(reader, writer)
         writer.write(more)
         async with asyncio.timeout(60):
-            rest = await reader.read()  # until the connection is closed: after the response
-    assert rest.startswith(LAST)
-    after = rest.removeprefix(LAST)
-    assert after.startswith(b"HTTP/1.1 %d " % status) if status else after == b""
-    assert (head + rest).count(b"HTTP/1.1 ") == (2 if status else 1)
-    found = await relay.kept(held.target)
-    assert (found.outcome, found.body, found.row["client_closed_ns"]) == (("complete", None), b":a\n" + DONE, None)
+            remainder = await reader.read()  # until the connection is closed: after the response
+    assert remainder.startswith(LAST)
+    trailing = remainder.removeprefix(LAST)
+    assert trailing.startswith(b"HTTP/1.1 %d " % status) if status else trailing == b""
+    assert (head + remainder).count(b"HTTP/1.1 ") == (2 if status else 1)
+    row = await relay.kept(held_exchange.target)
+    assert (row.outcome, row.body, row.row["client_closed_ns"]) == (("complete", None), b":a\n" + DONE, None)
 
 
 @on_loop
 async def test_a_connection_that_wiretape_closes_names_wiretape(relay: Relay) -> None:
-    held, listening = Held(relay), server.listen("127.0.0.1", 0)
+    held_exchange, listening = Held(relay), server.listen("127.0.0.1", 0)
     closing = server.Server(relay.recorder.proxy, listening)
     async with dial(server.base_url(listening)) as (reader, writer):
-        await held.begun(reader, writer)
+        await held_exchange.begun(reader, writer)
         closing.close()
         await closing.wait_closed(0)
-    kept = await relay.kept(held.target)
-    assert kept.outcome == ("interrupted", "shutdown")
-    assert (kept.row["ended_detail"], kept.row["client_closed_ns"]) == ("wiretape closed the connection", None)
+    row = await relay.kept(held_exchange.target)
+    assert row.outcome == ("interrupted", "shutdown")
+    assert (row.row["ended_detail"], row.row["client_closed_ns"]) == ("wiretape closed the connection", None)
 
 
 @on_loop
@@ -155,10 +155,10 @@ async def test_a_partial_head_may_be_completed_after_the_response(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.4)
-    held, target = Held(relay), relay.plays(answer([(0, b"second")]))
+    held_exchange, target = Held(relay), relay.plays(answer([(0, b"second")]))
     request = post(target)
     async with dial(relay.base) as (reader, writer):
-        await held.begun(reader, writer)
+        await held_exchange.begun(reader, writer)
         writer.write(request[:20])
         await reader.readuntil(LAST)
         writer.write(request[20:])
@@ -223,11 +223,11 @@ def test_clients_beyond_the_limit_are_told_and_closed(tmp_path: Path, monkeypatc
     monkeypatch.setattr(local, "free_descriptors", lambda: 0)
 
     async def main() -> None:
-        async with dial(relay.base) as (kept, _), dial(relay.base) as (refused, _):
+        async with dial(relay.base) as (open_reader, _), dial(relay.base) as (refused, _):
             assert (await refused.readline()).startswith(b"HTTP/1.1 503 ")
             await relay.stop()
             assert b"no file descriptors are left" in await refused.read()
-            assert await kept.read() == b""
+            assert await open_reader.read() == b""
 
     with Relay(tmp_path) as relay:
         relay.runner.run(main())
@@ -507,9 +507,9 @@ def test_a_drain_finishes_streams_and_closes_idle_connections(tmp_path: Path) ->
             assert (got.complete, got.body) == (True, chunk("a") + chunk("b", finish="stop") + DONE)
             assert await reader.read() == b""
             assert await stopping == 0
-        found = kept(relay.tape, target)
-        assert found is not None
-        assert found.outcome == ("complete", None)
+        row = kept(relay.tape, target)
+        assert row is not None
+        assert row.outcome == ("complete", None)
 
     with Relay(tmp_path) as relay:
         relay.runner.run(main())
@@ -520,7 +520,7 @@ def test_a_stream_that_outlasts_the_drain_is_cut(tmp_path: Path, monkeypatch: py
     async def main() -> None:
         streaming = relay.plays(Scene([(0, CHUNKED + b"3\r\nabc\r\n")], "stall"))
         silent = relay.plays(Scene([], "stall"))
-        async with dial(relay.base) as (reader, writer), dial(relay.base) as (waiting, asking):
+        async with dial(relay.base) as (reader, writer), dial(relay.base) as (patient, asking):
             writer.write(post(streaming))
             asking.write(post(silent))
             await reader.readuntil(b"3\r\nabc")
@@ -531,12 +531,12 @@ def test_a_stream_that_outlasts_the_drain_is_cut(tmp_path: Path, monkeypatch: py
                 relay.recorder.cut()
                 relay.recorder.cut()
             assert await reader.read() == b"\r\n"
-            assert (await take(waiting)).status == 503
+            assert (await take(patient)).status == 503
             assert await stopping == 0
         for target, body in ((streaming, b"abc"), (silent, b"")):
-            found = kept(relay.tape, target)
-            assert found is not None
-            assert (found.outcome, found.body) == (("interrupted", "shutdown"), body)
+            row = kept(relay.tape, target)
+            assert row is not None
+            assert (row.outcome, row.body) == (("interrupted", "shutdown"), body)
 
     if by == "the end of the drain":
         monkeypatch.setattr("wiretape.recorder.relay.service.DRAIN_SECONDS", 1)
@@ -551,9 +551,9 @@ def test_a_client_that_reads_nothing_delays_no_end(tmp_path: Path, monkeypatch: 
             writer.write(post(target))
             await until(lambda: relay.request(target))
             assert await relay.stop() == 0
-        found = kept(relay.tape, target)
-        assert found is not None
-        assert found.outcome == ("interrupted", "shutdown")
+        row = kept(relay.tape, target)
+        assert row is not None
+        assert row.outcome == ("interrupted", "shutdown")
 
     monkeypatch.setattr("wiretape.recorder.relay.service.DRAIN_SECONDS", 1)
     with Relay(tmp_path) as relay:

@@ -70,20 +70,20 @@ def test_accept_encoding_passes_unless_identity_is_requested(
     with Relay(tmp_path, identity=identity) as relay:
         target = relay.plays(answer([(0, b"x")]))
         relay.runner.run(relay.get(target, headers=[("accept-encoding", value) for value in client]))
-        asked = relay.request(target)
+        request = relay.request(target)
         tape = relay.runner.run(relay.kept(target))
-    assert asked is not None
-    assert [value.decode() for name, value in asked.headers if name == b"accept-encoding"] == sent
-    stored = json.loads(tape.row["request_headers"])
-    assert [value for name, value in stored if name == "accept-encoding"] == sent
+    assert request is not None
+    assert [value.decode() for name, value in request.headers if name == b"accept-encoding"] == sent
+    header_list = json.loads(tape.row["request_headers"])
+    assert [value for name, value in header_list if name == "accept-encoding"] == sent
     assert (tape.row["asks_identity"], "asks_identity" in tape.flags) == (identity or None, identity)
 
 
 def test_a_named_upstream_is_served_only_below_its_name(tmp_path: Path) -> None:
     async def main() -> None:
         async with ScriptedUpstream(lambda _: answer([(0, b"x")])) as upstream:
-            given = upstream.url.replace("//", "//user:p%40ss@") + "/base/"
-            recorder = Recorder(Options(tmp_path / "tape.db", [providers.parse(f"one={given}")]), Observer())
+            url = upstream.url.replace("//", "//user:p%40ss@") + "/base/"
+            recorder = Recorder(Options(tmp_path / "tape.db", [providers.parse(f"one={url}")]), Observer())
             await recorder.start()
             for target, status in (("/one/v1/x", 200), ("/one?q", 200), ("/onetwo/x", 404), ("/", 404)):
                 assert (await fetch(recorder.base, post(target))).status == status
@@ -112,9 +112,9 @@ def test_tls_fails_closed(tmp_path: Path, authority: Path, tmp_path_factory: pyt
             assert await recorder.stop() == 0
         assert (got["good"].status, got["good"].body) == (200, BODY)
         for name in ("wrong", "expired", "unknown"):
-            found = kept(tape, f"/{name}")
-            assert found is not None
-            assert (found.outcome, served[name].requests) == (("connect_error", "tls"), [])
+            row = kept(tape, f"/{name}")
+            assert row is not None
+            assert (row.outcome, served[name].requests) == (("connect_error", "tls"), [])
             assert (got[name].status, got[name].headers["x-wiretape-error"]) == (502, "tls")
 
     tape = tmp_path / "tape.db"
@@ -146,10 +146,10 @@ def test_a_requested_client_certificate_is_sent_or_reported_missing(
     tape = tmp_path / "tape.db"
     with behind_handshakes(tls, respond) as place:
         assert (run(ask(certificate, "/with")), run(ask(None, "/without"))) == (204, 502)
-    found = kept(tape, "/without")
-    assert found is not None
-    assert found.outcome == ("connect_error", "tls")
-    assert "by --client-cert" in found.row["ended_detail"]
+    row = kept(tape, "/without")
+    assert row is not None
+    assert row.outcome == ("connect_error", "tls")
+    assert "by --client-cert" in row.row["ended_detail"]
 
 
 def test_a_client_certificate_without_its_key_is_reported(tmp_path: Path, authority: Path) -> None:
@@ -180,10 +180,10 @@ def test_the_writer_may_die_and_nothing_is_lost(tmp_path: Path) -> None:
         pid = relay.recorder.tap.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        got, found = await asking, await relay.kept(target)
+        got, row = await asking, await relay.kept(target)
         assert got.complete
-        assert got.body == found.body == b"".join(pieces)
-        assert (found.outcome, found.row["gap_bytes"]) == (("complete", None), 0)
+        assert got.body == row.body == b"".join(pieces)
+        assert (row.outcome, row.row["gap_bytes"]) == (("complete", None), 0)
         assert "starting another" in relay.troubles[0]
 
     with Relay(tmp_path) as relay:

@@ -69,7 +69,9 @@ async def test_unstored_data_is_counted_and_kept_beside_the_tape(tape: Path) -> 
         recording.put_read(SYSTEM.now(), None, bytes(300))
     dropped = joined.counts.dropped_bytes
     assert 0 < dropped < 3000
-    await until(lambda: (kept := losses.read(tape)) and [(one.id, one.bytes) for one in kept.exchanges])
+    await until(
+        lambda: (unstored := losses.read(tape)) and [(exchange.id, exchange.bytes) for exchange in unstored.exchanges]
+    )
     assert losses.read(tape) == Unstored(SESSION.uuid, [recording.relayed()])
     os.kill(first.pid or 0, signal.SIGCONT)
     recording.end("end", None, SYSTEM.now())
@@ -212,10 +214,10 @@ async def test_surviving_recorders_lose_nothing_if_other_processes_end(tape: Pat
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     await recording
-    last = recorder(tape, "z")  # which tidies up after a writer that was killed at its very end
-    await last.start()
-    await last.ready()
-    assert await last.close() == 0
+    final = recorder(tape, "z")  # which tidies up after a writer that was killed at its very end
+    await final.start()
+    await final.ready()
+    assert await final.close() == 0
     assert {path.name for path in tape.parent.iterdir()} == {"tape.db", "tape.db.lock"}
     assert bodies_of(tape) == {f"{uuid}1": b"".join(pieces) for uuid, pieces in streams.items()}
 
@@ -246,10 +248,10 @@ def short() -> Iterator[Path]:
 def test_sockets_of_killed_recorders_are_removed_and_nothing_else(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = {name: short / f"wiretape-{name}" / "writer" for name in ("left", "alive", "young", "file", "full")}
     places["elsewhere"] = short / "elsewhere" / "writer"
-    with contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as stack:
         for name, place in places.items():
             place.parent.mkdir()
-            sock = opened.enter_context(socket.socket(socket.AF_UNIX))
+            sock = stack.enter_context(socket.socket(socket.AF_UNIX))
             if name != "file":
                 sock.bind(str(place))
             if name == "alive":
@@ -261,10 +263,13 @@ def test_sockets_of_killed_recorders_are_removed_and_nothing_else(short: Path, m
             if name != "young":
                 os.utime(place.parent, (1, 1))
         monkeypatch.setattr(tempfile, "tempdir", str(short))
-        made = opened.enter_context(link.listen(short / "tape.db"))
-        own = Path(made.getsockname()).parent.name
+        listener = stack.enter_context(link.listen(short / "tape.db"))
+        directory_name = Path(listener.getsockname()).parent.name
     names = ["wiretape-alive", "wiretape-file", "wiretape-link", "wiretape-young"]
-    assert sorted(path.parent.name for path in short.glob("wiretape-*/writer") if path.parent.name != own) == names
+    assert (
+        sorted(path.parent.name for path in short.glob("wiretape-*/writer") if path.parent.name != directory_name)
+        == names
+    )
     assert not places["left"].parent.exists()
     assert (places["full"].parent / "other").read_text() == "precious"
 
@@ -320,7 +325,10 @@ async def test_each_recorder_gets_counts_from_a_refusing_writer(tape: Path) -> N
     await until(lambda: first.gave_up and second.gave_up)
     assert min(await first.close(), await second.close()) >= 1  # the session's end, and heartbeats if that took long
     totals = first.totals(), second.totals()
-    assert [(one.recorded, one.missing_exchanges, one.is_whole) for one in totals] == [(1, 0, False), (3, 0, False)]
+    assert [(total.recorded, total.missing_exchanges, total.is_whole) for total in totals] == [
+        (1, 0, False),
+        (3, 0, False),
+    ]
 
 
 @on_loop

@@ -72,18 +72,18 @@ async def dialled(authority: Path, tls: bool, clock: Clock = SYSTEM) -> AsyncIte
     context = serving(authority, "good") if tls else None
     server = await asyncio.start_server(arrive, "127.0.0.1", 0, ssl=context)
     sock = await connect("127.0.0.1", server.sockets[0].getsockname()[1])
-    made: Socket
+    socket_: Socket
     if tls:
         trusting = ssl.create_default_context(cafile=str(authority / "ca.pem"))
-        made = secured = TlsSocket(sock, clock, KernelTime(clock), trusting, "127.0.0.1", None)
+        socket_ = secured = TlsSocket(sock, clock, KernelTime(clock), trusting, "127.0.0.1", None)
         await secured.shake_hands()
     else:
-        made = Socket(sock, clock, KernelTime(clock))
+        socket_ = Socket(sock, clock, KernelTime(clock))
     peer = await peers.get()
     try:
-        yield made, peer
+        yield socket_, peer
     finally:
-        made.close()
+        socket_.close()
         peer[1].transport.abort()
         server.close()
 
@@ -92,31 +92,31 @@ async def dialled(authority: Path, tls: bool, clock: Clock = SYSTEM) -> AsyncIte
 @plain_and_tls
 @on_loop
 async def test_the_peers_data_is_received_and_written_data_arrives(loop: Loop, authority: Path, tls: bool) -> None:
-    told = Told()
+    events = Told()
     async with dialled(authority, tls) as (sock, (reader, writer)):
-        sock.start(told)
+        sock.start(events)
         assert sock.write(b"ping")
         assert await reader.readexactly(4) == b"ping"
         writer.write(b"pong")
-        await until(lambda: told.reads)
+        await until(lambda: events.reads)
         await until(lambda: sock.has_kernel_time or writer.write(b"."))  # it begins to stamp with a delay
-    assert (told.data.rstrip(b"."), told.events) == (b"pong", [])
+    assert (events.data.rstrip(b"."), events.events) == (b"pong", [])
 
 
 @both_loops
 @plain_and_tls
 @on_loop
 async def test_untaken_data_waits_and_reports_progress(loop: Loop, authority: Path, tls: bool) -> None:
-    told, data = Told(), bytes(range(256)) * 40_000
+    events, data = Told(), bytes(range(256)) * 40_000
     async with dialled(authority, tls) as (sock, (reader, _)):
-        sock.start(told)
+        sock.start(events)
         assert not sock.write(data)
         assert not sock.write(b"the end")
         assert sock.unsent > 0
         assert await reader.readexactly(len(data)) == data
         assert await reader.readexactly(7) == b"the end"
         await until(lambda: sock.unsent == 0)
-        assert (told.progress > 0, sock.written >= len(data) + 7) == (True, True)
+        assert (events.progress > 0, sock.written >= len(data) + 7) == (True, True)
         assert sock.write(b"at once")
 
 
@@ -124,32 +124,32 @@ async def test_untaken_data_waits_and_reports_progress(loop: Loop, authority: Pa
 @plain_and_tls
 @on_loop
 async def test_a_large_answer_is_received_whole_and_in_order(loop: Loop, authority: Path, tls: bool) -> None:
-    told, data = Told(), b"".join(number.to_bytes(4, "big") for number in range(500_000))
+    events, data = Told(), b"".join(number.to_bytes(4, "big") for number in range(500_000))
     async with dialled(authority, tls) as (sock, (_, writer)):
-        sock.start(told)
+        sock.start(events)
         writer.write(data)
-        await until(lambda: len(told.data) == len(data))
-        assert told.data == data
+        await until(lambda: len(events.data) == len(data))
+        assert events.data == data
         assert not sock.holds_more
-        instants = [at for at, _ in told.reads]
+        instants = [at for at, _ in events.reads]
         assert instants == sorted(instants)
 
 
 @plain_and_tls
 @on_loop
 async def test_a_paused_socket_tells_nothing(authority: Path, tls: bool) -> None:
-    told = Told()
+    events = Told()
     async with dialled(authority, tls) as (sock, (_, writer)):
-        sock.start(told)
+        sock.start(events)
         writer.write(b"one")
-        await until(lambda: told.data == b"one")
+        await until(lambda: events.data == b"one")
         sock.pause()
         writer.write(b"two")
         await writer.drain()
         await asyncio.sleep(0.02)
-        assert told.data == b"one"
+        assert events.data == b"one"
         sock.resume()
-        await until(lambda: told.data == b"onetwo")
+        await until(lambda: events.data == b"onetwo")
 
 
 @both_loops
@@ -157,14 +157,14 @@ async def test_a_paused_socket_tells_nothing(authority: Path, tls: bool) -> None
 @on_loop
 async def test_an_end_and_a_reset_are_distinguished(loop: Loop, authority: Path, tls: bool) -> None:
     for leave, error in ((asyncio.StreamWriter.close, None), (reset, ConnectionResetError)):
-        told = Told()
+        events = Told()
         async with dialled(authority, tls) as (sock, (_, writer)):
-            sock.start(told)
+            sock.start(events)
             writer.write(b"last")
-            await until(lambda told=told: told.reads)
+            await until(lambda handler=events: handler.reads)
             leave(writer)
-            await until(lambda told=told: told.events)
-            assert (told.data, told.events, sock.is_closed) == (b"last", [("lost", error)], True)
+            await until(lambda handler=events: handler.events)
+            assert (events.data, events.events, sock.is_closed) == (b"last", [("lost", error)], True)
             assert (sock.look(), sock.write(b"too late")) == (False, False)
 
 
@@ -172,13 +172,13 @@ async def test_an_end_and_a_reset_are_distinguished(loop: Loop, authority: Path,
 @on_loop
 async def test_a_socket_closed_in_a_callback_stays_quiet(authority: Path, tls: bool) -> None:
     async with dialled(authority, tls) as (sock, (_, writer)):
-        told = Told(lambda: sock.close())
-        sock.start(told)
+        events = Told(lambda: sock.close())
+        sock.start(events)
         writer.write(b"x" * 200_000)
         writer.close()
-        await until(lambda: told.reads)
+        await until(lambda: events.reads)
         await asyncio.sleep(0.02)
-        assert (len(told.reads), told.events) == (1, [])
+        assert (len(events.reads), events.events) == (1, [])
 
 
 @plain_and_tls
@@ -191,70 +191,70 @@ async def test_a_failing_handler_is_notified_not_the_loop(authority: Path, tls: 
         raise LookupError
 
     async with dialled(authority, tls) as (sock, (_, writer)):
-        told = Told(fail)
-        sock.start(told)
+        events = Told(fail)
+        sock.start(events)
         writer.write(b"x")
-        await until(lambda: told.events)
-    assert (told.events, unhandled) == ([("failed", LookupError)], [])
+        await until(lambda: events.events)
+    assert (events.events, unhandled) == ([("failed", LookupError)], [])
 
 
 @contextlib.asynccontextmanager
 async def unwritable(authority: Path) -> AsyncIterator[tuple[Socket, Told]]:
     """A socket whose last write failed, and the handler to be notified."""
     async with dialled(authority, tls=False) as (sock, (_, writer)):
-        told = Told()
-        sock.start(told)
+        events = Told()
+        sock.start(events)
         sock.pause()
         reset(writer)
         await until(lambda: not sock.write(b"x"))
-        yield sock, told
+        yield sock, events
 
 
 @on_loop
 async def test_a_write_to_a_reset_peer_fails_later(authority: Path) -> None:
-    async with unwritable(authority) as (_, told):
-        assert told.events == []  # not from within `write`
-        await until(lambda: told.events)
-        assert told.events[0] in [("write_failed", BrokenPipeError), ("write_failed", ConnectionResetError)]
+    async with unwritable(authority) as (_, events):
+        assert events.events == []  # not from within `write`
+        await until(lambda: events.events)
+        assert events.events[0] in [("write_failed", BrokenPipeError), ("write_failed", ConnectionResetError)]
 
 
 @on_loop
 async def test_a_failed_write_on_a_closed_socket_is_silent(authority: Path) -> None:
-    async with unwritable(authority) as (sock, told):
+    async with unwritable(authority) as (sock, events):
         sock.close()
         await asyncio.sleep(0.02)
-        assert told.events == []
+        assert events.events == []
 
 
 @on_loop
 async def test_the_peer_is_read_after_writing_has_ended(authority: Path) -> None:
-    told, data = Told(), bytes(4 << 20)
+    events, data = Told(), bytes(4 << 20)
     async with dialled(authority, tls=False) as (sock, (reader, writer)):
-        sock.start(told)
+        sock.start(events)
         sock.write(data)
         sock.end()
         assert not sock.write(b"too late")
         assert await reader.read(-1) == data
         writer.write(b"heard")
-        await until(lambda: told.reads)
-    assert told.data == b"heard"
+        await until(lambda: events.reads)
+    assert events.data == b"heard"
 
 
 @plain_and_tls
 @on_loop
 async def test_a_look_finds_what_came_and_the_end(authority: Path, tls: bool) -> None:
-    told = Told()
+    events = Told()
     async with dialled(authority, tls) as (sock, (_, writer)):
-        sock.start(told)
+        sock.start(events)
         sock.pause()
         if not tls:  # else tickets may have come
             assert not sock.look()
         writer.write(b"news")
-        await until(lambda: sock.look() and told.reads)
-        assert told.data == b"news"
+        await until(lambda: sock.look() and events.reads)
+        assert events.data == b"news"
         writer.close()
         await until(lambda: sock.look() and sock.is_closed)
-        assert told.events == [("lost", None)]
+        assert events.events == [("lost", None)]
 
 
 # Hang-ups
@@ -268,19 +268,19 @@ LARGE = bytes(range(256)) * 400
 @on_loop
 async def test_data_before_a_reset_is_received_first(loop: Loop) -> None:
     for data in (b"", b"little", LARGE):
-        told = Told()
+        events = Told()
         with loopback() as (near, far):
             sock = Socket(near, SYSTEM, KernelTime(SYSTEM))
-            sock.start(told)
+            sock.start(events)
             reset_at_once(far, data)
-            await until(lambda told=told: told.events)
-        assert (told.data, told.events) == (data, [("lost", ConnectionResetError)])
+            await until(lambda handler=events: handler.events)
+        assert (events.data, events.events) == (data, [("lost", ConnectionResetError)])
 
 
 @both_loops
 @on_loop
 async def test_data_before_a_reset_over_tls_is_received_first(loop: Loop, authority: Path) -> None:
-    told, has_left, data = Told(), threading.Event(), LARGE[:60_000]  # several records, in one window
+    events, has_left, data = Told(), threading.Event(), LARGE[:60_000]  # several records, in one window
 
     def take(secured: ssl.SSLSocket) -> None:
         secured.recv(1)
@@ -296,77 +296,77 @@ async def test_data_before_a_reset_over_tls_is_received_first(loop: Loop, author
     trusting = ssl.create_default_context(cafile=str(authority / "ca.pem"))
     sock = TlsSocket(await connect("127.0.0.1", port), SYSTEM, None, trusting, "127.0.0.1", None)
     await sock.shake_hands()
-    sock.start(told)
+    sock.start(events)
     sock.write(b"x")
     assert has_left.wait(60)  # the loop is held up
-    await until(lambda: told.events)
+    await until(lambda: events.events)
     thread.join(60)
-    assert (told.data, told.events) == (data, [("lost", ConnectionResetError)])
+    assert (events.data, events.events) == (data, [("lost", ConnectionResetError)])
 
 
 @both_loops
 @on_loop
 async def test_a_paused_reset_socket_is_read_when_resumed(loop: Loop) -> None:
-    told = Told(lambda: sock.pause())
+    events = Told(lambda: sock.pause())
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM)
-        sock.start(told)
+        sock.start(events)
         reset_at_once(far, LARGE)
         reads = -(-len(LARGE) // READ_BYTES)
         for count in range(1, reads + 1):
-            await until(lambda count=count: len(told.reads) == count)
+            await until(lambda count=count: len(events.reads) == count)
             await asyncio.sleep(0.01)
-            assert (len(told.reads), told.events) == (count, [])
+            assert (len(events.reads), events.events) == (count, [])
             sock.resume()
-        await until(lambda: told.events)
-    assert (told.data, told.events) == (LARGE, [("lost", ConnectionResetError)])
+        await until(lambda: events.events)
+    assert (events.data, events.events) == (LARGE, [("lost", ConnectionResetError)])
 
 
 @both_loops
 @on_loop
 async def test_a_socket_at_its_end_cannot_be_paused(loop: Loop) -> None:
-    told = Told(lambda: sock.pause())
+    events = Told(lambda: sock.pause())
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM)
-        sock.start(told, is_read_to_end=True)
+        sock.start(events, is_read_to_end=True)
         sock.pause()
         far.send(b"waits")
         await asyncio.sleep(0.01)
-        assert told.reads == []
+        assert events.reads == []
         reset_at_once(far, LARGE)
-        await until(lambda: told.events)
-    assert (told.data, told.events) == (b"waits" + LARGE, [("lost", ConnectionResetError)])
+        await until(lambda: events.events)
+    assert (events.data, events.events) == (b"waits" + LARGE, [("lost", ConnectionResetError)])
 
 
 @both_loops
 @pytest.mark.parametrize("is_read_to_end", [False, True])
 @on_loop
 async def test_a_reset_during_a_write_is_no_clean_end(loop: Loop, is_read_to_end: bool) -> None:
-    told = Told()
+    events = Told()
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM)
-        sock.start(told, is_read_to_end=is_read_to_end)
+        sock.start(events, is_read_to_end=is_read_to_end)
         reset_at_once(far, LARGE)
         assert not sock.write(b"x")
         await until(lambda: sock.is_closed)
-    assert (told.data, told.events[-1]) == (LARGE, ("lost", ConnectionResetError))
+    assert (events.data, events.events[-1]) == (LARGE, ("lost", ConnectionResetError))
 
 
 @both_loops
 @on_loop
 async def test_a_hang_up_of_an_earlier_socket_ends_nothing(loop: Loop) -> None:
-    told = Told()
+    events = Told()
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM)
-        sock.start(told)
+        sock.start(events)
         sock.hung_up()
         for data in (b"one", b"two"):
-            told.reads.clear()
+            events.reads.clear()
             far.send(data)
-            await until(lambda: told.reads)
-            assert told.data == data
+            await until(lambda: events.reads)
+            assert events.data == data
         sock.close()
-    assert told.events == []
+    assert events.events == []
 
 
 @both_loops
@@ -382,11 +382,11 @@ async def test_a_closed_sockets_event_is_not_its_successors(loop: Loop) -> None:
             near.setblocking(False)
             assert near.fileno() == number
             successor = Socket(near, SYSTEM)
-            successor.start(told, is_read_to_end=True)
+            successor.start(events, is_read_to_end=True)
             successors.append(successor)
             peers.append(far)
 
-        told, peers = Told(), list[socket.socket]()
+        events, peers = Told(), list[socket.socket]()
         first_socket, second_socket = Socket(first, SYSTEM), Socket(second, SYSTEM)
         first_socket.start(Told(replace_second))
         second_socket.start(Told())
@@ -397,9 +397,9 @@ async def test_a_closed_sockets_event_is_not_its_successors(loop: Loop) -> None:
         successor.pause()  # which a hang-up would forbid
         peer.send(b"waits")
         await asyncio.sleep(0.01)
-        assert told.reads == []
+        assert events.reads == []
         successor.resume()
-        await until(lambda: told.data == b"waits")
+        await until(lambda: events.data == b"waits")
         for sock in (successor, first_socket, peer):
             sock.close()
 
@@ -421,36 +421,36 @@ def loopback() -> Iterator[tuple[socket.socket, socket.socket]]:
 @both_loops
 @on_loop
 async def test_a_timestamp_is_the_kernels_despite_a_late_loop(loop: Loop) -> None:
-    told = Told()
+    events = Told()
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM, KernelTime(SYSTEM))
-        sock.start(told)
+        sock.start(events)
         await until(lambda: sock.has_kernel_time or not far.send(b"."))
         for _ in range(3):
-            told.reads.clear()
+            events.reads.clear()
             sent = time.monotonic_ns()
             far.send(b"x")
             time.sleep(0.05)  # noqa: ASYNC251 - the loop is held up
             held_until = time.monotonic_ns()
-            await until(lambda: told.reads)
+            await until(lambda: events.reads)
             assert sock.has_kernel_time
-            assert sent - 100_000 <= told.reads[0][0] < held_until
+            assert sent - 100_000 <= events.reads[0][0] < held_until
         sock.close()
 
 
 @on_loop
 async def test_data_delayed_by_the_loop_show_its_lag() -> None:
-    told, times, delays = Told(), KernelTime(SYSTEM), list[tuple[int, int]]()
+    events, times, delays = Told(), KernelTime(SYSTEM), list[tuple[int, int]]()
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM, times)
-        sock.start(told)
+        sock.start(events)
         await until(lambda: sock.has_kernel_time or not far.send(b"."))
         times.on_late = lambda since, late_ns: delays.append((since, late_ns))
-        told.reads.clear()
+        events.reads.clear()
         far.send(b"x")
         time.sleep(0.03)  # noqa: ASYNC251 - the loop is held up
-        await until(lambda: told.reads)
-        ((at, _),) = told.reads
+        await until(lambda: events.reads)
+        ((at, _),) = events.reads
         ((since, late_ns),) = delays
         assert since == at
         assert 30_000_000 <= late_ns + 100_000 <= time.monotonic_ns() - at
@@ -460,18 +460,18 @@ async def test_data_delayed_by_the_loop_show_its_lag() -> None:
 @pytest.mark.parametrize("size", [1, READ_BYTES + 1], ids=["paused", "behind a full read"])
 @on_loop
 async def test_data_delayed_by_their_socket_show_no_late_loop(size: int) -> None:
-    told, times, delays = Told(), KernelTime(SYSTEM), list[tuple[int, int]]()
+    events, times, delays = Told(), KernelTime(SYSTEM), list[tuple[int, int]]()
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM, times)
-        sock.start(told)
+        sock.start(events)
         await until(lambda: sock.has_kernel_time or not far.send(b"."))
         sock.pause()
         times.on_late = lambda since, late_ns: delays.append((since, late_ns))
-        told.reads.clear()
+        events.reads.clear()
         far.send(bytes(size))
         await asyncio.sleep(0.005)
         sock.resume()
-        await until(lambda: len(told.data) == size)
+        await until(lambda: len(events.data) == size)
         assert sock.has_kernel_time
         assert delays == []
         sock.close()
@@ -479,72 +479,72 @@ async def test_data_delayed_by_their_socket_show_no_late_loop(size: int) -> None
 
 @on_loop
 async def test_without_the_kernels_time_a_timestamp_is_the_loops() -> None:
-    told = Told()
+    events = Told()
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM)
-        sock.start(told)
+        sock.start(events)
         sent = time.monotonic_ns()
         far.send(b"x")
         time.sleep(0.02)  # noqa: ASYNC251 - the loop is held up
-        await until(lambda: told.reads)
+        await until(lambda: events.reads)
         sock.close()
     assert not sock.has_kernel_time
-    assert told.reads[0][0] - sent >= 20_000_000
+    assert events.reads[0][0] - sent >= 20_000_000
 
 
 @on_loop
 async def test_after_a_wall_clock_change_timestamps_are_the_loops() -> None:
-    told, ahead = Told(), 0
+    events, ahead = Told(), 0
     clock = Clock(wall_ns=lambda: time.time_ns() + ahead)
     with loopback() as (near, far):
         sock = Socket(near, clock, KernelTime(clock))
-        sock.start(told)
+        sock.start(events)
         far.send(b"x")
-        await until(lambda: told.reads)
+        await until(lambda: events.reads)
         for step in (3_600_000_000_000, 0, -3_600_000_000_000):
             ahead = step
-            told.reads.clear()
+            events.reads.clear()
             await asyncio.sleep(0.002)  # the wall clock is looked at once a millisecond
             far.send(b"x")
-            before = time.monotonic_ns()
-            await until(lambda: told.reads)
+            started = time.monotonic_ns()
+            await until(lambda: events.reads)
             assert not sock.has_kernel_time
-            assert told.reads[0][0] >= before
+            assert events.reads[0][0] >= started
         sock.close()
 
 
 @on_loop
 async def test_with_another_kernel_clock_timestamps_are_the_loops() -> None:
-    told = Told()
+    events = Told()
     clock = Clock(wall_ns=lambda: time.time_ns() + 10_000_000_000)
     with loopback() as (near, far):
         times = KernelTime(clock)
         sock = Socket(near, clock, times)
-        sock.start(told)
-        sock.since = before = time.monotonic_ns() - 2_000_000_000
+        sock.start(events)
+        sock.since = started = time.monotonic_ns() - 2_000_000_000
         await until(lambda: times.error_ns or not far.send(b"."))
         assert not sock.has_kernel_time
         assert 7_000_000_000 < times.error_ns < 9_000_000_000
-        assert all(at > before for at, *_ in told.reads)
+        assert all(at > started for at, *_ in events.reads)
         sock.close()
 
 
 @on_loop
 async def test_data_before_another_sockets_request_keep_the_clock() -> None:
-    told, times = Told(), KernelTime(SYSTEM)
-    with loopback() as (near, far), loopback() as (other, _):
-        client, upstream = Socket(near, SYSTEM), Socket(other, SYSTEM, times)
+    events, times = Told(), KernelTime(SYSTEM)
+    with loopback() as (near, far), loopback() as (idle, _):
+        client, upstream = Socket(near, SYSTEM), Socket(idle, SYSTEM, times)
         client.stamp_as(upstream)
-        client.start(told)
+        client.start(events)
         await until(lambda: client.has_kernel_time or not far.send(b"."))
         client.pause()
-        told.reads.clear()
+        events.reads.clear()
         far.send(b"x")
         time.sleep(0.005)  # noqa: ASYNC251 - upstream is connected to
         upstream.since = time.monotonic_ns()
         client.stamp_as(upstream)
         client.resume()
-        await until(lambda: told.reads)
+        await until(lambda: events.reads)
         assert (client.has_kernel_time, times.error_ns) == (True, 0)
         client.close()
         upstream.close()
@@ -553,8 +553,8 @@ async def test_data_before_another_sockets_request_keep_the_clock() -> None:
 @on_loop
 async def test_settings_before_the_first_request_keep_the_clock() -> None:
     times = KernelTime(SYSTEM)
-    with loopback() as (near, far), loopback() as (other, sender):
-        stamped = Socket(other, SYSTEM, KernelTime(SYSTEM))
+    with loopback() as (near, far), loopback() as (idle, sender):
+        stamped = Socket(idle, SYSTEM, KernelTime(SYSTEM))
         stamped.start(Told())
         await until(lambda: stamped.has_kernel_time or not sender.send(b"."))  # from now on, the kernel stamps all
         sock = Socket(near, SYSTEM, times)
@@ -569,19 +569,19 @@ async def test_settings_before_the_first_request_keep_the_clock() -> None:
 
 @on_loop
 async def test_tickets_before_the_request_keep_the_clock(authority: Path) -> None:
-    told, other = Told(), Told()
+    events, idle = Told(), Told()
     with loopback() as (near, far):
         stamped = Socket(near, SYSTEM, KernelTime(SYSTEM))
-        stamped.start(other)
+        stamped.start(idle)
         await until(lambda: stamped.has_kernel_time or not far.send(b"."))  # from now on, the kernel stamps all
         async with dialled(authority, tls=True) as (sock, (_, writer)):
             await asyncio.sleep(0.005)  # the tickets have come, and nobody has read them
             shaken = sock.stamp
             sock.expect()
-            sock.start(told)
+            sock.start(events)
             await until(lambda: sock.stamp != shaken)
             writer.write(b"x")
-            await until(lambda: told.reads)
+            await until(lambda: events.reads)
             assert sock.has_kernel_time
             assert sock.kernel_time is not None
             assert sock.kernel_time.error_ns == 0
@@ -673,8 +673,8 @@ def test_a_close_is_announced_to_the_peer(authority: Path) -> None:
 
 @on_loop
 async def test_an_end_is_known_with_the_last_data(authority: Path) -> None:
-    held: list[bool] = []
-    told = Told(lambda: held.append(sock.holds_more))
+    flags: list[bool] = []
+    events = Told(lambda: flags.append(sock.holds_more))
     trusting = ssl.create_default_context(cafile=str(authority / "ca.pem"))
     received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
     peer = serving(authority, "good").wrap_bio(received, to_send, server_side=True)
@@ -687,18 +687,18 @@ async def test_an_end_is_known_with_the_last_data(authority: Path) -> None:
                 peer.do_handshake()
             far.sendall(to_send.read())
         await shaking
-        sock.start(told)
+        sock.start(events)
         peer.write(b"last")
         with contextlib.suppress(ssl.SSLWantReadError):
             peer.unwrap()
         far.sendall(to_send.read())
-        await until(lambda: told.events)
-    assert (told.data, held, told.events) == (b"last", [True], [("lost", None)])
+        await until(lambda: events.events)
+    assert (events.data, flags, events.events) == (b"last", [True], [("lost", None)])
 
 
 @both_loops
 def test_an_ended_event_loop_leaves_no_descriptor(loop: Loop) -> None:
-    async def read() -> None:
+    async def receive() -> None:
         peer, ours = socket.socketpair()
         ours.setblocking(False)
         with peer:
@@ -709,7 +709,7 @@ def test_an_ended_event_loop_leaves_no_descriptor(loop: Loop) -> None:
     counts = []
     for _ in range(4):
         with asyncio.Runner(loop_factory=loop) as runner:
-            runner.run(read())
+            runner.run(receive())
         gc.collect()
         counts.append(len(os.listdir("/dev/fd")))
     assert counts[-1] == counts[0]  # the first of a process may open what all share

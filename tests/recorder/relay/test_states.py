@@ -23,7 +23,7 @@ def test_every_state_is_reached_from_the_first_one(name: str) -> None:
     kind = type(next(iter(table))[0])
     reached: set[Enum] = {next(iter(kind))}
     for _ in kind:
-        reached |= {after for (state, _), after in table.items() if state in reached}
+        reached |= {target for (state, _), target in table.items() if state in reached}
     assert reached == set(kind)
 
 
@@ -34,8 +34,10 @@ def test_an_unlisted_step_names_its_state_and_event() -> None:
 
 @pytest.mark.parametrize("state", [states.Outbound.CLOSED, states.Stage.ENDED, states.Sending.REFUSED])
 def test_an_end_is_for_good(state: Enum) -> None:
-    steps = [(event, after) for table in TABLES.values() for (before, event), after in table.items() if before is state]
-    assert all(after is state for _, after in steps)
+    steps = [
+        (event, target) for table in TABLES.values() for (before, event), target in table.items() if before is state
+    ]
+    assert all(target is state for _, target in steps)
 
 
 def test_the_tables_are_printed_one_row_a_step() -> None:

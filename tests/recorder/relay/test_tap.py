@@ -41,12 +41,12 @@ def test_what_is_put_is_stored_and_reported(tape: Path, loop: Callable[[], async
     finished: list[journal.Finished] = []
 
     async def scenario() -> None:
-        async with started(tape, on_finished=finished.append) as running:
+        async with started(tape, on_finished=finished.append) as relay_tap:
             for frame in [*exchange("e1"), *exchange("e2", [b"no stream"])]:
-                running.put(frame)
-            await until(lambda: running.counts.recorded == 2)
-            assert running.counts.failed == 1
-            assert running.counts.lag_ns > 0
+                relay_tap.put(frame)
+            await until(lambda: relay_tap.counts.recorded == 2)
+            assert relay_tap.counts.failed == 1
+            assert relay_tap.counts.lag_ns > 0
             assert lock.holder(tape) == PURPOSE
 
     play(scenario(), loop)
@@ -68,24 +68,24 @@ def test_killed_writers_lose_and_double_nothing(
 ) -> None:
     chance = random.Random(seed)
     streams = {f"e{no}": [chance.randbytes(chance.randrange(1, 400)) for _ in range(200)] for no in range(4)}
-    waiting = [frame for parts in zip(*(exchange(*item) for item in streams.items()), strict=True) for frame in parts]
-    kills = sorted(chance.sample(range(len(waiting)), 2))
+    pending = [frame for parts in zip(*(exchange(*item) for item in streams.items()), strict=True) for frame in parts]
+    kills = sorted(chance.sample(range(len(pending)), 2))
     finished: list[str] = []
     broken: list[object] = []
 
     async def scenario() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
-        async with started(tape, on_finished=lambda one: finished.append(one.id)) as running:
-            for place, frame in enumerate(waiting):
-                running.put(frame)
+        async with started(tape, on_finished=lambda one: finished.append(one.id)) as relay_tap:
+            for place, frame in enumerate(pending):
+                relay_tap.put(frame)
                 if chance.random() < 0.05:
                     await asyncio.sleep(chance.random() * 0.02)
                 if place in kills:  # the stream goes on while another writer starts
-                    await until(lambda: running.pid is not None)
-                    kill(running)
-            await until(lambda: running.counts.recorded >= len(streams))
-            assert running.counts.restarts == len(kills)
-            assert running.counts.trouble == ""
+                    await until(lambda: relay_tap.pid is not None)
+                    kill(relay_tap)
+            await until(lambda: relay_tap.counts.recorded >= len(streams))
+            assert relay_tap.counts.restarts == len(kills)
+            assert relay_tap.counts.trouble == ""
 
     play(scenario(), loop)
     assert broken == []
@@ -101,10 +101,10 @@ def test_a_writer_killed_between_commit_and_acknowledgement_reports_again(tape: 
     finished: list[str] = []
 
     async def scenario() -> None:
-        async with started(tape, on_finished=lambda one: finished.append(one.outcome)) as running:
+        async with started(tape, on_finished=lambda one: finished.append(one.outcome)) as relay_tap:
             for frame in exchange("e1"):
-                running.put(frame)
-            await until(lambda: running.counts.recorded == 1)
+                relay_tap.put(frame)
+            await until(lambda: relay_tap.counts.recorded == 1)
 
     play(scenario())
     assert finished == ["complete"]
@@ -145,8 +145,8 @@ def test_a_holder_of_an_unjoinable_tape_is_named(tape: Path) -> None:
         with opened(tape), pytest.raises(TapeBusy, match=r"is being written by a test \(pid \d+\): stop it"):
             await Tap(tape, SESSION, PURPOSE).start()
         lock.lock_of(tape).write_text(f"wiretape record (pid 1)\n1\n0.0.9-00000000 {tape.parent}/writer\n")
-        with lock.lock_of(tape).open() as other:
-            fcntl.flock(other, fcntl.LOCK_EX)
+        with lock.lock_of(tape).open() as other_lock:
+            fcntl.flock(other_lock, fcntl.LOCK_EX)
             with pytest.raises(TapeBusy, match="is being written by another version of wiretape, wiretape record"):
                 await Tap(tape, SESSION, PURPOSE).start()
 
@@ -154,18 +154,18 @@ def test_a_holder_of_an_unjoinable_tape_is_named(tape: Path) -> None:
 
 
 def test_a_writer_that_cannot_start_is_reported(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
     async def scenario() -> None:
         monkeypatch.setattr(tap.sys, "executable", "/nowhere/python")
         with pytest.raises(WriterFailed, match="cannot be started"):
             await Tap(tape, SESSION, PURPOSE).start()
         monkeypatch.setattr(tap.sys, "executable", "/bin/true")
-        running = Tap(tape, SESSION, PURPOSE, on_trouble=said.append)
-        await running.start()
-        await until(lambda: any("ended before it was ready" in line for line in said))
-        running.put(begin("e1"))
-        assert await running.close(grace=0.01) == 2  # with the session's end
+        relay_tap = Tap(tape, SESSION, PURPOSE, on_trouble=messages.append)
+        await relay_tap.start()
+        await until(lambda: any("ended before it was ready" in line for line in messages))
+        relay_tap.put(begin("e1"))
+        assert await relay_tap.close(grace=0.01) == 2  # with the session's end
 
     play(scenario())
 
@@ -175,10 +175,10 @@ def test_a_check_is_advised_after_three_early_deaths(tape: Path, monkeypatch: py
 
     async def scenario() -> None:
         monkeypatch.setattr(tap.sys, "executable", "/bin/true")
-        running = Tap(tape, SESSION, PURPOSE, on_trouble=messages.append)
-        await running.start()
+        relay_tap = Tap(tape, SESSION, PURPOSE, on_trouble=messages.append)
+        await relay_tap.start()
         await until(lambda: len(messages) == 3)
-        await running.close(grace=0.01)
+        await relay_tap.close(grace=0.01)
 
     play(scenario())
     assert messages[:2] == ["the writer ended before it was ready; starting another"] * 2
@@ -200,15 +200,15 @@ def test_frames_are_kept_while_the_first_writer_loads(
     monkeypatch.setattr(tap.sys, "executable", str(program))
 
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE)
-        await running.start()
+        relay_tap = Tap(tape, SESSION, PURPOSE)
+        await relay_tap.start()
         for frame in exchange("e1"):
-            running.put(frame)
-        assert running.counts.stored_exchanges == 0
+            relay_tap.put(frame)
+        assert relay_tap.counts.stored_exchanges == 0
         signal.touch()
-        await running.ready()
-        assert await running.close(grace=20) == 0
-        assert running.totals().recorded == 1
+        await relay_tap.ready()
+        assert await relay_tap.close(grace=20) == 0
+        assert relay_tap.totals().recorded == 1
 
     play(scenario())
     assert outcomes_of(tape) == {"e1": "complete"}
@@ -221,10 +221,10 @@ def test_an_empty_recording_does_not_wait_for_its_writer(
     monkeypatch.setattr(tap.sys, "executable", str(program))
 
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE)
-        await running.start()
-        pid = running.pid or 0
-        assert await running.close(grace=20) == 0
+        relay_tap = Tap(tape, SESSION, PURPOSE)
+        await relay_tap.start()
+        pid = relay_tap.pid or 0
+        assert await relay_tap.close(grace=20) == 0
         assert is_alive(pid)
         signal.touch()
         await until(lambda: not is_alive(pid))
@@ -241,8 +241,8 @@ def test_a_recorder_does_not_wait_for_anothers_loading_writer(
     monkeypatch.setattr(tap.sys, "executable", str(program))
 
     async def scenario() -> None:
-        other = msgspec.structs.replace(SESSION, uuid="session-2")
-        first, second = Tap(tape, SESSION, PURPOSE), Tap(tape, other, PURPOSE)
+        second_session = msgspec.structs.replace(SESSION, uuid="session-2")
+        first, second = Tap(tape, SESSION, PURPOSE), Tap(tape, second_session, PURPOSE)
         await first.start()
         await second.start()
         assert second.pid is None
@@ -265,50 +265,50 @@ def test_a_writer_that_ends_before_it_answers_is_replaced(
     monkeypatch.setattr(tap.sys, "executable", str(program))
 
     async def scenario() -> None:
-        async with started(tape) as running:
+        async with started(tape) as relay_tap:
             for frame in exchange("e1"):
-                running.put(frame)
-            await until(lambda: running.counts.recorded == 1)
+                relay_tap.put(frame)
+            await until(lambda: relay_tap.counts.recorded == 1)
 
     play(scenario())
     assert first.exists()
 
 
 def test_a_removed_tape_is_retried_until_it_is_free(tape: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
     async def scenario() -> None:
-        async with started(tape, on_trouble=said.append) as running:
-            await running.ready()
-            kill(running)
+        async with started(tape, on_trouble=messages.append) as relay_tap:
+            await relay_tap.ready()
+            kill(relay_tap)
             while lock.holder(tape):
                 time.sleep(0.005)  # noqa: ASYNC251 - the tap must not start another writer first
             with opened(tape):
                 for frame in exchange("e1"):
-                    running.put(frame)
-                await until(lambda: any("is being written by a test" in line for line in said))
-            await until(lambda: running.counts.recorded == 1)
+                    relay_tap.put(frame)
+                await until(lambda: any("is being written by a test" in line for line in messages))
+            await until(lambda: relay_tap.counts.recorded == 1)
 
     play(scenario())
-    assert said[-1] == ""
+    assert messages[-1] == ""
     assert outcomes_of(tape) == {"e1": "complete"}
 
 
 def test_all_reads_that_are_gathered_together_are_one_entry(tape: Path) -> None:
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE)
-        await running.start()
-        await running.ready()
-        os.kill(running.pid or 0, signal.SIGSTOP)
-        both = [ExchangeFrames(running, SYSTEM, id) for id in ("e1", "e2")]
-        for one in both:
-            one.begin(begin(one.id))
+        relay_tap = Tap(tape, SESSION, PURPOSE)
+        await relay_tap.start()
+        await relay_tap.ready()
+        os.kill(relay_tap.pid or 0, signal.SIGSTOP)
+        exchanges = [ExchangeFrames(relay_tap, SYSTEM, id) for id in ("e1", "e2")]
+        for recording in exchanges:
+            recording.begin(begin(recording.id))
         for place in range(100):
-            for one in both:
-                one.put_read(SYSTEM.now(), None, b"%02d" % place)
-        both[0].end("end", None, SYSTEM.now())
-        both[1].put_read(SYSTEM.now(), None, b"more")
-        assert await running.close(grace=0.05) == 2 + 1 + 1 + 1  # begun, read, ended, closed
+            for recording in exchanges:
+                recording.put_read(SYSTEM.now(), None, b"%02d" % place)
+        exchanges[0].end("end", None, SYSTEM.now())
+        exchanges[1].put_read(SYSTEM.now(), None, b"more")
+        assert await relay_tap.close(grace=0.05) == 2 + 1 + 1 + 1  # begun, read, ended, closed
 
     play(scenario())
 
@@ -321,25 +321,25 @@ def test_an_end_does_not_wait_for_gathered_reads(tape: Path, monkeypatch: pytest
     monkeypatch.setattr(tap, "GATHER_SECONDS", 3600)
 
     async def scenario() -> None:
-        async with started(tape) as running:
-            both = [ExchangeFrames(running, SYSTEM, id) for id in ("e1", "e2")]
-            for one in both:
-                one.begin(begin(one.id))
-                one.put_read(SYSTEM.now(), None, b"data")
-            both[0].end("end", None, SYSTEM.now())
-            await until(lambda: running.counts.recorded == 1)
-            assert running.counts.stored_bytes == 8  # those of the other one went with it
+        async with started(tape) as relay_tap:
+            exchanges = [ExchangeFrames(relay_tap, SYSTEM, id) for id in ("e1", "e2")]
+            for recording in exchanges:
+                recording.begin(begin(recording.id))
+                recording.put_read(SYSTEM.now(), None, b"data")
+            exchanges[0].end("end", None, SYSTEM.now())
+            await until(lambda: relay_tap.counts.recorded == 1)
+            assert relay_tap.counts.stored_bytes == 8  # those of the other one went with it
 
     play(scenario())
 
 
 def test_an_exchange_that_ends_while_writers_load_is_stored(tape: Path) -> None:
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE)
-        await running.start()
+        relay_tap = Tap(tape, SESSION, PURPOSE)
+        await relay_tap.start()
         for frame in exchange("e1"):
-            running.put(frame)
-        assert await running.close(grace=20) == 0
+            relay_tap.put(frame)
+        assert await relay_tap.close(grace=20) == 0
 
     play(scenario())
     assert outcomes_of(tape) == {"e1": "complete"}
@@ -355,14 +355,14 @@ def test_a_tap_that_was_never_started_has_stored_nothing(tape: Path) -> None:
 
 def test_closing_while_another_writer_starts_leaves_no_process(tape: Path) -> None:
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE)
-        await running.start()
-        await running.ready()  # else the tape may have no schema yet
-        first = running.pid
-        kill(running)
-        await until(lambda: running.pid not in (None, first))
-        pid = running.pid or 0
-        await running.close(grace=0.001)
+        relay_tap = Tap(tape, SESSION, PURPOSE)
+        await relay_tap.start()
+        await relay_tap.ready()  # else the tape may have no schema yet
+        first_pid = relay_tap.pid
+        kill(relay_tap)
+        await until(lambda: relay_tap.pid not in (None, first_pid))
+        pid = relay_tap.pid or 0
+        await relay_tap.close(grace=0.001)
         await until(lambda: not is_alive(pid))
 
     play(scenario())
@@ -384,8 +384,8 @@ def test_an_idle_tap_says_that_it_is_alive(tape: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(tap, "HEARTBEAT_SECONDS", 0.01)
 
     async def scenario() -> None:
-        async with started(tape) as running:
-            await until(lambda: running.counts.lag_ns > 0)
+        async with started(tape) as relay_tap:
+            await until(lambda: relay_tap.counts.lag_ns > 0)
 
     play(scenario())
     with closing(sqlite3.connect(tape)) as connection:
@@ -399,11 +399,11 @@ def test_a_busy_tap_says_that_it_is_alive(tape: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(tap, "HEARTBEAT_SECONDS", 0.05)
 
     async def scenario() -> None:
-        async with started(tape) as running:
+        async with started(tape) as relay_tap:
             with closing(sqlite3.connect(tape)) as connection:
                 beaten = "SELECT count(*) FROM sessions WHERE heartbeat_at > started_at"
                 for number in range(3_000):
-                    running.put(exchange(f"e{number}")[0])
+                    relay_tap.put(exchange(f"e{number}")[0])
                     await asyncio.sleep(0.002)
                     if number % 20 == 0 and connection.execute(beaten).fetchone() == (1,):
                         return
@@ -447,61 +447,61 @@ def test_unreadable_acknowledgements_kill_the_writer_without_losses(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = impostor(tmp_path, READY + b"junk\n")
-    said: list[str] = []
+    messages: list[str] = []
 
     async def scenario() -> None:
         monkeypatch.setattr(tap.sys, "executable", str(program))
-        async with started(tape, on_trouble=said.append) as running:
+        async with started(tape, on_trouble=messages.append) as relay_tap:
             for frame in exchange("e1"):
-                running.put(frame)
-            await until(lambda: running.counts.recorded == 1)
+                relay_tap.put(frame)
+            await until(lambda: relay_tap.counts.recorded == 1)
 
     play(scenario())
-    (cause,) = (place for place, line in enumerate(said) if line.startswith("the writer's answers cannot be read (the"))
-    assert "starting another" in said[cause + 1]
+    (cause,) = (place for place, line in enumerate(messages) if line.startswith("the writer's answers cannot be read (the"))
+    assert "starting another" in messages[cause + 1]
     assert bodies_of(tape) == {"e1": b"".join(STREAM)}
 
 
 def test_an_observer_that_fails_costs_nothing_but_a_restart(tape: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
     def fail(one: journal.Finished) -> None:
         if one.id == "e1":
             raise RuntimeError("no such luck")
 
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE, on_finished=fail, on_trouble=said.append)
-        await running.start()
+        relay_tap = Tap(tape, SESSION, PURPOSE, on_finished=fail, on_trouble=messages.append)
+        await relay_tap.start()
         for frame in exchange("e1"):
-            running.put(frame)
-        await until(lambda: said)
+            relay_tap.put(frame)
+        await until(lambda: messages)
         for frame in exchange("e2"):
-            running.put(frame)
-        assert await running.close() == 0
-        assert running.totals() == Totals(2, 0, 0, 0)
+            relay_tap.put(frame)
+        assert await relay_tap.close() == 0
+        assert relay_tap.totals() == Totals(2, 0, 0, 0)
 
     play(scenario())
-    assert said[0] == "the writer's answers cannot be read (no such luck)"
+    assert messages[0] == "the writer's answers cannot be read (no such luck)"
     assert set(bodies_of(tape)) == {"e1", "e2"}
 
 
 def test_a_tape_removed_without_a_writer_stays_removed(tape: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE, on_trouble=said.append)
-        await running.start()
+        relay_tap = Tap(tape, SESSION, PURPOSE, on_trouble=messages.append)
+        await relay_tap.start()
         for frame in exchange("e1"):
-            running.put(frame)
-        await until(lambda: running.counts.recorded == 1)
-        os.kill(running.pid or 0, signal.SIGSTOP)
+            relay_tap.put(frame)
+        await until(lambda: relay_tap.counts.recorded == 1)
+        os.kill(relay_tap.pid or 0, signal.SIGSTOP)
         os.unlink(tape)
-        kill(running)
-        running.put(begin("e2"))
-        await until(lambda: any("was removed or replaced while no writer ran" in line for line in said))
-        assert not running.frames.admits()
-        await running.close()
-        assert (running.counts.unrecorded, running.totals().is_whole) == (1, False)
+        kill(relay_tap)
+        relay_tap.put(begin("e2"))
+        await until(lambda: any("was removed or replaced while no writer ran" in line for line in messages))
+        assert not relay_tap.frames.admits()
+        await relay_tap.close()
+        assert (relay_tap.counts.unrecorded, relay_tap.totals().is_whole) == (1, False)
 
     play(scenario())
     assert not tape.exists()
@@ -511,14 +511,14 @@ def test_a_hurried_close_leaves_measuring_to_the_next_writer(tape: Path, monkeyp
     monkeypatch.setattr(tap, "MEASURING_SECONDS", 0)
 
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE)
-        await running.start()
+        relay_tap = Tap(tape, SESSION, PURPOSE)
+        await relay_tap.start()
         for number in range(300):
             for frame in exchange(f"{number:016x}"):
-                running.put(frame)
-        running.hurry()
-        assert await running.close(grace=20) == 0
-        totals = running.totals()
+                relay_tap.put(frame)
+        relay_tap.hurry()
+        assert await relay_tap.close(grace=20) == 0
+        totals = relay_tap.totals()
         assert (totals.recorded, totals.is_whole) == (300, True)
         assert 0 < totals.unmeasured <= 300
         async with started(tape):
@@ -538,15 +538,15 @@ def test_closing_waits_while_the_writer_still_acknowledges(tape: Path) -> None:
     async def scenario() -> None:
         began = time.monotonic_ns()
         clock = Clock(now=lambda: began + late)  # a loaded machine's own time counts for nothing
-        running = Tap(tape, SESSION, PURPOSE, on_finished=pass_time, clock=clock)
-        await running.start()
-        await running.ready()
+        relay_tap = Tap(tape, SESSION, PURPOSE, on_finished=pass_time, clock=clock)
+        await relay_tap.start()
+        await relay_tap.ready()
         for number in range(count):
-            one = ExchangeFrames(running, SYSTEM, f"{number:016x}")
-            one.begin(begin(one.id))
-            one.end("client", None, SYSTEM.now())
-        assert await running.close(grace=grace) == 0
+            recording = ExchangeFrames(relay_tap, SYSTEM, f"{number:016x}")
+            recording.begin(begin(recording.id))
+            recording.end("client", None, SYSTEM.now())
+        assert await relay_tap.close(grace=grace) == 0
         assert late >= grace * 1e9
-        assert (running.counts.recorded, running.totals().unmeasured) == (count, 0)
+        assert (relay_tap.counts.recorded, relay_tap.totals().unmeasured) == (count, 0)
 
     play(scenario())

@@ -39,31 +39,31 @@ def test_reads_past_the_bound_are_dropped_not_the_others(tape: Path) -> None:
     pieces = [b"x" * 1000] * 100
 
     async def scenario() -> None:
-        async with started(tape, queue_bytes=50_000) as running:
-            os.kill(running.pid or 0, signal.SIGSTOP)
+        async with started(tape, queue_bytes=50_000) as relay_tap:
+            os.kill(relay_tap.pid or 0, signal.SIGSTOP)
             for frame in (begin("e1"), head("e1")):
-                running.put(frame)
+                relay_tap.put(frame)
             source = Source("e1")
-            kept = [running.frames.put_read(source, seq, None, piece, len(piece)) for seq, piece in enumerate(pieces)]
-            assert kept == sorted(kept, reverse=True)
-            assert 40 < sum(kept) < 50
-            running.put(end("e1", pieces[: sum(kept)], gap=1000 * kept.count(False)))
-            os.kill(running.pid or 0, signal.SIGCONT)
-            await until(lambda: running.counts.recorded == 1)
-            assert running.frames.put_read(Source("e2"), 0, None, b"", 50_000)
+            accepted = [relay_tap.frames.put_read(source, seq, None, piece, len(piece)) for seq, piece in enumerate(pieces)]
+            assert accepted == sorted(accepted, reverse=True)
+            assert 40 < sum(accepted) < 50
+            relay_tap.put(end("e1", pieces[: sum(accepted)], gap=1000 * accepted.count(False)))
+            os.kill(relay_tap.pid or 0, signal.SIGCONT)
+            await until(lambda: relay_tap.counts.recorded == 1)
+            assert relay_tap.frames.put_read(Source("e2"), 0, None, b"", 50_000)
 
     play(scenario())
 
 
 def test_closing_counts_and_ends_a_stuck_writer(tape: Path) -> None:
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE)
-        await running.start()
-        pid = running.pid or 0
+        relay_tap = Tap(tape, SESSION, PURPOSE)
+        await relay_tap.start()
+        pid = relay_tap.pid or 0
         os.kill(pid, signal.SIGSTOP)
-        running.put(begin("e1"))
-        assert await running.close(grace=0.05) == 2  # and the farewell
-        assert running.counts.trouble == "2 frames could not be stored: for 0.05 s the writer acknowledged nothing"
+        relay_tap.put(begin("e1"))
+        assert await relay_tap.close(grace=0.05) == 2  # and the farewell
+        assert relay_tap.counts.trouble == "2 frames could not be stored: for 0.05 s the writer acknowledged nothing"
         await until(lambda: not is_alive(pid))
 
     play(scenario())
@@ -71,16 +71,16 @@ def test_closing_counts_and_ends_a_stuck_writer(tape: Path) -> None:
 
 def test_the_totals_are_those_of_the_tape_across_writers(tape: Path) -> None:
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE)
-        await running.start()
+        relay_tap = Tap(tape, SESSION, PURPOSE)
+        await relay_tap.start()
         for place in range(2):
             for frame in exchange(f"e{place}", STREAM if place else [b"cut"]):
-                running.put(frame)
-            await until(partial(lambda place: running.counts.stored_exchanges > place, place))
-            kill(running)
-            await until(lambda: running.pid is None)
-        assert await running.close() == 0
-        assert running.totals() == Totals(recorded=2, failed=1, missing_bytes=0, missing_exchanges=0)
+                relay_tap.put(frame)
+            await until(partial(lambda place: relay_tap.counts.stored_exchanges > place, place))
+            kill(relay_tap)
+            await until(lambda: relay_tap.pid is None)
+        assert await relay_tap.close() == 0
+        assert relay_tap.totals() == Totals(recorded=2, failed=1, missing_bytes=0, missing_exchanges=0)
 
     play(scenario())
 
@@ -88,16 +88,16 @@ def test_the_totals_are_those_of_the_tape_across_writers(tape: Path) -> None:
 @pytest.mark.damages
 def test_stored_data_that_left_the_tape_is_missing(tape: Path) -> None:
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE)
-        await running.start()
+        relay_tap = Tap(tape, SESSION, PURPOSE)
+        await relay_tap.start()
         for id in ("e1", "e2"):
             for frame in exchange(id):
-                running.put(frame)
-        await until(lambda: running.counts.recorded == 2)
+                relay_tap.put(frame)
+        await until(lambda: relay_tap.counts.recorded == 2)
         damage(tape, *(f"DELETE FROM {name} WHERE exchange_no=1" for name in ("bodies", "measures", "settlements")))
         damage(tape, "DELETE FROM exchanges WHERE no=1")
-        assert await running.close() == 0
-        totals = running.totals()
+        assert await relay_tap.close() == 0
+        totals = relay_tap.totals()
         size = len(b"".join(STREAM))
         assert (totals.recorded, totals.missing_bytes, totals.missing_exchanges) == (1, size, 1)
         assert totals.problems == [
@@ -113,10 +113,10 @@ def overwrite(tape: Path) -> None:
 
 
 def replace_by_another(tape: Path) -> None:
-    other = tape.with_name("other")
-    with opened(other):
+    other_tape = tape.with_name("other")
+    with opened(other_tape):
         pass
-    other.replace(tape)
+    other_tape.replace(tape)
     tape.with_name(tape.name + "-wal").unlink()  # it would be read as the other's
 
 
@@ -124,19 +124,19 @@ def replace_by_another(tape: Path) -> None:
 @pytest.mark.parametrize(("fault", "with_writer"), [(overwrite, True), (replace_by_another, False)])
 def test_unreadable_data_at_the_end_is_missing(tape: Path, fault: Callable[[Path], None], with_writer: bool) -> None:
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE)
-        await running.start()
+        relay_tap = Tap(tape, SESSION, PURPOSE)
+        await relay_tap.start()
         for frame in exchange("e1"):
-            running.put(frame)
-        await until(lambda: running.counts.recorded == 1)
+            relay_tap.put(frame)
+        await until(lambda: relay_tap.counts.recorded == 1)
         if not with_writer:
-            os.kill(running.pid or 0, signal.SIGSTOP)
+            os.kill(relay_tap.pid or 0, signal.SIGSTOP)
         fault(tape)
         if not with_writer:
-            kill(running)
-            await until(lambda: not running.frames.admits())
-        await running.close()
-        totals = running.totals()
+            kill(relay_tap)
+            await until(lambda: not relay_tap.frames.admits())
+        await relay_tap.close()
+        totals = relay_tap.totals()
         assert (totals.recorded, totals.missing_exchanges) == (0, 1)
         assert totals.missing_bytes == len(b"".join(STREAM))
         assert "cannot be read from the tape any more" in totals.problems[0]
@@ -150,14 +150,14 @@ def test_a_cut_leaves_a_second_to_store(tape: Path) -> None:
     async def scenario() -> None:
         nonlocal late
         clock = Clock(now=lambda: time.monotonic_ns() + late)
-        running = Tap(tape, SESSION, PURPOSE, on_trouble=troubles.append, clock=clock)
-        await running.start()
-        await running.ready()  # the second is for storing, not for the writer to load
+        relay_tap = Tap(tape, SESSION, PURPOSE, on_trouble=troubles.append, clock=clock)
+        await relay_tap.start()
+        await relay_tap.ready()  # the second is for storing, not for the writer to load
         for frame in exchange("e1"):
-            running.put(frame)
-        running.cut()
+            relay_tap.put(frame)
+        relay_tap.cut()
         late = 2_000_000_000
-        assert await running.close() == 0
+        assert await relay_tap.close() == 0
         assert troubles == []
 
     play(scenario())
@@ -171,18 +171,18 @@ def test_damage_during_recording_is_found_at_the_end(tape: Path, fault: str) -> 
             store.settle(store.append(exchange(f"before{number}")))
 
     async def scenario() -> None:
-        running = Tap(tape, other_session("session-2"), PURPOSE)
-        await running.start()
+        relay_tap = Tap(tape, other_session("session-2"), PURPOSE)
+        await relay_tap.start()
         for frame in exchange("e1"):
-            running.put(frame)
-        await until(lambda: running.counts.recorded == 1)
+            relay_tap.put(frame)
+        await until(lambda: relay_tap.counts.recorded == 1)
         if fault == "cut":
             os.truncate(tape, 0)
         else:
             overwrite(tape)
-        await running.close()
-        assert not running.totals().is_whole
-        assert running.totals().problems
+        await relay_tap.close()
+        assert not relay_tap.totals().is_whole
+        assert relay_tap.totals().problems
 
     play(scenario())
 
@@ -230,10 +230,10 @@ def test_a_close_does_not_wait_for_failing_writers(tape: Path, tmp_path: Path, m
     troubles = list[str]()
 
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE, on_trouble=troubles.append)
-        await running.start()
-        running.put(begin("e1"))
-        assert await running.close(grace=0.1) == 2  # with the session's end
+        relay_tap = Tap(tape, SESSION, PURPOSE, on_trouble=troubles.append)
+        await relay_tap.start()
+        relay_tap.put(begin("e1"))
+        assert await relay_tap.close(grace=0.1) == 2  # with the session's end
 
     play(scenario())
     assert "the disk is full" in troubles
@@ -266,13 +266,13 @@ def test_data_deleted_before_a_kill_is_not_lost(tape: Path, tmp_path: Path, monk
     totals: list[Totals] = []
 
     async def scenario() -> None:
-        async with started(tape, keep=journal.Keep(age_seconds=60.0)) as running:
+        async with started(tape, keep=journal.Keep(age_seconds=60.0)) as relay_tap:
             for number in (1, 2):
                 for frame in exchange(f"e{number}", [b"broken"]):
-                    running.put(frame)
-                await until(lambda: running.counts.deleted == number)  # noqa: B023 - waited for at once
-            assert running.counts.restarts == 1
-        totals.append(running.totals())
+                    relay_tap.put(frame)
+                await until(lambda: relay_tap.counts.deleted == number)  # noqa: B023 - waited for at once
+            assert relay_tap.counts.restarts == 1
+        totals.append(relay_tap.totals())
 
     play(scenario())
     assert totals == [Totals(recorded=2, failed=2, missing_bytes=0, missing_exchanges=0)]
@@ -282,69 +282,69 @@ def test_the_next_recorder_enters_a_full_disks_gaps(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noise = random.Random(5).randbytes(50_000)
-    said: list[str] = []
+    messages: list[str] = []
 
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE, on_trouble=said.append)
+        relay_tap = Tap(tape, SESSION, PURPOSE, on_trouble=messages.append)
         with monkeypatch.context() as patch:
             patch.setattr(tap.sys, "executable", str(on_a_small_disk(tmp_path)))
-            await running.start()
-        first, late = (ExchangeFrames(running, SYSTEM, id) for id in ("e1", "e2"))
+            await relay_tap.start()
+        first, late = (ExchangeFrames(relay_tap, SYSTEM, id) for id in ("e1", "e2"))
         first.begin(begin("e1"))
         first.put_read(SYSTEM.now(), None, STREAM[0])
-        await until(lambda: running.counts.stored_bytes)
-        os.kill(running.pid or 0, signal.SIGUSR1)
+        await until(lambda: relay_tap.counts.stored_bytes)
+        os.kill(relay_tap.pid or 0, signal.SIGUSR1)
         first.put_read(SYSTEM.now(), None, noise)
         first.end("end", None, SYSTEM.now())
         late.begin(begin("e2", body=noise))
         late.put_read(SYSTEM.now(), None, b"12345")
-        await until(lambda: "database or disk is full" in said)
+        await until(lambda: "database or disk is full" in messages)
         await until(lambda: losses.read(tape) == Unstored(SESSION.uuid, [first.relayed(), late.relayed()]))
         late.end("end", None, SYSTEM.now())
-        assert await running.close(grace=0.1) > 0
-        assert running.counts.unrecorded == 1
+        assert await relay_tap.close(grace=0.1) > 0
+        assert relay_tap.counts.unrecorded == 1
 
     play(scenario())
     with opened(tape, other_session("session-2")) as store:
-        left = losses.read(tape)
-        assert left is not None
-        assert count_missing(store.connection, [left]) == (1, 5)
-        recover(store.appending, [left])
+        unstored = losses.read(tape)
+        assert unstored is not None
+        assert count_missing(store.connection, [unstored]) == (1, 5)
+        recover(store.appending, [unstored])
         store.settle(store.settling.unsettled())
-        assert count_missing(store.connection, [left]) == (0, 0)
+        assert count_missing(store.connection, [unstored]) == (0, 0)
     assert outcomes_of(tape) == {"e1": "interrupted", "e2": "connect_error"}
 
 
 def test_a_stalled_writer_is_reported_at_start_and_end(tape: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
     async def scenario() -> None:
-        async with started(tape, queue_bytes=10_000, on_trouble=said.append) as running:
-            os.kill(running.pid or 0, signal.SIGSTOP)
-            recording = ExchangeFrames(running, SYSTEM, "e1")
+        async with started(tape, queue_bytes=10_000, on_trouble=messages.append) as relay_tap:
+            os.kill(relay_tap.pid or 0, signal.SIGSTOP)
+            recording = ExchangeFrames(relay_tap, SYSTEM, "e1")
             recording.begin(begin("e1"))
             for _ in range(20):
                 recording.put_read(SYSTEM.now(), None, b"x" * 1000)
-            await until(lambda: said)
-            lost = running.counts.dropped_bytes
-            assert said == [f"{lost:,} bytes could not be stored; streams go on"]
+            await until(lambda: messages)
+            lost = relay_tap.counts.dropped_bytes
+            assert messages == [f"{lost:,} bytes could not be stored; streams go on"]
             recording.end("end", None, SYSTEM.now())
-            os.kill(running.pid or 0, signal.SIGCONT)
-            await until(lambda: len(said) > 1)
-            assert said[1:] == [f"nothing is lost any more; in all, {lost:,} bytes could not be stored"]
+            os.kill(relay_tap.pid or 0, signal.SIGCONT)
+            await until(lambda: len(messages) > 1)
+            assert messages[1:] == [f"nothing is lost any more; in all, {lost:,} bytes could not be stored"]
 
     play(scenario())
 
 
 def test_a_gap_is_kept_while_its_stream_runs(tape: Path) -> None:
     async def scenario() -> None:
-        async with started(tape, queue_bytes=10_000) as running:
-            os.kill(running.pid or 0, signal.SIGSTOP)
-            recording = ExchangeFrames(running, SYSTEM, "e1")
+        async with started(tape, queue_bytes=10_000) as relay_tap:
+            os.kill(relay_tap.pid or 0, signal.SIGSTOP)
+            recording = ExchangeFrames(relay_tap, SYSTEM, "e1")
             recording.begin(begin("e1"))
             for _ in range(20):
                 recording.put_read(SYSTEM.now(), None, b"x" * 1000)
-            os.kill(running.pid or 0, signal.SIGCONT)
+            os.kill(relay_tap.pid or 0, signal.SIGCONT)
             await until(lambda: (losses.read(tape) or Unstored("")).exchanges == [recording.relayed()])
             recording.end("end", None, SYSTEM.now())
             await until(lambda: losses.read(tape) == Unstored(SESSION.uuid))

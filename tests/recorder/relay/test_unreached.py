@@ -47,8 +47,8 @@ def places() -> Iterator[dict[str, str]]:
 def relay(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> Iterator[Relay]:
     """A recorder of little patience before those upstreams, and one that speaks no TLS where that was expected."""
     directory = tmp_path_factory.mktemp("relay")
-    others = [f"{name}={url}" for name, url in places.items()]
-    with Relay(directory, others=others, limits=Timeouts(connect=0.4)) as relay:
+    options = [f"{name}={url}" for name, url in places.items()]
+    with Relay(directory, others=options, limits=Timeouts(connect=0.4)) as relay:
         yield relay
         assert relay.troubles == []
 
@@ -65,7 +65,7 @@ def framed(body: bytes, header: str) -> bytes:
     return b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if header == CHUNKED else body
 
 
-async def ended(relay: Relay, path: str) -> tuple[Kept, dict[str, Any]]:
+async def ended_row(relay: Relay, path: str) -> tuple[Kept, dict[str, Any]]:
     """Wait for the exchange of this path; give it with its measures."""
     tape = await relay.kept(path)
     (measured,) = select(relay.tape, "SELECT * FROM measures WHERE exchange_no = ?", tape.row["no"])
@@ -74,7 +74,7 @@ async def ended(relay: Relay, path: str) -> tuple[Kept, dict[str, Any]]:
 
 @pytest.mark.parametrize("header", [LENGTH, CHUNKED])
 @pytest.mark.parametrize(
-    ("how", "status", "outcome"),
+    ("failure", "status", "outcome"),
     [
         ("refused", 502, ("connect_error", "refused")),
         ("dns", 502, ("connect_error", "dns")),
@@ -83,16 +83,16 @@ async def ended(relay: Relay, path: str) -> tuple[Kept, dict[str, Any]]:
 )
 @on_loop
 async def test_an_unconnected_call_has_its_body_and_model(
-    relay: Relay, how: str, status: int, outcome: tuple[str, str], header: str
+    relay: Relay, failure: str, status: int, outcome: tuple[str, str], header: str
 ) -> None:
-    path = f"{PATH}?{how}-{header[0]}"
+    path = f"{PATH}?{failure}-{header[0]}"
     async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
-        writer.write(head(f"/{how}{path}", header))
+        writer.write(head(f"/{failure}{path}", header))
         await asyncio.sleep(0.1)  # as long as most failures take
         writer.write(framed(BODY, header))
         got = await take(reader)
-    assert (got.status, got.headers["x-wiretape-error"], got.complete) == (status, how, True)
-    tape, measured = await ended(relay, path)
+    assert (got.status, got.headers["x-wiretape-error"], got.complete) == (status, failure, True)
+    tape, measured = await ended_row(relay, path)
     row = tape.row
     assert (row["request_body"], row["request_size"], row["request_truncated"]) == (BODY, len(BODY), 0)
     assert (row["request_sha256"], row["request_model"]) == (hashlib.sha256(BODY).hexdigest(), "gpt-x")
@@ -263,6 +263,6 @@ def test_a_recorder_that_stops_meanwhile_keeps_the_failure(tmp_path: Path, place
 
     with Relay(tmp_path, others=[f"refused={places['refused']}"]) as relay:
         relay.runner.run(main())
-    found = kept(relay.tape, PATH)
-    assert found is not None
-    assert (found.outcome, found.row["request_body"]) == (("connect_error", "refused"), BODY[:10])
+    row = kept(relay.tape, PATH)
+    assert row is not None
+    assert (row.outcome, row.row["request_body"]) == (("connect_error", "refused"), BODY[:10])

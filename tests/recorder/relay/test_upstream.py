@@ -77,26 +77,26 @@ async def ask(
     """Send a request over a new connection, or over one; the response may still be coming."""
     facts = ConnectionFacts()
     connection = on or await Transport(**options).connect(providers.parse(url), facts)
-    taken = Taken(connection, facts)
-    connection.begin(taken, facts, bodiless=False)
+    response = Taken(connection, facts)
+    connection.begin(response, facts, bodiless=False)
     connection.limit(limit)
     connection.send(request, is_last=True)
-    return taken
+    return response
 
 
 async def fetch(url: str, **more: Any) -> Taken:
     """Ask, and take the whole response."""
-    taken = await ask(url, **more)
+    response = await ask(url, **more)
     async with asyncio.timeout(60):
-        await taken.over.wait()
-    if not taken.connection.is_reusable():
-        taken.connection.close()
-    return taken
+        await response.over.wait()
+    if not response.connection.is_reusable():
+        response.connection.close()
+    return response
 
 
 @both_loops
 @pytest.mark.parametrize(
-    ("scene", "body", "ended"),
+    ("scene", "body", "ending"),
     [
         pytest.param(Scene([(0, CHUNKED), (0.02, b"3\r\nabc\r\n"), (0.02, b"0\r\n\r\n")]), b"abc", None, id="whole"),
         pytest.param(Scene([(0, CHUNKED + b"3\r\nabc\r\n"), (0.02, b"5\r\nde")], "fin"), b"abcde", "eof", id="fin"),
@@ -111,11 +111,11 @@ async def fetch(url: str, **more: Any) -> Taken:
     ],
 )
 @on_loop
-async def test_an_ending_is_named(loop: Loop, scene: Scene, body: bytes, ended: str | None) -> None:
+async def test_an_ending_is_named(loop: Loop, scene: Scene, body: bytes, ending: str | None) -> None:
     async with ScriptedUpstream(lambda _: scene) as upstream:
-        taken = await fetch(upstream.url, limit=0.5 if ended in ("idle_timeout", "headers_timeout") else 20)
-        assert (taken.body, taken.ended_by) == (body, ended)
-        taken.connection.close()
+        response = await fetch(upstream.url, limit=0.5 if ending in ("idle_timeout", "headers_timeout") else 20)
+        assert (response.body, response.ended_by) == (body, ending)
+        response.connection.close()
 
 
 @both_loops
@@ -123,8 +123,8 @@ async def test_an_ending_is_named(loop: Loop, scene: Scene, body: bytes, ended: 
 async def test_a_reset_loses_nothing_that_came_before_it(loop: Loop) -> None:
     pieces = [(0.0, b"400\r\n%s\r\n" % bytes(1024))] * 100
     async with ScriptedUpstream(lambda _: Scene([(0, CHUNKED), *pieces, (0.1, b"")], "reset")) as upstream:
-        taken = await fetch(upstream.url)
-        assert (len(taken.body), taken.ended_by) == (102_400, "reset")
+        response = await fetch(upstream.url)
+        assert (len(response.body), response.ended_by) == (102_400, "reset")
 
 
 @both_loops
@@ -137,9 +137,9 @@ async def test_timestamps_are_ordered_and_only_new_connections_connect(loop: Loo
         second = await fetch(upstream.url, on=first.connection)
         second.connection.close()
         assert upstream.connections == 1
-    for taken in (first, second):
-        facts, reads = taken.facts, taken.reads
-        order = [facts.sent_ns, facts.headers_ns, reads[0][0], reads[-1][0], taken.connection.ended_at]
+    for response in (first, second):
+        facts, reads = response.facts, response.reads
+        order = [facts.sent_ns, facts.headers_ns, reads[0][0], reads[-1][0], response.connection.ended_at]
         assert None not in order
         assert order == sorted(order)  # type: ignore[type-var]
     assert first.facts.connected_ns is not None
@@ -160,17 +160,17 @@ async def test_a_request_is_sent_with_its_last_byte(loop: Loop) -> None:
         writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20) as server:
-        taken = await ask(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", bytes(size))
+        response = await ask(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", bytes(size))
         await asyncio.sleep(0.05)
-        assert (taken.facts.sent_ns, taken.connection.unsent > 0) == (None, True)
+        assert (response.facts.sent_ns, response.connection.unsent > 0) == (None, True)
         taking.set()
-        await until(taken.over.is_set)
-        facts = taken.facts
+        await until(response.over.is_set)
+        facts = response.facts
         assert facts.connected_ns is not None
         assert facts.sent_ns is not None
         assert facts.headers_ns is not None
         assert facts.connected_ns < facts.sent_ns < facts.headers_ns
-        taken.connection.close()
+        response.connection.close()
 
 
 @both_loops
@@ -184,10 +184,10 @@ async def test_an_answer_during_the_upload_is_taken(loop: Loop) -> None:
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        taken = await fetch(url, request=b"POST / HTTP/1.1\r\n\r\n" + bytes(20 << 20))
-    assert taken.head is not None
-    assert (taken.head.status, taken.body, taken.ended_by) == (401, b"ok", None)
-    assert not taken.connection.is_reusable()
+        response = await fetch(url, request=b"POST / HTTP/1.1\r\n\r\n" + bytes(20 << 20))
+    assert response.head is not None
+    assert (response.head.status, response.body, response.ended_by) == (401, b"ok", None)
+    assert not response.connection.is_reusable()
 
 
 @both_loops
@@ -195,25 +195,25 @@ async def test_an_answer_during_the_upload_is_taken(loop: Loop) -> None:
 async def test_a_pause_is_not_upstreams_silence(loop: Loop) -> None:
     pieces = [(0.0, b"10000\r\n%s\r\n" % bytes(64 << 10))] * 400
     async with ScriptedUpstream(lambda _: Scene([(0, CHUNKED), *pieces, (0, b"0\r\n\r\n")])) as upstream:
-        taken = await ask(upstream.url, limit=0.3)
-        await until(lambda: taken.reads)
-        taken.connection.pause()
-        held = len(taken.body)
+        response = await ask(upstream.url, limit=0.3)
+        await until(lambda: response.reads)
+        response.connection.pause()
+        received = len(response.body)
         await asyncio.sleep(0.5)  # longer than the limit
-        assert (len(taken.body), taken.over.is_set()) == (held, False)
-        taken.connection.resume()
-        await until(taken.over.is_set)
-        assert (len(taken.body), taken.ended_by) == (400 << 16, None)
-        taken.connection.close()
+        assert (len(response.body), response.over.is_set()) == (received, False)
+        response.connection.resume()
+        await until(response.over.is_set)
+        assert (len(response.body), response.ended_by) == (400 << 16, None)
+        response.connection.close()
 
 
 @both_loops
 @on_loop
 async def test_to_give_up_closes_the_connection(loop: Loop) -> None:
     async with ScriptedUpstream(lambda _: Scene([], "stall")) as upstream:
-        taken = await ask(upstream.url)
+        response = await ask(upstream.url)
         await until(lambda: upstream.requests)
-        taken.connection.close()
+        response.connection.close()
         await until(lambda: upstream.requests[0].peer_left_ns)
 
 
@@ -250,17 +250,17 @@ def trusting(authority: Path) -> ssl.SSLContext:
 @both_loops
 @on_loop
 async def test_an_endless_handshake_times_out_and_leaves_nothing(loop: Loop, authority: Path) -> None:
-    left = asyncio.Event()
+    departed = asyncio.Event()
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(-1)
-        left.set()
+        departed.set()
         writer.close()
 
     async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
         upstream = providers.parse(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         assert await refusal(upstream, limits=Timeouts(connect=0.1), tls=trusting(authority)) == "connect_timeout"
-        await until(left.is_set)
+        await until(departed.is_set)
 
 
 @both_loops
@@ -268,11 +268,11 @@ async def test_an_endless_handshake_times_out_and_leaves_nothing(loop: Loop, aut
 async def test_an_upstream_of_a_trusted_authority_streams(loop: Loop, authority: Path) -> None:
     scene = answer([(0.02, b"one"), (0.02, b"two")])
     async with ScriptedUpstream(lambda _: scene, serving(authority, "good")) as upstream:
-        taken = await fetch(upstream.url, tls=trusting(authority))
-        assert (taken.body, taken.ended_by) == (b"onetwo", None)
-        order = [taken.facts.connected_ns or 0, taken.facts.sent_ns or 0, taken.facts.headers_ns or 0]
+        response = await fetch(upstream.url, tls=trusting(authority))
+        assert (response.body, response.ended_by) == (b"onetwo", None)
+        order = [response.facts.connected_ns or 0, response.facts.sent_ns or 0, response.facts.headers_ns or 0]
         assert 0 < order[0] <= order[1] < order[2]
-        taken.connection.close()
+        response.connection.close()
 
 
 @both_loops
@@ -282,10 +282,10 @@ async def test_a_large_request_and_answer_pass_tls_whole(loop: Loop, authority: 
     scene = answer([(0.0, data)], framing="length")
     async with ScriptedUpstream(lambda _: scene, serving(authority, "good")) as upstream:
         head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(data)
-        taken = await fetch(upstream.url, request=head + data, tls=trusting(authority))
-        assert (taken.body == data, upstream.requests[0].body == data, taken.ended_by) == (True, True, None)
-        assert taken.facts.sent_ns is not None
-        taken.connection.close()
+        response = await fetch(upstream.url, request=head + data, tls=trusting(authority))
+        assert (response.body == data, upstream.requests[0].body == data, response.ended_by) == (True, True, None)
+        assert response.facts.sent_ns is not None
+        response.connection.close()
 
 
 @both_loops
@@ -340,7 +340,7 @@ async def test_the_second_connection_resumes_the_tls_session(
 @both_loops
 @on_loop
 async def test_a_late_ticket_on_a_kept_connection_is_nothing(loop: Loop, authority: Path) -> None:
-    held: list[bytes] = []
+    flags: list[bytes] = []
     peers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -350,9 +350,9 @@ async def test_a_late_ticket_on_a_kept_connection_is_nothing(loop: Loop, authori
             received.write(await reader.read(1 << 16))
             with contextlib.suppress(ssl.SSLWantReadError):
                 tls.do_handshake()
-            held.append(to_send.read())  # the second time, the tickets
-            if len(held) == 1:
-                writer.write(held[0])
+            flags.append(to_send.read())  # the second time, the tickets
+            if len(flags) == 1:
+                writer.write(flags[0])
         peers.append(writer)
         await reader.read(1 << 16)
         writer.close()
@@ -361,7 +361,7 @@ async def test_a_late_ticket_on_a_kept_connection_is_nothing(loop: Loop, authori
         upstream = providers.parse(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         connection = await Transport(trusting(authority)).connect(upstream, ConnectionFacts())
         await until(lambda: peers)
-        peers[0].write(held[1])
+        peers[0].write(flags[1])
         await until(lambda: connection.tls_session is not None and connection.tls_session.has_ticket)
         assert connection.is_silent()
         peers[0].close()

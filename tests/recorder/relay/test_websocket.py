@@ -67,24 +67,24 @@ def bodies(tape: Path, path: str) -> tuple[sqlite3.Row, bytes, bytes] | None:
     return rows[0], zlib.decompress(packed[0]), zlib.decompress(packed[1])
 
 
-async def kept(relay: Relay, path: str) -> tuple[sqlite3.Row, bytes, bytes]:
-    found: tuple[sqlite3.Row, bytes, bytes] = await until(lambda: bodies(relay.tape, path))
-    return found
+async def recorded(relay: Relay, path: str) -> tuple[sqlite3.Row, bytes, bytes]:
+    row: tuple[sqlite3.Row, bytes, bytes] = await until(lambda: bodies(relay.tape, path))
+    return row
 
 
 @on_loop
 async def test_a_conversation_is_on_the_tape_with_its_measures(relay: Relay) -> None:
-    upstream_side, client_side, came, sent = side(), side(client=True), list[bytes](), list[bytes]()
+    upstream_side, client_side, received, sent = side(), side(client=True), list[bytes](), list[bytes]()
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sent.append(await reader.read(65536))
         for message in response(1, "Hel", "lo"):
-            came.append(bytes(upstream_side.send_data(message)))
-            writer.write(came[-1])
+            received.append(bytes(upstream_side.send_data(message)))
+            writer.write(received[-1])
             await asyncio.sleep(0.01)
         sent.append(await reader.read(65536))
-        came.append(bytes(upstream_side.close(1000)))
-        writer.write(came[-1])
+        received.append(bytes(upstream_side.close(1000)))
+        writer.write(received[-1])
 
     early = bytes(upstream_side.ping(b"early"))
     async with serving_raw(relay, switching(converse, early)) as base, dial(base) as (reader, writer):
@@ -92,15 +92,15 @@ async def test_a_conversation_is_on_the_tape_with_its_measures(relay: Relay) -> 
         head = await switched(reader)
         assert b"upgrade: websocket\r\n" in head
         assert b"x-wiretape-id: " in head
-        writer.write(asked := bytes(client_side.send_data(ASK)))
+        writer.write(request := bytes(client_side.send_data(ASK)))
         got = await reader.readexactly(len(early) + 1)
-        while not got.endswith(came[-1]) or len(came) < 4:
+        while not got.endswith(received[-1]) or len(received) < 4:
             got += await reader.read(65536)
         writer.write(closing := bytes(client_side.close(1000)))
         got += await reader.read()
-    row, body, client = await kept(relay, "/v1/responses?conversation")
-    assert body == early + b"".join(came) == got
-    assert client == asked + closing == b"".join(sent)
+    row, body, client = await recorded(relay, "/v1/responses?conversation")
+    assert body == early + b"".join(received) == got
+    assert client == request + closing == b"".join(sent)
     assert (row["status"], row["framing"], row["ended_by"], row["outcome"]) == (101, "websocket", "end", "complete")
     assert (row["content"], row["client_bytes"], row["client_gap_bytes"]) == ("Hello", len(client), 0)
     assert row["ttft_ns"] > 0
@@ -124,7 +124,7 @@ async def test_client_data_before_the_switch_comes_first(relay: Relay) -> None:
         is_sent.set()
         await switched(reader)
         assert await reader.read() == b""
-    row, _, client = await kept(relay, "/early")
+    row, _, client = await recorded(relay, "/early")
     assert client == data
     (at_ns,) = select(relay.tape, "SELECT at_ns FROM client_bodies WHERE exchange_no = ?", row["no"])[0]
     differences = packing.listed(at_ns)  # but for the first
@@ -144,9 +144,9 @@ async def test_a_slow_reader_holds_the_sender_and_gets_everything(relay: Relay, 
 
     async def take(streams: Streams) -> bytes:
         await asyncio.sleep(0.1)
-        taken = await streams[0].readexactly(len(data))
+        data_read = await streams[0].readexactly(len(data))
         done.set()
-        return taken
+        return data_read
 
     async def converse(*streams: Any) -> None:
         if is_client_slow:
@@ -163,29 +163,29 @@ async def test_a_slow_reader_holds_the_sender_and_gets_everything(relay: Relay, 
         else:
             await send(streams)
             await done.wait()
-    row, body, client = await kept(relay, path)
+    row, body, client = await recorded(relay, path)
     assert (body if is_client_slow else client) == data
     assert (row["paused"] > 0) == is_client_slow
 
 
-@pytest.mark.parametrize(("first", "ended_by"), [("upstream", "end"), ("client", "client")])
+@pytest.mark.parametrize(("closer", "ended_by"), [("upstream", "end"), ("client", "client")])
 @on_loop
-async def test_a_close_passes_and_the_tape_names_its_side(relay: Relay, first: str, ended_by: str) -> None:
+async def test_a_close_passes_and_the_tape_names_its_side(relay: Relay, closer: str, ended_by: str) -> None:
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if first == "client":
+        if closer == "client":
             assert await reader.read() == b"bye"
         else:
             writer.write(b"bye")
 
     async with serving_raw(relay, switching(converse)) as base, dial(base) as (reader, writer):
-        writer.write(ask(f"/closed/{first}"))
+        writer.write(ask(f"/closed/{closer}"))
         await switched(reader)
-        if first == "client":
+        if closer == "client":
             writer.write(b"bye")
             writer.write_eof()
-        assert await reader.read() == (b"bye" if first == "upstream" else b"")
-    row, body, client = await kept(relay, f"/closed/{first}")
-    assert (row["ended_by"], body, client) == (ended_by, *((b"bye", b"") if first == "upstream" else (b"", b"bye")))
+        assert await reader.read() == (b"bye" if closer == "upstream" else b"")
+    row, body, client = await recorded(relay, f"/closed/{closer}")
+    assert (row["ended_by"], body, client) == (ended_by, *((b"bye", b"") if closer == "upstream" else (b"", b"bye")))
 
 
 def test_a_killed_writer_loses_neither_direction(tmp_path: Path) -> None:
@@ -208,16 +208,16 @@ def test_a_killed_writer_loses_neither_direction(tmp_path: Path) -> None:
                 writer.write(piece)
                 await asyncio.sleep(0.003)
                 got += await reader.readexactly(len(piece))
-        await kept(relay, "/killed")
+        await recorded(relay, "/killed")
         return got
 
     with Relay(tmp_path) as relay:
         got = relay.runner.run(converse(relay))
         assert relay.runner.run(relay.stop()) == 0
         assert [trouble for trouble in relay.troubles if "writer ended" in trouble]
-    found = bodies(relay.tape, "/killed")
-    assert found is not None
-    assert found[1] == found[2] == got == b"".join(pieces)
+    row = bodies(relay.tape, "/killed")
+    assert row is not None
+    assert row[1] == row[2] == got == b"".join(pieces)
 
 
 @pytest.mark.parametrize(

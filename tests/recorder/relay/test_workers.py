@@ -35,8 +35,8 @@ CLIENTS = 24
 """That all of their connections come to the same of two processes is as likely as 1 in 8 million."""
 
 
-def choose(asked: ReceivedRequest) -> Scene:
-    return {b"/held": HELD, b"/long": LONG}.get(asked.target) or answer(STREAM)
+def choose(request: ReceivedRequest) -> Scene:
+    return {b"/held": HELD, b"/long": LONG}.get(request.target) or answer(STREAM)
 
 
 def children(pid: int, program: str) -> list[int]:
@@ -63,9 +63,9 @@ async def broken(readers: Sequence[asyncio.StreamReader], tape: Path) -> int:
     """Wait until as many connections have ended as exchanges of the tape died, and return their number."""
 
     def count() -> int:
-        ended = sum(reader.at_eof() or reader.exception() is not None for reader in readers)
+        ended_count = sum(reader.at_eof() or reader.exception() is not None for reader in readers)
         died = select(tape, "SELECT count(*) FROM exchanges WHERE ended_by = 'died'")[0][0]
-        return ended if ended == died else 0
+        return ended_count if ended_count == died else 0
 
     number: int = await until(count)
     return number
@@ -74,7 +74,7 @@ async def broken(readers: Sequence[asyncio.StreamReader], tape: Path) -> int:
 @on_loop
 async def test_a_killed_worker_loses_only_its_own_streams(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
-    running = "SELECT id FROM exchanges WHERE ended_by IS NULL"
+    query = "SELECT id FROM exchanges WHERE ended_by IS NULL"
     async with (
         ScriptedUpstream(choose) as upstream,
         recording(tape, upstream.url, "--workers", "2", is_fresh=True) as (process, base),
@@ -85,7 +85,7 @@ async def test_a_killed_worker_loses_only_its_own_streams(tmp_path: Path) -> Non
             os.kill(worker, signal.SIGKILL)
             count = await broken(readers, tape)
             assert count < CLIENTS
-            assert len(select(tape, running)) == CLIENTS - count
+            assert len(select(tape, query)) == CLIENTS - count
             await until(lambda: children(process.pid, "wiretape.recorder.relay.worker"))
             answers = await asyncio.gather(*(fetch(base, post("/x")) for _ in range(CLIENTS)))
             assert all(got.complete for got in answers)
@@ -98,8 +98,8 @@ async def test_a_killed_worker_loses_only_its_own_streams(tmp_path: Path) -> Non
         "not stored: 0 bytes, 0 frames, 0 exchanges",
     ]
     assert code == 1
-    found = select(tape, "SELECT outcome, count(*) FROM exchanges JOIN measures ON exchange_no = no GROUP BY 1")
-    assert {row[0]: row[1] for row in found} == {
+    outcomes = select(tape, "SELECT outcome, count(*) FROM exchanges JOIN measures ON exchange_no = no GROUP BY 1")
+    assert {row[0]: row[1] for row in outcomes} == {
         "complete": CLIENTS, "interrupted": count, "client_closed": CLIENTS - count,
     }  # fmt: skip
     assert len(select(tape, "SELECT * FROM sessions")) == 1
@@ -111,8 +111,8 @@ async def test_a_killed_writer_costs_workers_nothing_and_signals_drain(tmp_path:
 
     def pieces() -> Iterator[tuple[float, bytes]]:
         """Go on sending nothing in the middle of a stream until it may end."""
-        begun, ending = LONG.pieces[:20], LONG.pieces[20:]
-        yield from begun
+        opening, ending = LONG.pieces[:20], LONG.pieces[20:]
+        yield from opening
         while not may_end.is_set():
             yield 0.02, b""
         yield from ending
@@ -127,12 +127,12 @@ async def test_a_killed_writer_costs_workers_nothing_and_signals_drain(tmp_path:
             # By then it has told the recorder that it is ready: the death of one that has not is reported otherwise.
             await until(lambda: select(tape, "SELECT count(*) FROM exchanges")[0][0] == CLIENTS)
             os.kill(await writer_of(tape, process.pid), signal.SIGKILL)
-            said = await process.stderr.readuntil(b"starting another")
+            message = await process.stderr.readuntil(b"starting another")
             process.send_signal(signal.SIGTERM)
-            said += await process.stderr.readuntil(b"draining ")
+            message += await process.stderr.readuntil(b"draining ")
             may_end.set()
             code, _, err = await finish(process)
-            err = said.decode() + err
+            err = message.decode() + err
             bodies = [await reader.read() for reader in readers]
     assert code == 0
     assert all(body.endswith(b"0\r\n\r\n") for body in bodies)
@@ -149,7 +149,7 @@ async def test_workers_killed_with_the_writer_interrupt_only_their_exchanges(
     tmp_path: Path,
 ) -> None:
     tape = tmp_path / "tape.db"
-    running = "SELECT id FROM exchanges WHERE ended_by IS NULL"
+    query = "SELECT id FROM exchanges WHERE ended_by IS NULL"
     async with (
         ScriptedUpstream(choose) as upstream,
         recording(tape, upstream.url, "--workers", "3") as (process, base),
@@ -160,7 +160,7 @@ async def test_workers_killed_with_the_writer_interrupt_only_their_exchanges(
             os.kill(pid, signal.SIGKILL)
         count = await broken(readers, tape)
         assert count < CLIENTS
-        assert len(select(tape, running)) == CLIENTS - count
+        assert len(select(tape, query)) == CLIENTS - count
         process.send_signal(signal.SIGTERM)
         await finish(process, signal.SIGTERM)
 
@@ -174,29 +174,29 @@ async def test_a_killed_recorder_takes_its_workers_along(tmp_path: Path) -> None
         streaming(base, "/held"),
     ):
         await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)
-        left = [*children(process.pid, "wiretape.recorder.relay.worker"), await writer_of(tape, process.pid)]
+        processes = [*children(process.pid, "wiretape.recorder.relay.worker"), await writer_of(tape, process.pid)]
         process.kill()
-        await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
-    found = select(tape, "SELECT outcome, count(*) FROM exchanges LEFT JOIN measures ON exchange_no = no GROUP BY 1")
-    assert [tuple(row) for row in found] == [("interrupted", CLIENTS)]
+        await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
+    outcomes = select(tape, "SELECT outcome, count(*) FROM exchanges LEFT JOIN measures ON exchange_no = no GROUP BY 1")
+    assert [tuple(row) for row in outcomes] == [("interrupted", CLIENTS)]
 
 
 @on_loop
 async def test_a_number_of_workers_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    for given in ("0", "65", "many"):
-        async with wiretape("record", "--db", tmp_path / "tape.db", "--workers", given) as process:
+    for value in ("0", "65", "many"):
+        async with wiretape("record", "--db", tmp_path / "tape.db", "--workers", value) as process:
             code, _, err = await finish(process)
         assert code == 2
         assert "--workers" in err
 
 
 def test_a_port_that_others_share_is_taken() -> None:
-    with server.listen("127.0.0.1", 0, shares=True) as first:
-        port = first.getsockname()[1]
+    with server.listen("127.0.0.1", 0, shares=True) as listener:
+        port = listener.getsockname()[1]
         for shares in (False, True):
             with pytest.raises(CannotListen):
                 server.listen("127.0.0.1", port, shares=shares)
         with server.listen("127.0.0.1", port, joins=True) as second:
-            assert second.getsockname() == first.getsockname()
+            assert second.getsockname() == listener.getsockname()
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port))

@@ -12,15 +12,15 @@ def test_exchanges_that_a_relay_waits_for_come_first() -> None:
     backlog = Backlog(Clock(now=lambda: 0), SPACING_NS)
     backlog.add_leftover([1, 2])
     backlog.add([8])
-    waiting = backlog.begin(is_busy=False, at_end=False)
-    assert (waiting and list(waiting), backlog.is_reported) == ([8], True)
+    pending_count = backlog.begin(is_busy=False, at_end=False)
+    assert (pending_count and list(pending_count), backlog.is_reported) == ([8], True)
     assert backlog.begin(is_busy=False, at_end=True) is None  # one part at a time
 
-    assert waiting is not None
-    waiting.clear()
+    assert pending_count is not None
+    pending_count.clear()
     backlog.end()
-    waiting = backlog.begin(is_busy=False, at_end=True)
-    assert (waiting and list(waiting), backlog.is_reported) == ([1, 2], False)
+    pending_count = backlog.begin(is_busy=False, at_end=True)
+    assert (pending_count and list(pending_count), backlog.is_reported) == ([1, 2], False)
 
 
 def test_settling_waits_for_its_spacing_and_for_frames() -> None:
@@ -39,7 +39,7 @@ def test_settling_waits_for_its_spacing_and_for_frames() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "is_full", "most"), [(1, False, 32), (400, False, 100), (400, True, 32), (9999, False, 512)]
+    ("pending_count", "is_full", "most"), [(1, False, 32), (400, False, 100), (400, True, 32), (9999, False, 512)]
 )
-def test_a_part_of_a_long_backlog_is_settled_together(waiting: int, is_full: bool, most: int) -> None:
-    assert limit(waiting, is_full=is_full) == most
+def test_a_part_of_a_long_backlog_is_settled_together(pending_count: int, is_full: bool, most: int) -> None:
+    assert limit(pending_count, is_full=is_full) == most

@@ -80,10 +80,10 @@ OTHER = zlib.compress(b"x" * SIZE).hex()
 )  # fmt: skip
 def test_each_kind_of_damage_is_found_and_named(recorded: Path, statement: str, expected: list[str]) -> None:
     damage(recorded, statement)
-    found = problems(recorded)
+    problems_found = problems(recorded)
     for sentence in expected:
-        assert any(one.startswith(sentence) for one in found), found
-    assert bool(found) == bool(expected)
+        assert any(message.startswith(sentence) for message in problems_found), problems_found
+    assert bool(problems_found) == bool(expected)
 
 
 def corrupt(tape: Path) -> None:
@@ -105,9 +105,9 @@ def test_a_limited_check_stops_where_sqlite_finds_something(recorded: Path) -> N
     damage(recorded, "UPDATE sessions SET listen=x'00'")
     assert limited(recorded) == ["session 1: sessions.listen is a blob of 1 bytes, not text"]
     corrupt(recorded)
-    found = limited(recorded)
-    assert found
-    assert all(line.startswith("SQLite: ") and "***" not in line for line in found)
+    problems_found = limited(recorded)
+    assert problems_found
+    assert all(line.startswith("SQLite: ") and "***" not in line for line in problems_found)
 
 
 @pytest.mark.damages
@@ -118,9 +118,9 @@ def test_a_limited_check_reports_problems_of_the_newest_exchanges(tape: Path, mo
             record(store, exchange(f"e{number}"))
     assert limited(tape) == []
     damage(tape, "UPDATE bodies SET at_ns=as_digits(json_set(as_json(at_ns), '$[1]', NULL))")
-    found = limited(tape)
-    assert len(found) == 5
-    assert found[0] == "exchange e7: read 1 is damaged"
+    problems_found = limited(tape)
+    assert len(problems_found) == 5
+    assert problems_found[0] == "exchange e7: read 1 is damaged"
 
 
 @pytest.mark.damages
@@ -138,31 +138,31 @@ def test_a_session_is_counted_in_the_file_itself(recorded: Path) -> None:
 
 @pytest.mark.damages
 def test_what_cannot_be_read_is_not_held(recorded: Path) -> None:
-    other = recorded.with_name("other.db")
-    assert checks.verify(other, SESSION.uuid, 60) == Verified(0, 0, 0, ["it was removed"])
-    damage(other, "CREATE VIEW segments AS SELECT 1")
-    assert checks.verify(other, SESSION.uuid, 60).problems[0].startswith(f"{other} holds segments as a view")
+    other_tape = recorded.with_name("other.db")
+    assert checks.verify(other_tape, SESSION.uuid, 60) == Verified(0, 0, 0, ["it was removed"])
+    damage(other_tape, "CREATE VIEW segments AS SELECT 1")
+    assert checks.verify(other_tape, SESSION.uuid, 60).problems[0].startswith(f"{other_tape} holds segments as a view")
     recorded.write_bytes(recorded.read_bytes()[:4096] + b"\xff" * (recorded.stat().st_size - 4096))
-    held = checks.verify(recorded, SESSION.uuid, 60)
-    assert (held.exchanges, held.failed, held.bytes) == (0, 0, 0)
-    assert "malformed" in held.problems[0]
-    with closing(sqlite3.connect(other, isolation_level=None)) as locker:
+    verification = checks.verify(recorded, SESSION.uuid, 60)
+    assert (verification.exchanges, verification.failed, verification.bytes) == (0, 0, 0)
+    assert "malformed" in verification.problems[0]
+    with closing(sqlite3.connect(other_tape, isolation_level=None)) as locker:
         locker.execute("DROP VIEW segments")
         locker.execute("BEGIN EXCLUSIVE")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(file, "BUSY_MS", 20)
-            assert checks.verify(other, SESSION.uuid, 60) == Verified(None, None, None, ["database is locked"])
+            assert checks.verify(other_tape, SESSION.uuid, 60) == Verified(None, None, None, ["database is locked"])
 
 
 def test_measuring_during_a_check_is_no_damage(tape: Path) -> None:
     with opened(tape) as store, file.reader_beside_writer(tape).connect() as connection:
-        ended = store.append(exchange("e1"))
+        finished = store.append(exchange("e1"))
         calls = list[int]()
 
         def now() -> int:
             calls.append(0)
             if len(calls) == 2:  # the exchange's row has been read, its reads have not
-                store.settle(ended)
+                store.settle(finished)
             return 0
 
         assert checks.damage(connection, 1.0, Clock(now=now)) == []

@@ -26,9 +26,9 @@ from wiretape.recorder.tape.schema import metadata
 
 @pytest.fixture
 def umask_0() -> Iterator[None]:
-    before = os.umask(0)
+    mask = os.umask(0)
     yield
-    os.umask(before)
+    os.umask(mask)
 
 
 def write(path: Path, purpose: str = "another") -> None:
@@ -36,7 +36,7 @@ def write(path: Path, purpose: str = "another") -> None:
         pass
 
 
-def read(path: Path) -> None:
+def read_all(path: Path) -> None:
     file.read_engine(path)
 
 
@@ -94,34 +94,34 @@ REFUSED = [
 
 
 @pytest.mark.damages
-@pytest.mark.parametrize("access", [write, read])
+@pytest.mark.parametrize("access", [write, read_all])
 @pytest.mark.parametrize(("make", "error", "code", "words"), REFUSED, ids=lambda it: getattr(it, "__name__", None))
 def test_a_foreign_file_is_refused_and_stays_unchanged(  # type: ignore[no-untyped-def]
     tape: Path, access, make, error, code, words
 ) -> None:
     make(tape)
-    before = snapshot(tape.parent)
+    files = snapshot(tape.parent)
     with pytest.raises(TapeError, match=words) as raised:
         access(tape)
     assert (type(raised.value), raised.value.exit_code) == (error, code)
     assert str(tape) in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert snapshot(tape.parent) == before
+    assert snapshot(tape.parent) == files
 
 
 @pytest.mark.damages
 def test_a_newer_tape_with_a_wal_stays_unchanged(tape: Path) -> None:
     make_newer(tape)
-    with closing(sqlite3.connect(tape)) as other:  # keeps the -wal from being merged
-        other.execute("UPDATE alembic_version SET version_num = '9998'")
-        other.commit()
-        before = snapshot(tape.parent)
+    with closing(sqlite3.connect(tape)) as connection_beside:  # keeps the -wal from being merged
+        connection_beside.execute("UPDATE alembic_version SET version_num = '9998'")
+        connection_beside.commit()
+        files = snapshot(tape.parent)
         with pytest.raises(SchemaMismatch, match="9998"):
             write(tape)
-        assert snapshot(tape.parent) == before
+        assert snapshot(tape.parent) == files
 
 
-@pytest.mark.parametrize("access", [read, lambda path: write_existing(path)])
+@pytest.mark.parametrize("access", [read_all, lambda path: write_existing(path)])
 def test_looking_for_a_tape_does_not_make_one(tape: Path, access) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(NotFound, match="no tape at"):
         access(tape)
@@ -142,11 +142,11 @@ def test_a_new_tape_may_not_have_a_texts_name(tmp_path: Path) -> None:
 def test_even_root_does_not_write_a_read_only_tape(tape: Path) -> None:
     write(tape)
     tape.chmod(0o444)
-    before = snapshot(tape.parent)
+    files = snapshot(tape.parent)
     with pytest.raises(TapeBusy, match="is read-only: make it writable") as raised:
         write(tape)
     assert raised.value.exit_code == 6
-    assert snapshot(tape.parent) == before
+    assert snapshot(tape.parent) == files
 
 
 def test_a_read_only_directory_hides_an_unclosed_tape(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,24 +164,24 @@ def test_the_refusal_of_a_second_writer_names_the_first(tape: Path) -> None:
     with opened(tape) as store:
         link.symlink_to(tape)
         record(store, exchange("e1"))
-        before = snapshot(tape.parent)
+        files = snapshot(tape.parent)
         for path in (tape, link):
             with pytest.raises(TapeBusy, match=r"tape\.db is being written by a test \(pid \d+\): stop it") as raised:
                 write(path)
             assert raised.value.exit_code == 6
-        assert snapshot(tape.parent) == before
+        assert snapshot(tape.parent) == files
     write(link)
 
 
 def test_a_tape_that_another_program_locks_is_busy(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "BUSY_MS", 20)
     write(tape)
-    before = tape.read_bytes()
-    with closing(sqlite3.connect(tape, isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
+    content = tape.read_bytes()
+    with closing(sqlite3.connect(tape, isolation_level=None)) as connection_beside:
+        connection_beside.execute("BEGIN EXCLUSIVE")
         with pytest.raises(TapeBusy, match="locked by another program"), opened(tape):
             pass
-    assert tape.read_bytes() == before
+    assert tape.read_bytes() == content
 
 
 def test_a_new_tapes_files_are_private_at_once(tape: Path, umask_0: None) -> None:
@@ -198,11 +198,11 @@ def test_a_new_tapes_files_are_private_at_once(tape: Path, umask_0: None) -> Non
 
 def test_each_commit_is_synced_and_no_wal_remains(tape: Path) -> None:
     with file.writing(tape, "a test") as connection:
-        found = {
+        pragmas = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
             for name in ("journal_mode", "synchronous", "foreign_keys", "trusted_schema", "application_id")
         }
-    assert found == {
+    assert pragmas == {
         "journal_mode": "wal",
         "synchronous": 2,
         "foreign_keys": 1,
@@ -233,9 +233,9 @@ def test_the_next_writer_finishes_a_half_made_tape(tape: Path, statements: tuple
     tape.touch(0o600)
     sqlite(tape, *statements)
     with pytest.raises(SchemaMismatch, match="was stopped before it began"):
-        read(tape)
+        read_all(tape)
     write(tape)
-    read(tape)
+    read_all(tape)
 
 
 def test_a_tape_that_cannot_be_made_is_explained(tape: Path) -> None:
@@ -291,24 +291,26 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("what", FOREIGN)
-def test_a_tape_with_a_foreign_schema_is_only_read(tape: Path, what: str) -> None:
-    statement, reason = FOREIGN[what]
+@pytest.mark.parametrize("statement_name", FOREIGN)
+def test_a_tape_with_a_foreign_schema_is_only_read(tape: Path, statement_name: str) -> None:
+    statement, reason = FOREIGN[statement_name]
     altered(tape, statement)
-    before = snapshot(tape.parent)
+    files = snapshot(tape.parent)
     with pytest.raises(ForeignFile, match=f"{reason}, so it is only read") as raised:
         write(tape)
     assert raised.value.exit_code == 8
-    assert snapshot(tape.parent) == before
+    assert snapshot(tape.parent) == files
     with file.read_engine(tape).connect():
         pass
 
 
-@pytest.mark.parametrize("what", ["TABLE theirs (it)", "VIEW theirs AS SELECT 1", "INDEX theirs ON bodies (size)"])
-def test_a_look_at_a_tape_finds_foreign_names(tape: Path, what: str) -> None:
+@pytest.mark.parametrize(
+    "statement_name", ["TABLE theirs (it)", "VIEW theirs AS SELECT 1", "INDEX theirs ON bodies (size)"]
+)
+def test_a_look_at_a_tape_finds_foreign_names(tape: Path, statement_name: str) -> None:
     write(tape)
     assert peek.check_writable(tape)
-    sqlite(tape, f"CREATE {what}")
+    sqlite(tape, f"CREATE {statement_name}")
     assert not peek.check_writable(tape)
 
 
@@ -350,36 +352,36 @@ def test_a_query_that_never_ends_is_stopped(tape: Path, monkeypatch: pytest.Monk
         with pytest.raises(TapeError, match=r"a query was stopped after 0\.05 s"), peek.explained(tape):
             connection.exec_driver_sql(endless)
         assert connection.exec_driver_sql("SELECT 1").scalar() == 1
-    with pytest.raises(TapeError, match=r"a query was stopped after 0\.05 s"), reader.opened(tape) as stored:
-        stored.exec_driver_sql(endless)
+    with pytest.raises(TapeError, match=r"a query was stopped after 0\.05 s"), reader.opened(tape) as rows_reader:
+        rows_reader.exec_driver_sql(endless)
 
 
 def test_a_query_within_its_time_limit_completes(tape: Path) -> None:
     write(tape)
     long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) SELECT count(*) FROM n"
-    with file.read_engine(tape).connect() as connection, reader.opened(tape) as stored:
-        for execute in (connection.exec_driver_sql, stored.driver.execute, stored.exec_driver_sql):
+    with file.read_engine(tape).connect() as connection, reader.opened(tape) as rows_reader:
+        for execute in (connection.exec_driver_sql, rows_reader.driver.execute, rows_reader.exec_driver_sql):
             execute(long)
 
 
-@pytest.mark.parametrize("given", ["-1", "soon", "nan", "inf"])
-def test_a_time_limit_that_is_none_is_refused(tape: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+@pytest.mark.parametrize("limit", ["-1", "soon", "nan", "inf"])
+def test_a_time_limit_that_is_none_is_refused(tape: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     write(tape)
-    monkeypatch.setenv("WIRETAPE_QUERY_TIMEOUT", given)
+    monkeypatch.setenv("WIRETAPE_QUERY_TIMEOUT", limit)
     with pytest.raises(WiretapeError, match="is not a number of seconds"):
         file.read_engine(tape)
 
 
 @pytest.mark.parametrize(
-    "written",
+    "definition",
     [
         "CREATE TABLE reads ( -- what a read, gave (\n  start BIGINT, -- ',\n  size INTEGER NOT NULL -- bytes\n)",
         'CREATE TABLE "reads"(size INTEGER /* , */ NOT NULL,start BIGINT)',
         "CREATE TABLE reads (start BIGINT, size INTEGER NOT NULL) /* to the end",
     ],
 )
-def test_comments_quotes_blanks_and_column_order_mean_nothing(written: str) -> None:
-    assert definitions.normalized(written) == definitions.normalized(
+def test_comments_quotes_blanks_and_column_order_mean_nothing(definition: str) -> None:
+    assert definitions.normalized(definition) == definitions.normalized(
         "CREATE TABLE reads (start BIGINT, size INTEGER NOT NULL)"
     )
 
@@ -396,10 +398,10 @@ def test_comments_quotes_blanks_and_column_order_mean_nothing(written: str) -> N
 )
 def test_a_comment_within_a_string_is_no_comment(trick: str) -> None:
     plain = "CREATE TABLE reads (start BIGINT, size INTEGER NOT NULL)"
-    written = plain.replace("size INTEGER NOT NULL", trick)
+    definition = plain.replace("size INTEGER NOT NULL", trick)
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(written)
-    assert definitions.normalized(written) != definitions.normalized(plain)
+        connection.execute(definition)
+    assert definitions.normalized(definition) != definitions.normalized(plain)
 
 
 def test_the_schemas_tables_must_be_plain() -> None:

@@ -35,17 +35,17 @@ def test_gathered_entries_come_back_under_one_number() -> None:
 @given(st.lists(st.integers(0, len(BYTES)), max_size=8))
 def test_frames_survive_any_cutting_of_the_pipe(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(BYTES)]
-    buffer, found = bytearray(), []
+    buffer, frames = bytearray(), []
     for start, stop in itertools.pairwise(edges):
         buffer += BYTES[start:stop]
-        found += journal.decode(buffer)
-    assert found == list(enumerate(FRAMES))
+        frames += journal.decode(buffer)
+    assert frames == list(enumerate(FRAMES))
     assert not buffer
 
 
 def test_half_a_frame_waits_for_the_next_piece() -> None:
-    whole, cut = journal.encode(1, FRAMES[1]), journal.encode(2, FRAMES[2])[:-1]
-    buffer = bytearray(whole + cut)
+    complete, cut = journal.encode(1, FRAMES[1]), journal.encode(2, FRAMES[2])[:-1]
+    buffer = bytearray(complete + cut)
     assert list(journal.decode(buffer)) == [(1, FRAMES[1])]
     assert buffer == cut
 

@@ -56,11 +56,11 @@ def take(tape: Path) -> None:
 
 
 def test_a_taken_lock_is_reported_with_its_holder(tape: Path, lock_file: Path, process: subprocess.Popen[str]) -> None:
-    before = lock_file.stat()
+    status = lock_file.stat()
     with pytest.raises(TapeBusy, match=r"tape\.db is being written by wiretape record \(pid 1\): stop it"):
         take(tape)
     assert locking.holder(tape) == "wiretape record (pid 1)"
-    assert (lock_file.stat().st_mtime_ns, lock_file.stat().st_size) == (before.st_mtime_ns, before.st_size)
+    assert (lock_file.stat().st_mtime_ns, lock_file.stat().st_size) == (status.st_mtime_ns, status.st_size)
 
 
 def test_a_hard_link_to_a_held_tape_is_held(tape: Path, process: subprocess.Popen[str]) -> None:
@@ -166,13 +166,13 @@ def test_nobody_holds_a_lock_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_the_lock_file_is_private_with_any_umask(tmp_path: Path) -> None:
-    before = os.umask(0)
+    mask = os.umask(0)
     try:
         with locking.held(tmp_path / "new" / "tape", "mine"):
             assert (tmp_path / "new" / "tape.lock").stat().st_mode & 0o777 == 0o600
             assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
     finally:
-        os.umask(before)
+        os.umask(mask)
 
 
 def test_a_lock_that_cannot_be_opened_is_explained(tape: Path, lock_file: Path, tmp_path: Path) -> None:
@@ -212,9 +212,9 @@ def test_a_claimed_lock_is_handed_to_another_process(tape: Path) -> None:
         claimed.close()
         assert isinstance(locking.claim(tape), Path)
         keeper.kill()
-    again = locking.claim(tape)
-    assert isinstance(again, locking.Claim)
-    again.close()
+    second_claim = locking.claim(tape)
+    assert isinstance(second_claim, locking.Claim)
+    second_claim.close()
 
 
 def test_a_lock_file_removes_no_file_but_a_socket(tape: Path) -> None:

@@ -111,7 +111,7 @@ KNOWN = Unstored(
 )
 
 
-def kept(tape: Path, *contents: Unstored) -> Unstored | None:
+def remembered(tape: Path, *contents: Unstored) -> Unstored | None:
     keeper = Keeper(tape)
     for content in contents:
         keeper.keep(content)
@@ -122,7 +122,7 @@ def kept(tape: Path, *contents: Unstored) -> Unstored | None:
 def test_what_is_kept_last_is_read(tape: Path) -> None:
     losses.prepare(tape, "session-1")
     assert losses.read(tape) == Unstored("session-1")
-    assert kept(tape, Unstored("session-1", unlisted=1), KNOWN) == KNOWN
+    assert remembered(tape, Unstored("session-1", unlisted=1), KNOWN) == KNOWN
     assert not Unstored("session-1")
     assert KNOWN
 
@@ -130,26 +130,26 @@ def test_what_is_kept_last_is_read(tape: Path) -> None:
 def test_the_file_is_private_and_keeps_its_room(tape: Path) -> None:
     losses.path_of(tape).touch(0o644)
     losses.prepare(tape, "session-1")
-    before = losses.path_of(tape).stat()
-    assert stat.S_IMODE(before.st_mode) == 0o600
-    assert before.st_size == 2 * SLOT_BYTES
-    assert before.st_blocks * 512 >= 2 * SLOT_BYTES
-    kept(tape, KNOWN)
-    assert losses.path_of(tape).stat().st_size == before.st_size
+    status = losses.path_of(tape).stat()
+    assert stat.S_IMODE(status.st_mode) == 0o600
+    assert status.st_size == 2 * SLOT_BYTES
+    assert status.st_blocks * 512 >= 2 * SLOT_BYTES
+    remembered(tape, KNOWN)
+    assert losses.path_of(tape).stat().st_size == status.st_size
 
 
 @pytest.mark.parametrize("slot", [0, 1])
 def test_a_torn_slot_leaves_the_previous_one(tape: Path, slot: int) -> None:
     losses.prepare(tape, "session-1")
-    before, last = (
+    previous, final = (
         Unstored("session-1", [Relayed(id="e1", bytes=1)]),
         Unstored("session-1", [Relayed(id="e1", bytes=2)]),
     )
-    assert kept(tape, *[before, last][: slot + 1]) == [before, last][slot]
+    assert remembered(tape, *[previous, final][: slot + 1]) == [previous, final][slot]
     with losses.path_of(tape).open("r+b") as file:
         file.seek((slot + 1) % 2 * SLOT_BYTES + 30)
         file.write(b"\xff\xff")
-    assert losses.read(tape) == [Unstored("session-1"), before][slot]
+    assert losses.read(tape) == [Unstored("session-1"), previous][slot]
 
 
 @pytest.mark.parametrize("content", [b"", b"junk" * 1000, bytes(2 * SLOT_BYTES)])
@@ -166,10 +166,10 @@ def test_exchanges_that_do_not_fit_are_shortened_then_counted(tape: Path) -> Non
         Relayed(id=f"{number:016x}", bytes=1, ended_by="end", status=200, framing="chunked", **instants)
         for number in range(5000)
     ]
-    assert kept(tape, Unstored("s", many)) == Unstored("s", [Relayed(id=one.id, bytes=1) for one in many])
-    most = kept(tape, Unstored("s", many * 10, 7, 70))
+    assert remembered(tape, Unstored("s", many)) == Unstored("s", [Relayed(id=relayed.id, bytes=1) for relayed in many])
+    most = remembered(tape, Unstored("s", many * 10, 7, 70))
     assert most is not None
-    assert most.exchanges[:5000] == [Relayed(id=one.id, bytes=1) for one in many]
+    assert most.exchanges[:5000] == [Relayed(id=relayed.id, bytes=1) for relayed in many]
     assert len(most.exchanges) + most.unlisted == 50_007
     assert len(most.exchanges) + most.unlisted_bytes == 50_070
 

@@ -59,20 +59,20 @@ def responses(pieces: Sequence[str]) -> list[bytes]:
     deltas = [{"type": "response.output_text.delta", "delta": piece} | place for piece in pieces]
     done = {"type": "response.output_text.done", "text": text} | place
     item = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": text}]}
-    whole = {"id": "resp_1", "object": "response", "model": "m", "status": "completed", "output": [item]}
-    end = {"type": "response.completed", "response": whole | {"usage": {"output_tokens": 6}}}
+    answer = {"id": "resp_1", "object": "response", "model": "m", "status": "completed", "output": [item]}
+    end = {"type": "response.completed", "response": answer | {"usage": {"output_tokens": 6}}}
     return [sse(event, event["type"]) for event in (*deltas, done, end)]
 
 
 def ollama(pieces: Sequence[str]) -> list[bytes]:
-    events = [{"model": "m", "message": {"role": "assistant", "content": one}, "done": False} for one in pieces]
+    events = [{"model": "m", "message": {"role": "assistant", "content": piece}, "done": False} for piece in pieces]
     end = {"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "eval_count": 6}
     return [json.dumps(event).encode() + b"\n" for event in (*events, end)]
 
 
 def bedrock(pieces: Sequence[str]) -> list[bytes]:
     deltas = [
-        eventstream.event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": one}}) for one in pieces
+        eventstream.event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": piece}}) for piece in pieces
     ]
     return [*deltas, eventstream.event("messageStop", {"stopReason": "end_turn"})]
 
@@ -128,23 +128,23 @@ def test_a_key_split_over_events_is_masked(wire: str) -> None:
     make, path, type = WIRES[wire]
     exchange, body = recorded(make(PIECES), path, type)
     mask = Masker()
-    facts, there = masked.answer(exchange, body, mask)
-    before, after = decode(exchange, *body[1:]), decode(facts, *there[1:])
-    assert texts(before) == "".join(PIECES)
-    assert texts(after) == MASKED
-    assert measures(after) == measures(before)
-    assert there.reads == body.reads
-    assert len(there.data) == len(body.data)
+    facts, masked_body = masked.answer(exchange, body, mask)
+    original, changed = decode(exchange, *body[1:]), decode(facts, *masked_body[1:])
+    assert texts(original) == "".join(PIECES)
+    assert texts(changed) == MASKED
+    assert measures(changed) == measures(original)
+    assert masked_body.reads == body.reads
+    assert len(masked_body.data) == len(body.data)
     assert mask.count >= 1
-    assert masked.answer(facts, there, Masker())[1] is there
-    assert decode(facts, *there[1:]).flags == set()
+    assert masked.answer(facts, masked_body, Masker())[1] is masked_body
+    assert decode(facts, *masked_body[1:]).flags == set()
 
 
 def test_a_key_split_over_a_calls_arguments_is_masked() -> None:
     exchange, body = recorded(chat_call(PIECES), *WIRES["chat"][1:])
     mask = Masker()
-    _, there = masked.answer(exchange, body, mask)
-    assert json.loads(texts(decode(exchange, *there[1:]))) == {"note": MASKED}
+    _, masked_body = masked.answer(exchange, body, mask)
+    assert json.loads(texts(decode(exchange, *masked_body[1:]))) == {"note": MASKED}
     assert mask.count == 1
 
 
@@ -152,26 +152,26 @@ def test_a_key_split_over_a_calls_arguments_is_masked() -> None:
 def test_a_compressed_answer_with_a_key_loses_its_coding(coding: str) -> None:
     packed = [piece for piece in COMPRESS[coding](chat(PIECES), True) if piece]
     exchange, body = recorded(packed, *WIRES["chat"][1:], coding)
-    facts, there = masked.answer(exchange, body, Masker())
-    assert texts(decode(facts, *there[1:])) == MASKED
-    assert "content-encoding" not in dict(there.headers)
-    shown = masked.decoded(exchange, body, Masker())
-    assert texts(shown) == MASKED
-    assert measures(shown) == measures(decode(exchange, *body[1:]))
+    facts, masked_body = masked.answer(exchange, body, Masker())
+    assert texts(decode(facts, *masked_body[1:])) == MASKED
+    assert "content-encoding" not in dict(masked_body.headers)
+    displayed = masked.decoded(exchange, body, Masker())
+    assert texts(displayed) == MASKED
+    assert measures(displayed) == measures(decode(exchange, *body[1:]))
 
 
 def talk(extensions: str | None) -> tuple[Exchange, Body]:
     """Return a WebSocket with the key in both directions, fragmented, with control frames between the fragments."""
     upstream, client = websockets.side(extensions), websockets.side(extensions, client=True)
-    came = [bytes(upstream.send_data(message)) for message in websockets.response(1, *PIECES, output_tokens=2)]
+    received = [bytes(upstream.send_data(message)) for message in websockets.response(1, *PIECES, output_tokens=2)]
     parts = [bytes(upstream.send_data('{"type": "note", "api_key": "hun', fin=False))]
     parts.append(bytes(upstream.send_data('ter2"}')))
-    came += [parts[0], bytes(websockets.side().ping(b"\xff")), parts[1]]
-    asked = json.dumps({"type": "response.create", "model": "m", "input": f"Use {KEY} " + "x" * 200})
-    sent = [bytes(client.send_data(asked)), bytes(client.pong(b"\xff")), bytes(client.close(1000))]
+    received += [parts[0], bytes(websockets.side().ping(b"\xff")), parts[1]]
+    request = json.dumps({"type": "response.create", "model": "m", "input": f"Use {KEY} " + "x" * 200})
+    sent = [bytes(client.send_data(request)), bytes(client.pong(b"\xff")), bytes(client.close(1000))]
     facts, reads, data = websockets.websocket(
-        [(10 * number + 5, one) for number, one in enumerate(came)],
-        [(10 * number, one) for number, one in enumerate(sent)],
+        [(10 * number + 5, frame) for number, frame in enumerate(received)],
+        [(10 * number, frame) for number, frame in enumerate(sent)],
         extensions=extensions,
     )
     headers = [("sec-websocket-extensions", extensions)] if extensions else [("upgrade", "websocket")]
@@ -181,18 +181,18 @@ def talk(extensions: str | None) -> tuple[Exchange, Body]:
 @pytest.mark.parametrize("extensions", [None, "permessage-deflate", "permessage-deflate; server_no_context_takeover"])
 def test_messages_of_a_websocket_are_masked_on_both_sides(extensions: str | None) -> None:
     exchange, body = talk(extensions)
-    facts, there = masked.answer(exchange, body, Masker())
-    before, after = decode(exchange, *body[1:]), decode(facts, *there[1:])
-    assert measures(after) == measures(before)
-    assert texts(before) == "".join(PIECES)
-    assert texts(after) == MASKED
-    assert after.data == before.data.replace(KEY.encode(), b"*" * len(KEY)).replace(b"hunter2", b"*" * 7).replace(
+    facts, masked_body = masked.answer(exchange, body, Masker())
+    original, changed = decode(exchange, *body[1:]), decode(facts, *masked_body[1:])
+    assert measures(changed) == measures(original)
+    assert texts(original) == "".join(PIECES)
+    assert texts(changed) == MASKED
+    assert changed.data == original.data.replace(KEY.encode(), b"*" * len(KEY)).replace(b"hunter2", b"*" * 7).replace(
         b'"sk"', b'"**"').replace(b"-ant-", b"*" * 5).replace(b"api03-Zq81LmX0", b"*" * 14).replace(
         b"wPvT6yRk92bcDE", b"*" * 14)  # fmt: skip
-    assert len(after.data) == len(before.data)
+    assert len(changed.data) == len(original.data)
     if extensions is None:
-        assert len(there.data) == len(body.data)
-        assert there.reads == body.reads
+        assert len(masked_body.data) == len(body.data)
+        assert masked_body.reads == body.reads
 
 
 @pytest.mark.parametrize("is_whole_frame", [True, False])
@@ -204,12 +204,12 @@ def test_a_cut_off_websocket_message_is_masked(is_client: bool, is_whole_frame: 
     ending = frame if is_whole_frame else frame[:-20]
     came, sent = ([], [(1, ending)]) if is_client else ([(1, ending)], [])
     facts, reads, received = websockets.websocket(came, sent)
-    facts, there = masked.answer(facts, Body([("upgrade", "websocket")], reads, received), Masker())
-    kept = facts.sent.data if is_client and facts.sent is not None else there.data
-    assert len(kept) == len(ending)
-    ((_, ((start, end, key),)),) = websocket.payloads(kept)
+    facts, masked_body = masked.answer(facts, Body([("upgrade", "websocket")], reads, received), Masker())
+    data = facts.sent.data if is_client and facts.sent is not None else masked_body.data
+    assert len(data) == len(ending)
+    ((_, ((start, end, key),)),) = websocket.payloads(data)
     expected = text.replace(KEY, "*" * len(KEY)).encode()
-    assert websocket.masked(kept[start:end], key) == expected[: end - start]
+    assert websocket.masked(data[start:end], key) == expected[: end - start]
 
 
 def test_ids_and_signatures_of_an_answer_stay() -> None:
@@ -247,6 +247,6 @@ def test_a_broken_message_with_a_checksum_stays_broken() -> None:
     events = make([KEY])
     events[0] = events[0][:-1] + bytes([events[0][-1] ^ 1])
     exchange, body = recorded(events, path, type)
-    there = masked.answer(exchange, body, Masker())[1]
-    assert KEY.encode() not in there.data
-    assert decode(exchange, *there[1:]).flags == decode(exchange, *body[1:]).flags
+    masked_body = masked.answer(exchange, body, Masker())[1]
+    assert KEY.encode() not in masked_body.data
+    assert decode(exchange, *masked_body[1:]).flags == decode(exchange, *body[1:]).flags

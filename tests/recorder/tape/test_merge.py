@@ -98,9 +98,9 @@ def test_a_dead_recorders_exchange_is_copied_as_it_is(tape: Path, sources: list[
 
 
 def test_sources_are_not_written_to(tape: Path, sources: list[Path]) -> None:
-    before = [source.read_bytes() for source in sources]
+    contents = [source.read_bytes() for source in sources]
     merged(tape, sources)
-    assert [source.read_bytes() for source in sources] == before
+    assert [source.read_bytes() for source in sources] == contents
 
 
 @pytest.mark.damages
@@ -140,8 +140,8 @@ def test_exchanges_of_a_damaged_session_are_left_out(tape: Path, sources: list[P
 def test_exchanges_deleted_after_the_plan_are_not_copied(tape: Path, sources: list[Path]) -> None:
     with file.writing(tape, "a test") as connection:
         plan = merge.plan(connection, sources)
-        with file.writing(sources[0], "a test") as other:
-            assert sum(retention.erase(other, ["a-1"])) == 1
+        with file.writing(sources[0], "a test") as writer_connection:
+            assert sum(retention.erase(writer_connection, ["a-1"])) == 1
         assert sum(merge.copy(connection, sources, plan)) == 3
     assert in_order(tape) == ["b-2", "a-3", "b-4"]
 
@@ -159,10 +159,10 @@ def test_a_merge_onto_a_full_disk_copies_nothing(tape: Path, tmp_path: Path) -> 
 
 
 def test_a_source_that_is_no_tape_is_refused(tape: Path, tmp_path: Path) -> None:
-    other = tmp_path / "notes.txt"
-    other.write_text("no tape at all, but text that is long enough for a header" * 4)
+    other_file = tmp_path / "notes.txt"
+    other_file.write_text("no tape at all, but text that is long enough for a header" * 4)
     with pytest.raises(ForeignFile):
-        merge.plan(None, [other])
+        merge.plan(None, [other_file])
 
 
 def test_a_tape_is_not_merged_into_itself(sources: list[Path], tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ MARK = "REDACTED:sha256:"
 
 
 def header(name: str, value: str) -> str:
-    ((_, stored),) = REDACTOR.headers([(name.encode(), value.encode())])
-    return stored
+    ((_, redacted),) = REDACTOR.headers([(name.encode(), value.encode())])
+    return redacted
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def header(name: str, value: str) -> str:
     ],
 )
 def test_a_header_that_carries_a_credential_is_redacted(name: str, value: str) -> None:
-    stored = header(name, value)
-    assert MARK in stored
+    redacted = header(name, value)
+    assert MARK in redacted
     for secret in (CANARY, PLAIN, base64.b64encode(CANARY.encode()).decode()):
-        assert secret not in stored
+        assert secret not in redacted
 
 
 OPAQUE = "4f9cCANARY1b2e8d7a60315c9b7e2f4d"
@@ -116,9 +116,9 @@ OPAQUE = "4f9cCANARY1b2e8d7a60315c9b7e2f4d"
     ],
 )
 def test_a_key_in_an_answers_headers_is_redacted(name: str, value: str, key: str) -> None:
-    stored = header(name, value.replace("{}", key))
-    assert key not in stored
-    assert MARK in stored
+    redacted = header(name, value.replace("{}", key))
+    assert key not in redacted
+    assert MARK in redacted
 
 
 @each_case(
@@ -178,8 +178,8 @@ def test_a_sent_key_is_redacted_in_the_answer(name: str, echo: str, value: str) 
     redactor, key = Redactor(b"salt"), OPAQUE + "+/="
     redactor.headers([(name.encode(), f"Bearer {key}".encode())])
     for spelling in (key, quote(key, safe="")):
-        ((_, stored),) = redactor.headers([(echo.encode(), value.replace("{}", spelling).encode())])
-        assert stored == value.replace("{}", redactor.mark(key))
+        ((_, redacted),) = redactor.headers([(echo.encode(), value.replace("{}", spelling).encode())])
+        assert redacted == value.replace("{}", redactor.mark(key))
 
 
 def test_any_text_sent_as_a_key_leaves_answers_decodable() -> None:
@@ -279,10 +279,10 @@ def test_a_harmless_header_is_kept(name: str, value: str) -> None:
 )  # fmt: skip
 def test_the_value_of_a_secret_query_key_is_redacted(query: str) -> None:
     for value in (PLAIN, quote(CANARY, safe="")):
-        stored = REDACTOR.path("/v1/models?" + query.replace("{}", value))
-        assert value not in stored
-        assert stored.count(MARK) == query.count("{}")
-        assert stored.startswith("/v1/models?")
+        redacted = REDACTOR.path("/v1/models?" + query.replace("{}", value))
+        assert value not in redacted
+        assert redacted.count(MARK) == query.count("{}")
+        assert redacted.startswith("/v1/models?")
 
 
 @pytest.mark.parametrize(
@@ -310,11 +310,11 @@ def test_a_harmless_path_is_kept(path: str) -> None:
     ],
 )  # fmt: skip
 def test_a_key_in_a_path_is_redacted_by_looks(key: str) -> None:
-    stored = REDACTOR.path(f"/proxy/{key}/v1/chat?a=1")
-    assert PLAIN not in stored
-    assert MARK in stored
-    assert stored.startswith("/proxy/")
-    assert stored.endswith("/v1/chat?a=1")
+    redacted = REDACTOR.path(f"/proxy/{key}/v1/chat?a=1")
+    assert PLAIN not in redacted
+    assert MARK in redacted
+    assert redacted.startswith("/proxy/")
+    assert redacted.endswith("/v1/chat?a=1")
 
 
 def test_a_key_has_one_mark_plain_and_encoded() -> None:
@@ -323,7 +323,14 @@ def test_a_key_has_one_mark_plain_and_encoded() -> None:
 
 
 def test_only_labels_with_a_credential_are_redacted() -> None:
-    kept = {"run": "a", "key": "c-major", "pass": "2", "prompt": "v3", "max_tokens": "5", "sha": "0af7651916cd43dd8448"}
+    labels = {
+        "run": "a",
+        "key": "c-major",
+        "pass": "2",
+        "prompt": "v3",
+        "max_tokens": "5",
+        "sha": "0af7651916cd43dd8448",
+    }
     secret = {
         "a": f"sk-{PLAIN}",
         "b": f"Bearer {PLAIN}",
@@ -332,10 +339,10 @@ def test_only_labels_with_a_credential_are_redacted() -> None:
         "c": f"https://u:{PLAIN}@h/",
         "acme-key": f"{PLAIN}{PLAIN}1",
     }
-    stored = REDACTOR.labels(kept | secret | {f"sk-{PLAIN}": "1"})
-    assert {name: stored[name] for name in kept} == kept
-    assert all(stored[name].startswith(MARK) for name in secret)
-    assert PLAIN not in str(stored)
+    redacted = REDACTOR.labels(labels | secret | {f"sk-{PLAIN}": "1"})
+    assert {name: redacted[name] for name in labels} == labels
+    assert all(redacted[name].startswith(MARK) for name in secret)
+    assert PLAIN not in str(redacted)
 
 
 def test_messages_keep_their_words_without_the_credentials() -> None:
@@ -380,18 +387,18 @@ def test_a_credential_in_a_message_is_replaced(text: str) -> None:
     assert PLAIN not in Redactor(None).text(text.format(PLAIN))
 
 
-def told(name: bytes, before: str = "") -> Callable[[str], object]:
-    return lambda text: Redactor(b"").headers([(name, (before + text).encode())])
+def call_with(name: bytes, prefix: str = "") -> Callable[[str], object]:
+    return lambda text: Redactor(b"").headers([(name, (prefix + text).encode())])
 
 
 @each_case(
     "call",
     [
-        told(b"x-a"),
-        told(b"sec-websocket-protocol"),
-        told(b"www-authenticate"),
-        told(b"x-max-tokens", "0"),
-        told(b"x-api-key"),
+        call_with(b"x-a"),
+        call_with(b"sec-websocket-protocol"),
+        call_with(b"www-authenticate"),
+        call_with(b"x-max-tokens", "0"),
+        call_with(b"x-api-key"),
         lambda text: Redactor(b"").headers([(text.encode(), b"x")]),
         lambda text: Redactor(b"").path(f"/{text}?{text}"),
         lambda text: Redactor(b"").url(f"https://{text}"),
@@ -399,7 +406,7 @@ def told(name: bytes, before: str = "") -> Callable[[str], object]:
     ],
 )
 def test_redaction_of_any_text_takes_linear_time(call: Callable[[str], object]) -> None:
-    slow = [made(9) for made in hostile(WORDS[:5], " \"'\\=0/") if grows_too_fast(call, made, 2_000)]
+    slow = [make(9) for make in hostile(WORDS[:5], " \"'\\=0/") if grows_too_fast(call, make, 2_000)]
     assert slow == []
 
 
@@ -433,16 +440,16 @@ def test_the_same_key_has_another_mark_on_another_tape() -> None:
 
 def test_header_pairs_keep_their_order_and_number() -> None:
     pairs = [(b"X-B", b"1"), (b"Set-Cookie", b"a"), (b"x-b", b"2"), (b"set-cookie", b"b")]
-    stored = REDACTOR.headers(pairs)
-    assert [name for name, _ in stored] == ["x-b", "set-cookie", "x-b", "set-cookie"]
-    assert stored[1][1] != stored[3][1]
+    redacted = REDACTOR.headers(pairs)
+    assert [name for name, _ in redacted] == ["x-b", "set-cookie", "x-b", "set-cookie"]
+    assert redacted[1][1] != redacted[3][1]
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40))
 def test_no_header_is_too_odd(name: bytes, value: bytes) -> None:
-    ((stored_name, stored),) = REDACTOR.headers([(name, value)])
+    ((stored_name, redacted),) = REDACTOR.headers([(name, value)])
     assert stored_name == name.decode("latin-1").lower()
-    assert isinstance(stored, str)
+    assert isinstance(redacted, str)
 
 
 def test_a_message_is_a_safe_line_without_credentials() -> None:

@@ -44,16 +44,16 @@ def without_zeros(data: bytes) -> bytes:
     return data.replace(b"\0", b"\1")
 
 
-def asked(id: str, request: bytes, **other: Any) -> list[journal.Frame]:
-    return [begin(id, body=request, **other), head(id), *body(id, STREAM), end(id, STREAM)]
+def exchange_of(id: str, request: bytes, **facts: Any) -> list[journal.Frame]:
+    return [begin(id, body=request, **facts), head(id), *body(id, STREAM), end(id, STREAM)]
 
 
 def store_all(store: Store, requests: Mapping[str, bytes]) -> None:
     for id, request in requests.items():
-        record(store, asked(id, request))
+        record(store, exchange_of(id, request))
 
 
-def named(requests: Sequence[bytes], prefix: str = "e") -> dict[str, bytes]:
+def numbered(requests: Sequence[bytes], prefix: str = "e") -> dict[str, bytes]:
     return {f"{prefix}{number:02d}": request for number, request in enumerate(requests)}
 
 
@@ -61,16 +61,18 @@ def requests_of(tape: Path) -> dict[str, bytes | None]:
     """Return the request of each exchange by id; a program and people with plain SQL read the same."""
     with reading(tape) as connection:
         numbers = connection.execute(select(exchanges.c.id, exchanges.c.no)).all()
-        stored = file.reader_of(connection)
-        found = {id: request_body(stored, no) for id, no in numbers}
-        assert [row_of(stored, no).request_stored for _, no in numbers] == [len(one or b"") for one in found.values()]
+        reader = file.reader_of(connection)
+        bodies = {id: request_body(reader, no) for id, no in numbers}
+        assert [row_of(reader, no).request_stored for _, no in numbers] == [
+            len(body or b"") for body in bodies.values()
+        ]
         assert list(checks.problems(connection)) == []
     with closing(sqlite3.connect(tape)) as connection:
         plain = connection.execute(
             "SELECT id, requests.request_body FROM exchanges JOIN requests ON exchange_no = no"
         ).fetchall()
-    assert dict(plain) == found
-    return found
+    assert dict(plain) == bodies
+    return bodies
 
 
 def in_parts(tape: Path) -> tuple[int, int]:
@@ -83,7 +85,7 @@ def in_parts(tape: Path) -> tuple[int, int]:
 
 @pytest.mark.parametrize("marks", [False, True])
 def test_a_session_takes_little_more_than_its_last_request(tape: Path, marks: bool) -> None:
-    requests = named(turns(30, marks=marks))
+    requests = numbered(turns(30, marks=marks))
     with opened(tape) as store:
         store_all(store, requests)
     assert requests_of(tape) == requests
@@ -93,24 +95,24 @@ def test_a_session_takes_little_more_than_its_last_request(tape: Path, marks: bo
 
 
 def test_sessions_at_the_same_time_are_kept_apart(tape: Path) -> None:
-    sessions = [named(turns(12, seed=seed, marks=True), f"s{seed}-") for seed in range(4)]
+    sessions = [numbered(turns(12, seed=seed, marks=True), f"s{seed}-") for seed in range(4)]
     with opened(tape) as store:
-        for together in zip(*(one.items() for one in sessions), strict=True):
+        for together in zip(*(session.items() for session in sessions), strict=True):
             store_all(store, dict(together))
-    assert requests_of(tape) == {id: request for one in sessions for id, request in one.items()}
-    assert in_parts(tape)[1] < 1.1 * sum(len(one.popitem()[1]) for one in sessions)
+    assert requests_of(tape) == {id: request for session in sessions for id, request in session.items()}
+    assert in_parts(tape)[1] < 1.1 * sum(len(session.popitem()[1]) for session in sessions)
 
 
 def test_exchanges_of_one_batch_share_what_they_repeat(tape: Path) -> None:
-    requests = named(turns(10))
+    requests = numbered(turns(10))
     with opened(tape) as store:
-        record(store, [frame for id, request in requests.items() for frame in asked(id, request)])
+        record(store, [frame for id, request in requests.items() for frame in exchange_of(id, request)])
     assert requests_of(tape) == requests
     assert in_parts(tape)[0] == 10
 
 
 def test_a_request_in_pieces_shares_with_a_whole_one(tape: Path) -> None:
-    requests = named(turns(6))
+    requests = numbered(turns(6))
     with opened(tape) as store:
         for id, request in requests.items():
             frames = upload(id, [request[:3000], request[3000:4000], request[4000:]])
@@ -120,45 +122,45 @@ def test_a_request_in_pieces_shares_with_a_whole_one(tape: Path) -> None:
     assert in_parts(tape)[0] == 6
 
 
-@pytest.mark.parametrize("gone", [[0], [5], [9], [0, 1, 2, 3], [3, 7, 8, 9], list(range(10))])
-def test_deleting_turns_leaves_exactly_the_other_turns(tape: Path, gone: list[int]) -> None:
-    requests = named([request[:-1] + b',"user":"only in %d"}' % turn for turn, request in enumerate(turns(10))])
+@pytest.mark.parametrize("deleted_places", [[0], [5], [9], [0, 1, 2, 3], [3, 7, 8, 9], list(range(10))])
+def test_deleting_turns_leaves_exactly_the_other_turns(tape: Path, deleted_places: list[int]) -> None:
+    requests = numbered([request[:-1] + b',"user":"only in %d"}' % turn for turn, request in enumerate(turns(10))])
     with file.writing(tape, "a test") as connection:
         store = Store(connection)
         store.begin_session(other_session("session-1"))
         store_all(store, requests)
-        deleted = [f"e{turn:02d}" for turn in gone]
-        assert sum(retention.erase(connection, deleted)) == len(gone)
-    left = {id: request for id, request in requests.items() if id not in deleted}
-    assert requests_of(tape) == left
+        deleted = [f"e{turn:02d}" for turn in deleted_places]
+        assert sum(retention.erase(connection, deleted)) == len(deleted_places)
+    remaining = {id: request for id, request in requests.items() if id not in deleted}
+    assert requests_of(tape) == remaining
     with closing(sqlite3.connect(tape)) as plain:
         parts = b"\n".join(data for (data,) in plain.execute("SELECT data FROM request_parts"))
-    assert [turn for turn in gone if b"only in %d" % turn in parts] == []
-    assert bool(parts) == bool(left)
+    assert [turn for turn in deleted_places if b"only in %d" % turn in parts] == []
+    assert bool(parts) == bool(remaining)
 
 
-@pytest.mark.parametrize("gone", [slice(0, 5), slice(3, 7), slice(6, 7), slice(0, 7)])
-def test_a_session_goes_on_after_turns_were_deleted(tape: Path, gone: slice) -> None:
-    requests = named(turns(12, marks=True))
+@pytest.mark.parametrize("deleted_places", [slice(0, 5), slice(3, 7), slice(6, 7), slice(0, 7)])
+def test_a_session_goes_on_after_turns_were_deleted(tape: Path, deleted_places: slice) -> None:
+    requests = numbered(turns(12, marks=True))
     first, later = dict(list(requests.items())[:7]), dict(list(requests.items())[7:])
     with opened(tape) as store:
         store_all(store, first)
-        deleted = list(first)[gone]
+        deleted = list(first)[deleted_places]
         list(retention.erase(store.connection, deleted))
         store_all(store, later)
     assert requests_of(tape) == {id: request for id, request in requests.items() if id not in deleted}
 
 
 def test_a_recorder_that_starts_again_stores_a_session_on(tape: Path) -> None:
-    requests = named(turns(12))
-    for first in range(0, 12, 3):
-        with opened(tape, other_session(f"session-{first}")) as store:
-            store_all(store, dict(list(requests.items())[first : first + 3]))
+    requests = numbered(turns(12))
+    for start in range(0, 12, 3):
+        with opened(tape, other_session(f"session-{start}")) as store:
+            store_all(store, dict(list(requests.items())[start : start + 3]))
     assert requests_of(tape) == requests
 
 
 def test_a_failed_batch_leaves_requests_unchanged(tape: Path) -> None:
-    requests = named(turns(4))
+    requests = numbered(turns(4))
     with opened(tape) as store:
         store_all(store, dict(list(requests.items())[:2]))
         store.append([begin("open")])
@@ -166,26 +168,26 @@ def test_a_failed_batch_leaves_requests_unchanged(tape: Path) -> None:
             id="open", status=object(), headers=[], framing="chunked", connected_ns=1, sent_ns=2, headers_ns=3
         )  # type: ignore[arg-type]
         with pytest.raises(sqlite3.Error):
-            store.append([*asked("e02", requests["e02"]), broken])
+            store.append([*exchange_of("e02", requests["e02"]), broken])
         store_all(store, dict(list(requests.items())[2:]))
         store.append([end("open", [])])
     assert {id: request for id, request in requests_of(tape).items() if id != "open"} == requests
 
 
 def test_incomplete_requests_stay_as_they_are(tape: Path) -> None:
-    whole = turns(3)
+    complete = turns(3)
     with opened(tape) as store:
-        record(store, [*upload("e1", [whole[0]], truncated=True), end("e1", [])])
-        record(store, [*upload("e2", [whole[1][:9000]], whole=whole[1]), end("e2", [])])
-        store.append(upload("e3", [whole[2]])[:2])
+        record(store, [*upload("e1", [complete[0]], truncated=True), end("e1", [])])
+        record(store, [*upload("e2", [complete[1][:9000]], whole=complete[1]), end("e2", [])])
+        store.append(upload("e3", [complete[2]])[:2])
     with opened(tape, other_session("session-2")):
         pass
     assert in_parts(tape) == (0, 0)
-    assert requests_of(tape) == {"e1": whole[0], "e2": whole[1][:9000], "e3": whole[2]}
+    assert requests_of(tape) == {"e1": complete[0], "e2": complete[1][:9000], "e3": complete[2]}
 
 
 def test_compressed_and_short_requests_stay_as_they_are(tape: Path) -> None:
-    compressed = {f"gz{number}": gzip.compress(one, 9) for number, one in enumerate(turns(4))}
+    compressed = {f"gz{number}": gzip.compress(request, 9) for number, request in enumerate(turns(4))}
     with opened(tape) as store:
         store_all(store, compressed | {"a": b"{}", "b": b"{}", "none": b""})
     assert in_parts(tape) == (0, 0)
@@ -229,24 +231,24 @@ def merged(tape: Path, sources: Sequence[Path], selected: Sequence[int] | None =
 def dated(tape: Path, requests: Mapping[str, bytes], uuid: str) -> Path:
     with opened(tape, other_session(uuid)) as store:
         for number, (id, request) in enumerate(requests.items()):
-            record(store, asked(id, request, started_at=f"2026-03-01T12:{number:02d}:00.000000Z"))
+            record(store, exchange_of(id, request, started_at=f"2026-03-01T12:{number:02d}:00.000000Z"))
     return tape
 
 
 def test_merged_tapes_share_as_before(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge, "_BATCH", 7)
-    one, other = named(turns(12, marks=True), "a"), named(turns(12, seed=5), "b")
-    sources = [dated(tmp_path / "a.db", one, "a"), dated(tmp_path / "b.db", other, "b")]
-    dated(tape, named(turns(3, seed=9), "own"), "own")
+    first_requests, second_requests = numbered(turns(12, marks=True), "a"), numbered(turns(12, seed=5), "b")
+    sources = [dated(tmp_path / "a.db", first_requests, "a"), dated(tmp_path / "b.db", second_requests, "b")]
+    dated(tape, numbered(turns(3, seed=9), "own"), "own")
     merged(tape, sources)
     merged(tape, sources)
-    assert requests_of(tape) == one | other | named(turns(3, seed=9), "own")
+    assert requests_of(tape) == first_requests | second_requests | numbered(turns(3, seed=9), "own")
     assert in_parts(tape)[1] < 1.1 * sum(len(turns(count, seed=seed)[-1]) for count, seed in ((12, 0), (12, 5), (3, 9)))
 
 
 @pytest.mark.parametrize("selected", [[1], [6], [12], [2, 11], [3, 4, 5]])
 def test_only_parts_of_the_exchanges_that_are_copied_are(tape: Path, tmp_path: Path, selected: list[int]) -> None:
-    requests = named([request[:-1] + b',"user":"only in %d"}' % turn for turn, request in enumerate(turns(12), 1)])
+    requests = numbered([request[:-1] + b',"user":"only in %d"}' % turn for turn, request in enumerate(turns(12), 1)])
     source = dated(tmp_path / "a.db", requests, "a")
     merged(tape, [source], selected)
     assert requests_of(tape) == {f"e{no - 1:02d}": requests[f"e{no - 1:02d}"] for no in selected}
@@ -255,7 +257,7 @@ def test_only_parts_of_the_exchanges_that_are_copied_are(tape: Path, tmp_path: P
 
 
 def test_a_cut_has_requests_as_they_were(tape: Path, tmp_path: Path) -> None:
-    requests = named(turns(8, marks=True))
+    requests = numbered(turns(8, marks=True))
     with opened(tape) as store:
         store_all(store, requests)
     with reader.opened(tape) as connection:
@@ -280,24 +282,24 @@ DAMAGE = {
 @pytest.mark.parametrize("statement", DAMAGE)
 def test_damaged_parts_are_found(tape: Path, statement: str) -> None:
     with opened(tape) as store:
-        store_all(store, named(turns(8)))
+        store_all(store, numbered(turns(8)))
     damage(tape, statement)
     with reading(tape) as connection:
         problems = list(checks.problems(connection))
-    assert [one for one in problems if DAMAGE[statement] in one]
+    assert [problem for problem in problems if DAMAGE[statement] in problem]
 
 
 @pytest.mark.damages
 def test_a_request_without_a_part_is_unknown(tape: Path, tmp_path: Path) -> None:
-    requests = named(turns(8))
+    requests = numbered(turns(8))
     with opened(tape) as store:
         store_all(store, requests)
     damage(tape, "DELETE FROM request_parts WHERE no = (SELECT max(no) FROM request_parts)")
     with reader.opened(tape) as connection:
-        found = [request_body(connection, no) for no in range(1, 9)]
-        assert found == [*list(requests.values())[:7], None]
+        bodies = [request_body(connection, no) for no in range(1, 9)]
+        assert bodies == [*list(requests.values())[:7], None]
     with closing(sqlite3.connect(tape)) as plain:
-        assert [body for (body,) in plain.execute("SELECT request_body FROM requests ORDER BY exchange_no")] == found
+        assert [body for (body,) in plain.execute("SELECT request_body FROM requests ORDER BY exchange_no")] == bodies
     with reader.opened(tape) as connection, pytest.raises(TapeDamaged):
         list(cut.lines(connection, [8]))
     assert len(merged(tmp_path / "other.db", [tape]).damaged) == 1
@@ -309,29 +311,29 @@ def test_a_request_without_a_part_is_unknown(tape: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("seed", seeds(6))
 def test_a_double_kill_leaves_requests_whole_or_absent(tape: Path, seed: int) -> None:
     chance = random.Random(seed)
-    requests = named(turns(40, marks=True, seed=seed))
+    requests = numbered(turns(40, marks=True, seed=seed))
     frames = [frame for id, request in requests.items() for frame in (begin(id, body=request), head(id), end(id, []))]
-    kept = chance.randrange(len(frames))
+    kept_count = chance.randrange(len(frames))
     with writer(tape, is_fresh=True) as process:
-        process.send(frames[:kept])
+        process.send(frames[:kept_count])
         process.acknowledged()
-        process.send(frames[kept:])
+        process.send(frames[kept_count:])
         if chance.randrange(2):
             process.answer()
         process.kill()
     with writer(tape, session=other_session("session-2"), is_fresh=True) as process:
-        process.send([journal.Heartbeat(AT), *asked("after", list(requests.values())[-1])])
+        process.send([journal.Heartbeat(AT), *exchange_of("after", list(requests.values())[-1])])
         process.acknowledged()
         until(lambda: None not in outcomes_of(tape).values())
         process.end()
     stored = requests_of(tape)
     assert stored.pop("after") == list(requests.values())[-1]
     assert stored.items() <= requests.items()
-    assert len(stored) >= kept // 3
+    assert len(stored) >= kept_count // 3
 
 
 def test_a_full_tape_deletes_its_oldest_turns(tape: Path) -> None:
-    requests = named(turns(40, new=6000))
+    requests = numbered(turns(40, new=6000))
     with opened(tape) as store:
         store_all(store, requests)
         with store.connection.begin():
@@ -340,5 +342,5 @@ def test_a_full_tape_deletes_its_oldest_turns(tape: Path) -> None:
         assert sum(retention.enforce(store.connection, limits, SYSTEM)) > 0
         with store.connection.begin():
             assert retention.size(store.connection).used <= limit
-    left = requests_of(tape)
-    assert left.items() <= requests.items()
+    remaining = requests_of(tape)
+    assert remaining.items() <= requests.items()

@@ -131,11 +131,11 @@ def test_a_vacuum_leaves_no_deleted_data_in_any_file(tape: Path) -> None:
     assert secret in tape.read_bytes()
     with file.writing(tape, "a test") as connection:
         assert sum(retention.erase(connection, ["secret"])) == 1
-        before, after = retention.vacuum(connection, tape)
-    assert after.file < before.file
-    assert after.free == 0
+        size_before, size_after = retention.vacuum(connection, tape)
+    assert size_after.file < size_before.file
+    assert size_after.free == 0
     assert [path for path in tape.parent.iterdir() if secret in path.read_bytes()] == []
-    assert tape.stat().st_size == after.file
+    assert tape.stat().st_size == size_after.file
     assert ids(tape) == {"day2"}
 
 

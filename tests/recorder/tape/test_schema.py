@@ -38,10 +38,10 @@ def test_plain_sqlite_shows_each_columns_meaning_and_unit(tape: Path) -> None:
     with opened(tape):
         pass
     with closing(sqlite3.connect(tape)) as connection:
-        stored = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+        statements = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
         assert connection.execute("PRAGMA user_version").fetchone() == (int(schema.REVISION),)
     for table in metadata.sorted_tables:
-        lines = stored[table.name].splitlines()
+        lines = statements[table.name].splitlines()
         for column in table.c:
             (line,) = (line for line in lines if line.split()[0] == column.name)
             assert f"-- {column.comment}" in line
@@ -52,10 +52,10 @@ def test_plain_sqlite_shows_each_columns_meaning_and_unit(tape: Path) -> None:
 def test_the_statements_are_those_of_a_new_tape(tape: Path) -> None:
     with opened(tape):
         pass
-    with closing(sqlite3.connect(tape)) as connection, closing(sqlite3.connect(":memory:")) as other:
-        other.executescript(";".join(schema.statements()))
+    with closing(sqlite3.connect(tape)) as connection, closing(sqlite3.connect(":memory:")) as memory:
+        memory.executescript(";".join(schema.statements()))
         for query in ("SELECT type, name, sql FROM sqlite_master", "PRAGMA user_version", "PRAGMA application_id"):
-            assert other.execute(query).fetchall() == connection.execute(query).fetchall()
+            assert memory.execute(query).fetchall() == connection.execute(query).fetchall()
 
 
 def test_the_view_has_each_exchange_with_times_in_ms(tape: Path) -> None:
@@ -63,13 +63,18 @@ def test_the_view_has_each_exchange_with_times_in_ms(tape: Path) -> None:
         record(store, [*exchange("e1"), begin("e2")])
     with closing(sqlite3.connect(tape)) as connection:
         connection.row_factory = sqlite3.Row
-        ended, running = connection.execute("SELECT * FROM exchange_metrics ORDER BY no").fetchall()
-    assert {name: ended[name] for name in ("id", "model", "outcome", "ttft_ms", "duration_ms", "output_chunks")} == {
+        finished, open_row = connection.execute("SELECT * FROM exchange_metrics ORDER BY no").fetchall()
+    assert {name: finished[name] for name in ("id", "model", "outcome", "ttft_ms", "duration_ms", "output_chunks")} == {
         "id": "e1", "model": "gpt-test", "outcome": "complete", "ttft_ms": 4.0, "duration_ms": 7.0, "output_chunks": 2,
     }  # fmt: skip
-    assert (running["id"], running["model"], running["outcome"], running["ttft_ms"]) == ("e2", "gpt-test", "open", None)
-    assert {f"{name[:-3]}_ms" if name.endswith("_ns") else name for name in METRICS} <= set(ended.keys())
-    assert not any(isinstance(value, bytes) for value in ended)
+    assert (open_row["id"], open_row["model"], open_row["outcome"], open_row["ttft_ms"]) == (
+        "e2",
+        "gpt-test",
+        "open",
+        None,
+    )
+    assert {f"{name[:-3]}_ms" if name.endswith("_ns") else name for name in METRICS} <= set(finished.keys())
+    assert not any(isinstance(value, bytes) for value in finished)
 
 
 def test_views_of_reads_read_the_requested_exchange_only(tape: Path) -> None:

@@ -231,16 +231,16 @@ def test_sessions_of_a_tape_share_one_salt(tape: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "model"),
+    ("request", "model"),
     [
         (b'{"model":"m"}', "m"), (b'{"model":"a\\u0000b"}', "a\ufffdb"), (b'{"model":7}', None), (b"[]", None),
         (b'{"model":"\\ud800"}', None), (b'{"model":"\xff"}', None), (b"[" * 100_000, None), (b"", None),
     ],
 )  # fmt: skip
-def test_the_requested_model_is_read_from_any_body(tape: Path, asked: bytes, model: str | None) -> None:
+def test_the_requested_model_is_read_from_any_body(tape: Path, request: bytes, model: str | None) -> None:
     with opened(tape) as store:
-        record(store, [begin("e1", body=asked)])
-    assert [(row["request_model"], row["request_body"]) for row in rows(tape, exchanges)] == [(model, asked)]
+        record(store, [begin("e1", body=request)])
+    assert [(row["request_model"], row["request_body"]) for row in rows(tape, exchanges)] == [(model, request)]
 
 
 def test_the_model_is_read_from_compressed_requests_and_pieces(tape: Path) -> None:
@@ -271,9 +271,9 @@ def test_a_bug_in_the_decoder_costs_no_facts(
             return replace(derive(*facts, **more), input_tokens=1 << 70)  # SQLite cannot hold it
         raise fault
 
-    with opened(tape) as first, monkeypatch.context() as patch:
+    with opened(tape) as first_store, monkeypatch.context() as patch:
         patch.setattr(settling, "derive", broken)
-        (finished,) = record(first, exchange("e1"))
+        (finished,) = record(first_store, exchange("e1"))
     assert finished.outcome == "unmeasured"
     assert fault.__name__ in capfd.readouterr().err
     assert bodies_of(tape) == {"e1": b"".join(STREAM)}
@@ -281,8 +281,8 @@ def test_a_bug_in_the_decoder_costs_no_facts(
         assert list(checks.problems(connection)) == [
             "exchange e1: it has ended but has no measures: run 'wiretape db rebuild'"
         ]
-    with opened(tape) as again:
-        assert list(rederive(again)) == [True]
+    with opened(tape) as second_store:
+        assert list(rederive(second_store)) == [True]
     assert outcomes_of(tape) == {"e1": "complete"}
 
 
@@ -298,10 +298,10 @@ def test_rebuilding_changes_nothing(tape: Path) -> None:
         for id, pieces in streams.items():
             record(store, exchange(id, pieces))
         record(store, exchange("open")[:-1])
-        before = rows(tape, measures)
+        rows_before = rows(tape, measures)
         assert len(finished_exchanges(store.connection)) == len(streams)
         assert list(rederive(store)) == [False] * len(streams)
-    assert rows(tape, measures) == before
+    assert rows(tape, measures) == rows_before
 
 
 def test_partly_decoded_exchanges_are_derived_again_alike(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,17 +309,17 @@ def test_partly_decoded_exchanges_are_derived_again_alike(tape: Path, monkeypatc
     with opened(tape) as store:
         record(store, exchange("lines", [STREAM[0], b"x\n" * 200, *STREAM]))
         record(store, websocket("frames", [b"\x01\x00" + b"\x00\x00" * 200], [b"\x00\x80...." * 200]))
-        before = rows(tape, measures)
-        assert ["decode_limit" in row["flags"] for row in before] == [True, True]
+        rows_before = rows(tape, measures)
+        assert ["decode_limit" in row["flags"] for row in rows_before] == [True, True]
         assert list(rederive(store)) == [False, False]
-    assert rows(tape, measures) == before
+    assert rows(tape, measures) == rows_before
 
 
 def test_rebuilding_restores_measures_that_were_altered_or_lost(tape: Path) -> None:
     with opened(tape) as store:
         for id in ("e1", "e2", "e3"):
             record(store, exchange(id))
-    before = rows(tape, measures)
+    rows_before = rows(tape, measures)
     damage(
         tape,
         "UPDATE measures SET content = 'forged', ttft_ns = 1 WHERE exchange_no = 1",
@@ -327,7 +327,7 @@ def test_rebuilding_restores_measures_that_were_altered_or_lost(tape: Path) -> N
     )
     with opened(tape) as store:
         assert list(rederive(store)) == [True, False, True]
-    assert rows(tape, measures) == before
+    assert rows(tape, measures) == rows_before
 
 
 def test_settlements_increase_even_if_the_clock_goes_back(
@@ -365,11 +365,11 @@ def test_rebuilding_settles_what_ended_and_was_not_settled(tape: Path) -> None:
 def test_rebuilding_keeps_the_measures_of_a_damaged_body(tape: Path) -> None:
     with opened(tape) as store:
         record(store, exchange("e1"))
-    before = rows(tape, measures)
+    rows_before = rows(tape, measures)
     damage(tape, "UPDATE bodies SET data = x'00'", "UPDATE measures SET decoder_version = 0")
     with opened(tape) as store:
         assert list(rederive(store)) == [False]
-    assert rows(tape, measures) == [before[0] | {"decoder_version": 0}]
+    assert rows(tape, measures) == [rows_before[0] | {"decoder_version": 0}]
 
 
 REQUEST = [b"a request", b"in", b"pieces"]
@@ -384,18 +384,18 @@ def test_a_tape_equals_its_model_with_repeated_frames(
 ) -> None:
     """The relay sends frames in any interleaving; after a failure or a restart, it sends all that was not committed."""
     tape = tmp_path_factory.mktemp("model") / "tape.db"
-    waiting = [[*upload(f"e{no}", REQUEST), *exchange(f"e{no}", pieces)[1:]] for no, pieces in enumerate(streams)]
-    waiting.append(websocket("ws", streams[0], streams[-1]))
+    pending = [[*upload(f"e{no}", REQUEST), *exchange(f"e{no}", pieces)[1:]] for no, pieces in enumerate(streams)]
+    pending.append(websocket("ws", streams[0], streams[-1]))
     sent, committed = list[journal.Frame](), 0
     with ExitStack() as stack:
         store = stack.enter_context(opened(tape))
-        while any(waiting) or committed < len(sent):
-            match data.draw(MOVES) if any(waiting) else "commit":
+        while any(pending) or committed < len(sent):
+            match data.draw(MOVES) if any(pending) else "commit":
                 case "next":
-                    sent.append(data.draw(st.sampled_from([frames for frames in waiting if frames])).pop(0))
+                    sent.append(data.draw(st.sampled_from([frames for frames in pending if frames])).pop(0))
                 case "commit":
-                    first = data.draw(st.integers(0, committed))  # acknowledgements may have been lost
-                    record(store, sent[first:])
+                    start = data.draw(st.integers(0, committed))  # acknowledgements may have been lost
+                    record(store, sent[start:])
                     committed = len(sent)
                     assert_model(tape, sent)
                 case "fail":
@@ -406,35 +406,35 @@ def test_a_tape_equals_its_model_with_repeated_frames(
                 case "restart":
                     stack.pop_all().close()
                     store = stack.enter_context(opened(tape))
-        assert list(rederive(store)) == [False] * len(waiting)
+        assert list(rederive(store)) == [False] * len(pending)
     with reading(tape) as connection:
         assert list(checks.problems(connection)) == []
-    whole = {f"e{no}": b"".join(pieces) for no, pieces in enumerate(streams)} | {"ws": b"".join(streams[0])}
-    assert (bodies_of(tape), bodies_of(tape, FROM_CLIENT)["ws"]) == (whole, b"".join(streams[-1]))
+    bodies = {f"e{no}": b"".join(pieces) for no, pieces in enumerate(streams)} | {"ws": b"".join(streams[0])}
+    assert (bodies_of(tape), bodies_of(tape, FROM_CLIENT)["ws"]) == (bodies, b"".join(streams[-1]))
     assert {row["request_body"] for row in rows(tape, exchanges)} <= {b"".join(REQUEST), b""}
 
 
 def assert_model(tape: Path, sent: list[journal.Frame]) -> None:
     """The model: per exchange its reads in order and whether it ended."""
-    ended = {frame.id for frame in sent if isinstance(frame, journal.End)}
-    begun = {frame.id for frame in sent if isinstance(frame, journal.Begin)}
+    ended_ids = {frame.id for frame in sent if isinstance(frame, journal.End)}
+    begun_ids = {frame.id for frame in sent if isinstance(frame, journal.Begin)}
     assert bodies_of(tape) == {
         id: b"".join(
             frame.data
             for frame in sent
             if isinstance(frame, journal.SocketReads) and (frame.runs[0].id, frame.runs[0].is_client) == (id, False)
         )
-        for id in begun
+        for id in begun_ids
     }
-    assert {id for id, outcome in outcomes_of(tape).items() if outcome is not None} == ended
+    assert {id for id, outcome in outcomes_of(tape).items() if outcome is not None} == ended_ids
 
 
 def test_ended_exchanges_leave_nothing_in_memory(tape: Path) -> None:
     def grown(name: str) -> int:
-        before, _ = tracemalloc.get_traced_memory()
+        baseline, _ = tracemalloc.get_traced_memory()
         record(store, [frame for number in range(100) for frame in exchange(f"{name}-{number}", [])])
         gc.collect()
-        return tracemalloc.get_traced_memory()[0] - before
+        return tracemalloc.get_traced_memory()[0] - baseline
 
     with opened(tape) as store:
         tracemalloc.start()
@@ -447,11 +447,11 @@ def test_ended_exchanges_leave_nothing_in_memory(tape: Path) -> None:
 def read_back(store: Store, numbers: Sequence[int], most_bytes: int = 1 << 20) -> tuple[list[Unsettled], int]:
     """Read exchanges from the tape alone; also return the number of statements."""
     statements: list[str] = []
-    other = Store(store.connection)
+    second_store = Store(store.connection)
     driver = file.driver_of(store.connection)
     driver.set_trace_callback(statements.append)
     try:
-        return other.settling.take(deque(numbers), len(numbers), most_bytes), len(statements)
+        return second_store.settling.take(deque(numbers), len(numbers), most_bytes), len(statements)
     finally:
         driver.set_trace_callback(None)
 
@@ -476,10 +476,10 @@ def test_exchanges_read_back_equal_those_in_memory(tape: Path) -> None:
             store.append([frame])
         numbers += store.append(frames[-1:])
         from_tape, _ = read_back(store, numbers)
-        kept = store.settling.take(deque(numbers), len(numbers), 1 << 20)
-    assert [[*one.reads] for one in from_tape] == [[*one.reads] for one in kept]
-    assert [replace(one, reads=kept[0].reads) for one in from_tape] == [
-        replace(one, reads=kept[0].reads) for one in kept
+        in_memory = store.settling.take(deque(numbers), len(numbers), 1 << 20)
+    assert [[*exchange.reads] for exchange in from_tape] == [[*exchange.reads] for exchange in in_memory]
+    assert [replace(exchange, reads=in_memory[0].reads) for exchange in from_tape] == [
+        replace(exchange, reads=in_memory[0].reads) for exchange in in_memory
     ]
     assert len(from_tape) == 5
 
@@ -496,14 +496,18 @@ def test_exchanges_are_taken_in_order_up_to_a_limit(tape: Path) -> None:
     with opened(tape) as store:
         numbers = [no for number, size in enumerate(sizes) for no in store.append(exchange(f"{number}", [b"x" * size]))]
         numbers += store.append(websocket("ws", STREAM, [b"x" * 50]))
-        taken = {most: [one.no for one in read_back(store, numbers, most)[0]] for most in (0, 300, 301, 1201)}
-        assert taken == {0: numbers[:1], 300: numbers[:1], 301: numbers[:2], 1201: numbers[:5]}
+        numbers_by_size = {
+            most: [exchange.no for exchange in read_back(store, numbers, most)[0]] for most in (0, 300, 301, 1201)
+        }
+        assert numbers_by_size == {0: numbers[:1], 300: numbers[:1], 301: numbers[:2], 1201: numbers[:5]}
         store.settle(numbers[1:2])  # of the others, the WebSocket alone is not in memory
         mixed = [numbers[5], *numbers[:5]]
-        assert [one.no for one in store.settling.take(deque(mixed), 10, 1 << 20)] == mixed
-        both, _ = read_back(store, mixed)
-        assert [(one.no, one.is_settled) for one in both] == [(no, no == numbers[1]) for no in mixed]
-        assert [one.size for one in both] == [len(b"".join(STREAM)) + 50, *sizes]
+        assert [exchange.no for exchange in store.settling.take(deque(mixed), 10, 1 << 20)] == mixed
+        mixed_exchanges, _ = read_back(store, mixed)
+        assert [(exchange.no, exchange.is_settled) for exchange in mixed_exchanges] == [
+            (no, no == numbers[1]) for no in mixed
+        ]
+        assert [exchange.size for exchange in mixed_exchanges] == [len(b"".join(STREAM)) + 50, *sizes]
 
 
 @pytest.mark.damages
@@ -516,8 +520,8 @@ def test_damage_to_one_exchange_harms_no_other(tape: Path) -> None:
         store.connection.exec_driver_sql("UPDATE segments SET at_ns = '[1,' WHERE exchange_no = 3")
         store.connection.commit()
         (good, headers, reads), _ = read_back(store, numbers)
-        found = column_types.damage_of(store.connection)
-    assert (found.columns, found.exchanges) == (
+        damage = column_types.damage_of(store.connection)
+    assert (damage.columns, damage.exchanges) == (
         {"exchanges.request_headers", "exchanges.bytes"},
         {3: "its reads are damaged"},
     )
@@ -533,7 +537,7 @@ def test_the_next_recorder_enters_unstored_exchanges(tape: Path) -> None:
     with opened(tape) as store:
         store.append([begin("e1"), head("e1"), *body("e1", STREAM[:1]), begin("e2"), *exchange("e3"), begin("e4")])
     size = len(b"".join(STREAM))
-    known = [
+    relayed = [
         Relayed(
             id="e1",
             bytes=size,
@@ -563,12 +567,12 @@ def test_the_next_recorder_enters_unstored_exchanges(tape: Path) -> None:
         ),
         Relayed(id="e8", bytes=3, framing="websocket", client_bytes=2, began=BEGAN),
     ]
-    left = Unstored(SESSION.uuid, known, unlisted=2, unlisted_bytes=1000)
+    unstored = Unstored(SESSION.uuid, relayed, unlisted=2, unlisted_bytes=1000)
     with file.writing(tape, "a test") as connection:
         store = Store(connection)
-        recover(store.appending, [left])
+        recover(store.appending, [unstored])
         store.begin_session(other_session("session-2"))
-        assert count_missing(store.connection, [left]) == (4, 1110)
+        assert count_missing(store.connection, [unstored]) == (4, 1110)
         store.settle(store.settling.unsettled())
     columns = "id, ended_by, status, framing, bytes, gap_bytes, end_ns, client_closed_ns, headers_ns, paused, surplus"
     with reading(tape) as connection:
@@ -587,8 +591,8 @@ def test_the_next_recorder_enters_unstored_exchanges(tape: Path) -> None:
     with reading(tape) as connection:
         columns = "protocol, reset_code, outcome_detail"
         joined = "exchanges JOIN measures ON exchange_no = no WHERE id = 'e7'"
-        (known,) = connection.exec_driver_sql(f"SELECT {columns} FROM {joined}").all()
-    assert tuple(known) == ("h2", "goaway_internal_error", "goaway_internal_error")
+        (relayed,) = connection.exec_driver_sql(f"SELECT {columns} FROM {joined}").all()
+    assert tuple(relayed) == ("h2", "goaway_internal_error", "goaway_internal_error")
     assert [id for id, raised in sorted(flags.items()) if "storage_gap" in raised] == ["e1", "e2", "e7", "e8"]
     with reading(tape) as connection:
         assert list(checks.problems(connection)) == []
@@ -612,9 +616,13 @@ def test_a_request_in_pieces_equals_a_whole_one(tape: Path) -> None:
         in_one = upload("e2", REQUEST)
         store.append(in_one)
         store.append([begin("e3", body=body)])
-    found = [{k: v for k, v in row.items() if k not in ("no", "id")} for row in rows(tape, exchanges)]
-    assert found[0] == found[1] == found[2]
-    assert [found[0][name] for name in ("request_body", "request_size", "request_model")] == [body, len(body), "gpt-x"]
+    row_values = [{k: v for k, v in row.items() if k not in ("no", "id")} for row in rows(tape, exchanges)]
+    assert row_values[0] == row_values[1] == row_values[2]
+    assert [row_values[0][name] for name in ("request_body", "request_size", "request_model")] == [
+        body,
+        len(body),
+        "gpt-x",
+    ]
 
 
 def test_a_prefix_of_a_request_has_the_whole_size(tape: Path) -> None:
@@ -637,8 +645,8 @@ def test_a_dead_recorders_upload_keeps_its_beginning(tape: Path) -> None:
 def test_facts_of_connection_and_clock_are_stored(tape: Path) -> None:
     facts = {"connection_reused": True, "clock": "kernel"}
     with opened(tape) as store:
-        first = [begin("e1"), msgspec.structs.replace(head("e1"), **facts)]
-        store.append(first)
+        first_frames = [begin("e1"), msgspec.structs.replace(head("e1"), **facts)]
+        store.append(first_frames)
         assert {name: rows(tape, exchanges)[0][name] for name in facts} == facts
         store.append([msgspec.structs.replace(end("e1", []), **facts, clock_error_ns=7)])
     assert rows(tape, exchanges)[0] | facts | {"clock_error_ns": 7} == rows(tape, exchanges)[0]
@@ -687,7 +695,7 @@ def test_an_exchange_that_is_queued_twice_is_settled_once(tape: Path) -> None:
         numbers = store.append([*frames, frames[-1]])
         queue = deque([*numbers, *store.append([*exchange("e2"), frames[-1]])])
         finished = store.settling.put([settle(facts) for facts in store.settling.take(queue, 10, 1 << 20)])
-        assert [one.id for one in finished] == ["e1", "e2"]
+        assert [exchange.id for exchange in finished] == ["e1", "e2"]
         assert (list(queue), store.settling.unsettled()) == ([], [])
 
 
@@ -720,6 +728,6 @@ def test_an_exchange_in_one_batch_is_stored_packed(tape: Path, is_restarted: boo
     assert bodies_of(tape) == dict.fromkeys(("e1", "e2"), b"".join(STREAM))
     with reading(tape) as connection:
         assert connection.execute(select(segments.c.exchange_no)).all() == []
-        first, second = connection.execute(select(measures).order_by(measures.c.exchange_no)).all()
-        assert first[1:] == second[1:]
+        first_row, second = connection.execute(select(measures).order_by(measures.c.exchange_no)).all()
+        assert first_row[1:] == second[1:]
         assert checks.damage(connection, 10) == []

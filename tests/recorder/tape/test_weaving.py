@@ -33,9 +33,9 @@ class Tape:
             assert len(row[3]) == size + end_size
             self.rows.remove(row)
             self.rows += [(position, *row[1:3], row[3][:size]), (end_position, *row[1:3], row[3][size:])]
-        ended = extension.ended_positions
+        positions = extension.ended_positions
         self.rows = [
-            (position, since, version - 1 if until == LAST_VERSION and position in ended else until, data)
+            (position, since, version - 1 if until == LAST_VERSION and position in positions else until, data)
             for position, since, until, data in self.rows
         ]
         self.rows += [(part.position, version, LAST_VERSION, part.data) for part in extension.added]
@@ -49,12 +49,12 @@ class Tape:
 @given(TEXT, TEXT)
 def test_matches_are_in_both_bodies_in_one_order(old: bytes, new: bytes) -> None:
     at = (0, 0)
-    for place, other, size in matches(old, new):
+    for place, old_place, size in matches(old, new):
         assert size >= LEAST
-        assert old[place : place + size] == new[other : other + size]
-        assert (place, other) >= at
-        assert min(place - at[0], other - at[1]) >= 0
-        at = place + size, other + size
+        assert old[place : place + size] == new[old_place : old_place + size]
+        assert (place, old_place) >= at
+        assert min(place - at[0], old_place - at[1]) >= 0
+        at = place + size, old_place + size
     assert max(at[0] - len(old), at[1] - len(new)) <= 0
 
 
@@ -75,8 +75,8 @@ def test_every_version_is_byte_for_byte_what_it_was(bodies: list[bytes]) -> None
 def test_versions_with_any_edits_stay_what_they_were(first: bytes, edits: list[tuple[int, int, bytes]]) -> None:
     body = first + bytes(range(256)) * 8
     family, tape, versions = Family(1, body), Tape(), {1: body}
-    for at, gone, text in edits:
-        body = body[:at] + text + body[at + gone :]
+    for at, removed, text in edits:
+        body = body[:at] + text + body[at + removed :]
         extension = family.extended(9, body)
         assert extension is not None
         tape.take(extension)
@@ -85,7 +85,7 @@ def test_versions_with_any_edits_stay_what_they_were(first: bytes, edits: list[t
         assert {version: tape.body(version) for version in versions} == versions
 
 
-def stored(bodies: Sequence[bytes]) -> int:
+def stored_size(bodies: Sequence[bytes]) -> int:
     """Return the bytes of the parts of a session, all in one family."""
     family, tape = Family(1, bodies[0]), Tape()
     for body in bodies[1:]:
@@ -100,12 +100,12 @@ def test_a_session_takes_little_more_than_its_last_request() -> None:
     for marks in (False, True):
         for system_first in (False, True):
             bodies = turns(60, marks=marks, system_first=system_first)
-            assert stored(bodies) < 1.1 * len(bodies[-1]), (marks, system_first)
+            assert stored_size(bodies) < 1.1 * len(bodies[-1]), (marks, system_first)
 
 
 def test_a_changing_date_does_not_use_up_positions() -> None:
     bodies = [b"%s%04d%s" % (b"a" * 9000, number, b"b" * 9000) for number in range(LAST_VERSION)]
-    assert stored(bodies) < 18_000 + 5 * LAST_VERSION
+    assert stored_size(bodies) < 18_000 + 5 * LAST_VERSION
 
 
 def test_a_body_with_much_missing_is_another_family() -> None:
@@ -114,11 +114,11 @@ def test_a_body_with_much_missing_is_another_family() -> None:
 
 def test_the_session_that_a_request_continues_is_the_nearest() -> None:
     system = bytes(range(256)) * 20
-    own, other = (system + name * 300 for name in (b"own", b"other"))
+    own_requests, other_requests = (system + name * 300 for name in (b"own", b"other"))
     recent = Recent()
-    for number, body in enumerate((other, own, other, b"else" * 2000)):
+    for number, body in enumerate((other_requests, own_requests, other_requests, b"else" * 2000)):
         recent.put(Family(number, body))
-    assert recent.nearest(own + b"more" * 99)[0].body == own
+    assert recent.nearest(own_requests + b"more" * 99)[0].body == own_requests
 
 
 def test_memory_holds_the_last_families_within_a_limit() -> None:

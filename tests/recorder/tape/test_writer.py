@@ -135,9 +135,9 @@ def test_frames_are_committed_and_acknowledged_by_themselves(tape: Path) -> None
         assert bodies_of(tape) == {"e1": b"".join(STREAM)}
         process.send([end("e1", STREAM)])
         process.acknowledged()
-        last = process.answer()
-        assert isinstance(last, journal.Ack)
-        assert [(one.id, one.outcome) for one in last.finished] == [("e1", "complete")]
+        ack = process.answer()
+        assert isinstance(ack, journal.Ack)
+        assert [(exchange.id, exchange.outcome) for exchange in ack.finished] == [("e1", "complete")]
         process.send([journal.Close(AT)])
         process.acknowledged()
         assert process.end() == 0
@@ -151,9 +151,9 @@ def test_a_batch_is_committed_when_it_is_large(tape: Path, size: int) -> None:
     with writer(tape, code=FROZEN) as process:
         process.answer()
         process.send([begin("e1"), *body("e1", [b"x" * size] * count)])
-        first = process.answer()
-        assert isinstance(first, journal.Ack)
-        assert first.seq >= count  # the last read's bytes may be on their way yet
+        first_answer = process.answer()
+        assert isinstance(first_answer, journal.Ack)
+        assert first_answer.seq >= count  # the last read's bytes may be on their way yet
         process.send([begin("e2")])
         assert process.end() == 0
         assert process.answer() == journal.Ack(process.seq - 1, [])
@@ -193,11 +193,11 @@ def test_a_client_without_a_session_ends_no_writer(tape: Path) -> None:
 
 
 def test_a_connected_relay_is_served_though_all_others_leave(tape: Path) -> None:
-    with writer(tape) as process, connected(process) as silent, connected(process) as last:
+    with writer(tape) as process, connected(process) as silent, connected(process) as final:
         process.answer()
-        last.send([journal.Relay("wiretape record (pid 2)"), other_session("s2")])
-        assert isinstance(last.answer(), journal.Ready)  # connections are taken in order: so is the silent one
-        for leaving in (last, process):
+        final.send([journal.Relay("wiretape record (pid 2)"), other_session("s2")])
+        assert isinstance(final.answer(), journal.Ready)  # connections are taken in order: so is the silent one
+        for leaving in (final, process):
             leaving.send([journal.Close(AT)])
             leaving.leave()
             while leaving.connection.recv(100):
@@ -245,18 +245,18 @@ def test_an_end_without_a_close_interrupts_open_exchanges(tape: Path) -> None:
 
 @pytest.mark.parametrize("seed", seeds(3))
 def test_a_killed_relay_leaves_all_it_wrote_stored(tape: Path, seed: int) -> None:
-    after = random.Random(seed).randrange(1, 6000)
+    frame_count = random.Random(seed).randrange(1, 6000)
     with subprocess.Popen((sys.executable, "-c", RELAY, str(tape)), stdout=subprocess.PIPE) as relay:
         assert relay.stdout is not None
         int(relay.stdout.readline())
-        noted = relay.stdout.read(8 * after)
+        noted = relay.stdout.read(8 * frame_count)
         relay.kill()
         noted += relay.stdout.read()
     until(lambda: not lock.holder(tape))  # the writer has ended by itself
-    stored = bodies_of(tape)["e1"]
-    assert stored == b"".join(b"%08d" % seq for seq in range(len(stored) // 8))
-    assert stored.startswith(noted)
-    assert len(stored) <= len(noted) + 8
+    body = bodies_of(tape)["e1"]
+    assert body == b"".join(b"%08d" % seq for seq in range(len(body) // 8))
+    assert body.startswith(noted)
+    assert len(body) <= len(noted) + 8
     assert outcomes_of(tape) == {"e1": "interrupted"}
 
 
@@ -294,7 +294,7 @@ def test_new_ends_are_settled_before_leftovers(tape: Path) -> None:
         ids = list[str]()
         while "e1" not in ids:
             answer = process.answer()
-            ids += [one.id for one in answer.finished] if isinstance(answer, journal.Ack) else []
+            ids += [exchange.id for exchange in answer.finished] if isinstance(answer, journal.Ack) else []
         assert None in outcomes_of(tape).values()
 
 
@@ -327,17 +327,17 @@ def test_a_writer_without_permission_fails_in_one_line(
 ) -> None:
     with tapefile.writing(tape, "a test"):
         pass
-    with closing(sqlite3.connect(tape)) as other:
-        other.execute(statement)
-        other.commit()
-    before = snapshot(tape.parent)
+    with closing(sqlite3.connect(tape)) as connection:
+        connection.execute(statement)
+        connection.commit()
+    files = snapshot(tape.parent)
     with writer(tape, is_fresh=True) as process:
         answer = process.answer()
         assert isinstance(answer, journal.Fatal)
         assert (answer.exit_code, process.end()) == (code, code)
     assert words in answer.message
     assert "\n" not in answer.message
-    assert snapshot(tape.parent) == before
+    assert snapshot(tape.parent) == files
     assert capfd.readouterr().err == ""
 
 
@@ -348,14 +348,14 @@ def test_clients_of_a_written_tape_get_its_socket(tape: Path) -> None:
         assert lock.claim(tape) == first.place
 
 
-@pytest.mark.parametrize("way", ["a hard link", "a removed lock file"])
-def test_a_hard_link_lets_no_second_writer_in(tape: Path, way: str) -> None:
+@pytest.mark.parametrize("link_kind", ["a hard link", "a removed lock file"])
+def test_a_hard_link_lets_no_second_writer_in(tape: Path, link_kind: str) -> None:
     with writer(tape, is_fresh=True) as first:
         assert isinstance(first.answer(), journal.Ready)
         first.send(exchange("e1"))
         first.acknowledged()
         name = tape
-        if way == "a hard link":
+        if link_kind == "a hard link":
             name = tape.with_name("link.db")
             name.hardlink_to(tape)
         else:
@@ -390,11 +390,11 @@ FORMS = [
 
 
 def assert_no_canary(directory: Path, *, files: set[str]) -> None:
-    found = {path.name: path.read_bytes() for path in directory.iterdir()}
-    assert set(found) >= files
-    for name, held in found.items():
+    contents = {path.name: path.read_bytes() for path in directory.iterdir()}
+    assert set(contents) >= files
+    for name, content in contents.items():
         for form in FORMS:
-            assert form not in held, (name, form)
+            assert form not in content, (name, form)
 
 
 def test_no_credential_ever_reaches_the_disk(tape: Path) -> None:
@@ -437,10 +437,10 @@ def test_a_removed_tape_ends_the_writer_with_a_message(tape: Path) -> None:
         process.acknowledged()
         tape.rename(tape.with_name("elsewhere.db"))
         process.send([head("e1")])
-        said = process.answer()
-        assert isinstance(said, journal.Fatal)
-        assert said.final
-        assert "removed or replaced" in said.message
+        answer = process.answer()
+        assert isinstance(answer, journal.Fatal)
+        assert answer.final
+        assert "removed or replaced" in answer.message
     assert not tape.exists()
 
 
@@ -462,7 +462,7 @@ def test_a_moved_tape_has_its_rows_in_its_file(tape: Path) -> None:
 
 def finished_before(process: WriterProcess, id: str) -> None:
     """Read answers until an exchange is reported as finished."""
-    while not any(one.id == id for one in getattr(process.answer(), "finished", ())):
+    while not any(exchange.id == id for exchange in getattr(process.answer(), "finished", ())):
         pass
 
 
@@ -476,10 +476,10 @@ def test_a_removed_logs_contents_are_saved_first(tape: Path, suffix: str) -> Non
         finished_before(process, "e1")
         tape.with_name(tape.name + suffix).unlink()
         process.send(list(body("e2", STREAM))[2:3])
-        said = process.answer()
-        assert isinstance(said, journal.Fatal)
-        assert not said.final
-        assert f"{suffix} was removed or replaced while it was recorded: its contents are in the tape" in said.message
+        answer = process.answer()
+        assert isinstance(answer, journal.Fatal)
+        assert not answer.final
+        assert f"{suffix} was removed or replaced while it was recorded: its contents are in the tape" in answer.message
         assert process.end() == 1
     with writer(tape, running=["e2"]) as process:
         process.send([*list(body("e2", STREAM))[2:], end("e2", STREAM)])
@@ -518,17 +518,17 @@ def test_reads_behind_a_missing_one_are_a_reported_gap(tape: Path) -> None:
 
 def test_a_huge_model_name_makes_a_short_answer(tape: Path) -> None:
     name = '\0"m' * journal.ANSWER_BYTES  # as an answer, longer than any may be
-    asked = json.dumps({"model": name}).encode()
+    request = json.dumps({"model": name}).encode()
     answered = [b"data: " + json.dumps({"object": "chat.completion.chunk", "model": name, "choices": []}).encode()]
     with writer(tape) as process:
         process.answer()
-        process.send([begin("e1", body=asked), head("e1"), *body("e1", answered), end("e1", answered)])
+        process.send([begin("e1", body=request), head("e1"), *body("e1", answered), end("e1", answered)])
         process.acknowledged()
-        last = process.answer()
-        assert isinstance(last, journal.Ack)
-        assert len(journal.encode_answer(last)) < 10_000
-        assert last.finished[0].model is not None
-        assert last.finished[0].model.endswith("…")
+        ack = process.answer()
+        assert isinstance(ack, journal.Ack)
+        assert len(journal.encode_answer(ack)) < 10_000
+        assert ack.finished[0].model is not None
+        assert ack.finished[0].model.endswith("…")
         process.end()
 
 
@@ -546,14 +546,14 @@ def test_a_damaged_tape_is_refused_and_stays_unchanged(tape: Path, fault: str) -
             file.write(random.Random(1).randbytes(20_000))
     else:
         damage(tape, "UPDATE bodies SET data=zeroblob(10) WHERE exchange_no=50")
-    before = tape.read_bytes()
+    content = tape.read_bytes()
     with writer(tape) as process:
-        said = process.answer()
-        assert isinstance(said, journal.Fatal)
-        assert (said.exit_code, said.final) == (3, True)
-        assert "is damaged" in said.message
+        answer = process.answer()
+        assert isinstance(answer, journal.Fatal)
+        assert (answer.exit_code, answer.final) == (3, True)
+        assert "is damaged" in answer.message
         assert process.end() == 3
-    assert tape.read_bytes() == before
+    assert tape.read_bytes() == content
 
 
 @pytest.mark.damages
@@ -566,10 +566,10 @@ def test_a_shortened_tape_ends_the_writer_with_a_message(tape: Path) -> None:
         process.acknowledged()
         os.truncate(tape, 4096)
         process.send([head("e1")])
-        said = process.answer()
-        assert isinstance(said, journal.Fatal)
-        assert said.final
-        assert "cut short" in said.message
+        answer = process.answer()
+        assert isinstance(answer, journal.Fatal)
+        assert answer.final
+        assert "cut short" in answer.message
 
 
 def test_the_end_reports_the_sessions_exchanges_on_tape(tape: Path) -> None:
@@ -580,14 +580,14 @@ def test_the_end_reports_the_sessions_exchanges_on_tape(tape: Path) -> None:
         process.send([*exchange("e1"), *exchange("e2", [b"cut"]), journal.Close(AT)])
         process.acknowledged()
         process.end()
-        while not isinstance(last := process.answer(), journal.Verified):
+        while not isinstance(answer := process.answer(), journal.Verified):
             pass
-    assert last == journal.Verified(2, 1, len(b"".join(STREAM)) + 3, [])
+    assert answer == journal.Verified(2, 1, len(b"".join(STREAM)) + 3, [])
 
 
-def keep_beside(tape: Path, left: Unstored) -> None:
+def keep_beside(tape: Path, unstored: Unstored) -> None:
     keeper = losses.Keeper(tape)
-    keeper.keep(left)
+    keeper.keep(unstored)
     keeper.close(10)
 
 
@@ -624,25 +624,25 @@ def test_the_next_writer_enters_a_killed_ones_losses(tape: Path) -> None:
     assert not losses.path_of(tape).exists()
     with reading(tape) as connection:
         columns = (exchanges.c.id, exchanges.c.ended_by, exchanges.c.bytes, exchanges.c.gap_bytes)
-        found = [tuple(row) for row in connection.execute(select(*columns).order_by(exchanges.c.id))]
-    assert found == [("e1", "end", size, size - len(STREAM[0])), ("e3", "reset", 7, 7)]
+        row_values = [tuple(row) for row in connection.execute(select(*columns).order_by(exchanges.c.id))]
+    assert row_values == [("e1", "end", size, size - len(STREAM[0])), ("e3", "reset", 7, 7)]
     assert outcomes_of(tape)["e3"] == "connect_error"
 
 
 def test_a_recorders_second_writer_leaves_its_losses_file(tape: Path) -> None:
-    left = Unstored(SESSION.uuid, [Relayed(id="e1", bytes=500)])
+    unstored = Unstored(SESSION.uuid, [Relayed(id="e1", bytes=500)])
     with writer(tape) as process:
         process.answer()
         process.send([begin("e1")])
         process.acknowledged()
-        keep_beside(tape, left)
+        keep_beside(tape, unstored)
         process.kill()
     with writer(tape, running=["e1"]) as process:
         process.answer()
-        assert losses.read(tape) == left
+        assert losses.read(tape) == unstored
         assert outcomes_of(tape) == {"e1": None}
         assert process.end() == 0  # the relay was killed: only its stored data is known
-    assert losses.read(tape) == left
+    assert losses.read(tape) == unstored
     with reading(tape) as connection:
         assert connection.execute(select(exchanges.c.gap_bytes)).scalar_one() == 500
 
@@ -670,11 +670,13 @@ def test_the_last_exchanges_leave_the_tape_within_its_limit(tape: Path) -> None:
     assert outcomes_of(tape) == {}
 
 
-@pytest.mark.parametrize(("first", "is_reported"), [(7, True), (1, False)])
-def test_an_announced_deletion_is_reported_if_it_was_committed(tape: Path, first: int, is_reported: bool) -> None:
+@pytest.mark.parametrize(("first_number", "is_reported"), [(7, True), (1, False)])
+def test_an_announced_deletion_is_reported_if_it_was_committed(
+    tape: Path, first_number: int, is_reported: bool
+) -> None:
     with opened(tape, other_session("older")) as store:
         record(store, exchange("old"))
-    announced = journal.Deleting(first, journal.Deleted(3, 2, 1, 50))
+    announced = journal.Deleting(first_number, journal.Deleted(3, 2, 1, 50))
     with writer(tape) as process:
         process.send([journal.Keep(size=1 << 30, announced=announced), *exchange("new")])
         process.acknowledged()
@@ -691,7 +693,7 @@ def test_an_unstorable_value_costs_its_own_exchange_only(tape: Path) -> None:
         assert process.end() == 0
         process.acknowledged()
         assert process.lost == [journal.Lost("e2", 55, is_whole=True)]
-        (trouble,) = (one for one in process.answers if isinstance(one, journal.Trouble))
+        (trouble,) = (answer for answer in process.answers if isinstance(answer, journal.Trouble))
         assert trouble.message.startswith("a part of exchange e2 cannot be stored (")
     assert set(bodies_of(tape)) == {"e1", "e3"}
 
@@ -702,9 +704,9 @@ def test_a_row_without_its_exchange_is_damage(tape: Path) -> None:
         record(store, exchange("e1"))
     damage(tape, "DELETE FROM exchanges")
     with writer(tape) as process:
-        said = process.answer()
-        assert isinstance(said, journal.Fatal)
-        assert "refers to a row of exchanges that is not there" in said.message
+        answer = process.answer()
+        assert isinstance(answer, journal.Fatal)
+        assert "refers to a row of exchanges that is not there" in answer.message
 
 
 @pytest.mark.damages
@@ -714,7 +716,7 @@ def test_a_dropped_table_ends_the_writer_with_a_message(tape: Path) -> None:
         process.acknowledged()
         damage(tape, "DROP TABLE segments")
         process.send(exchange("e2")[:-1])
-        while not isinstance(said := process.answer(), journal.Fatal):
+        while not isinstance(answer := process.answer(), journal.Fatal):
             pass
-        assert "no such table: segments" in said.message
-        assert process.process.wait(60) == said.exit_code
+        assert "no such table: segments" in answer.message
+        assert process.process.wait(60) == answer.exit_code
