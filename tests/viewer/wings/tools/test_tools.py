@@ -94,7 +94,7 @@ def test_complete_exchanges_have_the_statistics_of_a_tool(tool, suffix):
     ("tool", "first_ms", "gaps", "gap_ms"),
     [("vllm", 169, 5, 20), ("vllm-0.32", 159, 15, 31 / 3)],
 )
-def test_vllm_before_0_33_counts_role_chunks_and_pools_gaps(tool, first_ms, gaps, gap_ms):
+def test_vllm_before_033_counts_role_chunks_and_pools_gaps(tool, first_ms, gaps, gap_ms):
     report = measure_as(tool, complete())
     found = {row.metric: row for row in report.rows}
     assert (found["TTFT"].n, found["TTFT"].mean) == (5, pytest.approx(first_ms))

@@ -157,9 +157,7 @@ def test_unsendable_requests_are_omitted_with_the_reason() -> None:
         ("anthropic.messages", {"messages": QUESTION}, {"payload": {"messages": QUESTION}}),
     ],
 )  # fmt: skip
-def test_prompts_are_messages_texts_or_other_bodies(
-    api: str, body: JsonObject, content: JsonObject
-) -> None:
+def test_prompts_are_messages_texts_or_other_bodies(api: str, body: JsonObject, content: JsonObject) -> None:
     (row,) = entries((body, {"api": api}), with_messages=True)
     assert row == {"timestamp": 0, **content, "output_length": 1}
 
