@@ -457,7 +457,9 @@ def test_unreadable_acknowledgements_kill_the_writer_without_losses(
             await until(lambda: relay_tap.counts.recorded == 1)
 
     play(scenario())
-    (cause,) = (place for place, line in enumerate(messages) if line.startswith("the writer's answers cannot be read (the"))
+    (cause,) = (
+        place for place, line in enumerate(messages) if line.startswith("the writer's answers cannot be read (the")
+    )
     assert "starting another" in messages[cause + 1]
     assert bodies_of(tape) == {"e1": b"".join(STREAM)}
 

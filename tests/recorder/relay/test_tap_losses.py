@@ -44,7 +44,9 @@ def test_reads_past_the_bound_are_dropped_not_the_others(tape: Path) -> None:
             for frame in (begin("e1"), head("e1")):
                 relay_tap.put(frame)
             source = Source("e1")
-            accepted = [relay_tap.frames.put_read(source, seq, None, piece, len(piece)) for seq, piece in enumerate(pieces)]
+            accepted = [
+                relay_tap.frames.put_read(source, seq, None, piece, len(piece)) for seq, piece in enumerate(pieces)
+            ]
             assert accepted == sorted(accepted, reverse=True)
             assert 40 < sum(accepted) < 50
             relay_tap.put(end("e1", pieces[: sum(accepted)], gap=1000 * accepted.count(False)))
