@@ -70,7 +70,11 @@ Prepare = Callable[["Connection", str, Mapping[str, Any]], object]
 
 
 class Connection:
-    """A connection for reading; `info` is its users' own. `begun` is called when a transaction begins."""
+    """A connection for reading; `info` is its users' own.
+
+    `begun` is called when a transaction begins. `failure` returns the error to raise where a function of a statement
+    has failed: SQLite tells only that one of them has.
+    """
 
     batch = 1000
     """Number of rows that a long list is read in."""
@@ -81,6 +85,7 @@ class Connection:
         self.info: dict[str, Any] = {}
         self.prepare: list[Prepare] = []
         self.begun: Callable[[], object] = lambda: None
+        self.failure: Callable[[], Exception | None] = lambda: None
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[None]:
@@ -140,7 +145,12 @@ class Connection:
         parameters = [by_name[value] if type(value) is Parameter else value for value in bound]
         # SQLite binds no lists: a statement reads one by json_each.
         plain_parameters = [json.dumps(value) if type(value) is list else value for value in parameters]
-        return self.driver.execute(text, plain_parameters).fetchall()
+        try:
+            return self.driver.execute(text, plain_parameters).fetchall()
+        except sqlite3.OperationalError as error:
+            if "user-defined function" in str(error) and (failure := self.failure()) is not None:
+                raise failure from error
+            raise
 
     def _prepare(self, text: str, options: Mapping[str, Any]) -> None:
         for prepare in self.prepare:

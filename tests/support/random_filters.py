@@ -188,7 +188,7 @@ def _writer(connection: Connection) -> Iterator[sqlalchemy.Connection]:
     made = create_engine("sqlite://", creator=lambda: connection.driver, poolclass=StaticPool)
     with made.connect() as writer:
         yield writer
-    conditions.register(connection.driver, Searches())  # SQLAlchemy has a REGEXP of its own
+    conditions.register(connection, Searches())  # SQLAlchemy has a REGEXP of its own
 
 
 @contextlib.contextmanager

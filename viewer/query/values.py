@@ -171,6 +171,15 @@ class Searches:
     def begin(self) -> None:
         """Reset the time limit for another query."""
         self._left_ns = round(QUERY_SECONDS * 1e9)
+        self._failure: TooSlow | None = None
+
+    def failure(self) -> TooSlow | None:
+        """Return the error that ended a search of the query, or None if none failed."""
+        return self._failure
+
+    def _too_slow(self) -> TooSlow:
+        self._failure = TooSlow()
+        return self._failure
 
     def search(self, expression: str, text: str | bytes | None) -> bool | None:
         """Return True if the first `SEARCH_CHARACTERS` of a text match an expression, or None without a text.
@@ -181,14 +190,14 @@ class Searches:
             return None
         self._left_ns += min(len(text), SEARCH_CHARACTERS) * SEARCH_CHARACTER_NS
         if self._left_ns <= 0:
-            raise TooSlow
+            raise self._too_slow()
         if isinstance(text, bytes):
             text = text[: 4 * SEARCH_CHARACTERS].decode("utf-8", "replace")  # four bytes a character at most
         limit, began = min(self._left_ns / 1e9, SEARCH_SECONDS), self._now()
         try:
             match = compiled_regex(expression).search(text[:SEARCH_CHARACTERS], timeout=limit, concurrent=True)
         except TimeoutError:
-            raise TooSlow from None
+            raise self._too_slow() from None
         finally:
             self._left_ns -= self._now() - began
         return match is not None

@@ -217,6 +217,19 @@ def each_label() -> Source:
     return func.json_each(intact).table_valued("key", "value")
 
 
+_CALLS: Final = func.json_each(case((func.json_valid(measures.c.tool_calls) == 1, measures.c.tool_calls))).table_valued(
+    "value", "type"
+)
+IS_TOOL_CALL: Final = _CALLS.c.type == "object"
+"""The condition that an item of an exchange's tool calls is one: a cell that is damaged may hold anything."""
+
+
+def tool_call(key: str) -> Expression:
+    """Return a part of a tool call, for a subquery over those that are one."""
+    # Of an item that is a text `json_extract` says "malformed JSON", which ends the statement.
+    return func.json_extract(case((IS_TOOL_CALL, _CALLS.c.value)), f"$.{key}")
+
+
 def stalled_gaps(stall_ns: int) -> Expression:
     """Return the expression of the gaps between outputs; null where none is a stall."""
     return case((measures.c.max_gap_ns > stall_ns, measures.c.icl))

@@ -14,7 +14,6 @@ import functools
 import json
 import math
 import re
-import sqlite3
 import sys
 from array import array
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from typing import Any, Final
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.metrics import percentile
 from wiretape.recorder.tape import packing
+from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import (
     Boolean,
     Expression,
@@ -60,7 +60,7 @@ from wiretape.viewer.query.syntax import (
     Word,
 )
 from wiretape.viewer.query.values import Searches
-from wiretape.viewer.source.tape.columns import column, each_label, label
+from wiretape.viewer.source.tape.columns import IS_TOOL_CALL, column, each_label, label, tool_call
 
 Condition = Expression
 Check = Callable[[Expression], Condition]
@@ -71,12 +71,14 @@ WORD_IN: Final = {"model": "within", "upstream": "in_host", "path": "within", "i
 _LONGEST_GAP = 2**63 - 1
 
 
-def register(connection: sqlite3.Connection, searches: Searches) -> None:
+def register(connection: Connection, searches: Searches) -> None:
     """Register the functions behind REGEXP (the `searches`), `gap:` and `gap.p50:` and its like on a connection."""
-    connection.create_function("regexp", 2, searches.search, deterministic=True)
-    connection.create_function("uncoded", 2, _uncoded, deterministic=True)
-    connection.create_function("has_gap", 3, _has_gap, deterministic=True)
-    connection.create_function("gap_percentile", 2, _stored_percentile, deterministic=True)
+    driver = connection.driver
+    driver.create_function("regexp", 2, searches.search, deterministic=True)
+    driver.create_function("uncoded", 2, _uncoded, deterministic=True)
+    driver.create_function("has_gap", 3, _has_gap, deterministic=True)
+    driver.create_function("gap_percentile", 2, _stored_percentile, deterministic=True)
+    connection.begun, connection.failure = searches.begin, searches.failure
 
 
 @functools.singledispatch
@@ -249,10 +251,8 @@ def _uncoded(headers: bytes, body: object) -> Any:
 
 def _called() -> Expression:
     """Return the tool calls as `show` prints them, `name(arguments)`, each on its line; null if there are none."""
-    calls = column("tool_calls")
-    each = func.json_each(case((func.json_valid(calls) == 1, calls))).table_valued("value")
-    name, arguments = (func.coalesce(func.json_extract(each.c.value, f"$.{key}"), "") for key in ("name", "arguments"))
-    return select(func.group_concat(name + "(" + arguments + ")", "\n")).scalar_subquery()
+    name, arguments = (func.coalesce(tool_call(key), "") for key in ("name", "arguments"))
+    return select(func.group_concat(name + "(" + arguments + ")", "\n")).where(IS_TOOL_CALL).scalar_subquery()
 
 
 def _like(one: Expression, wanted: Sequence[Pattern]) -> Condition:

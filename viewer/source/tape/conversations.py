@@ -20,6 +20,7 @@ from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import (
     ABOVE,
     CONTINUED,
+    IS_TOOL_CALL,
     JOINED,
     RESOLVED,
     among,
@@ -27,6 +28,7 @@ from wiretape.viewer.source.tape.columns import (
     cost_units,
     label,
     resolved,
+    tool_call,
 )
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.functions import ONLY
@@ -170,9 +172,7 @@ def turns(
 
 @functools.cache
 def _turns(judged: bool) -> Select:
-    calls = column("tool_calls")
-    each = func.json_each(case((func.json_valid(calls) == 1, calls))).table_valued("value")
-    tools = select(func.group_concat(func.json_extract(each.c.value, "$.name"), ", ")).scalar_subquery()
+    tools = select(func.group_concat(tool_call("name"), ", ")).where(IS_TOOL_CALL).scalar_subquery()
     said = [func.substr(text, 1, _LONGEST) for text in (column("content"), tools)]
     *tokens, duration = (column(name) for name in _SUMMED)
     named = [column(name) for name in ("id", "started_at", "model", "outcome")]

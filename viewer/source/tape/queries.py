@@ -24,7 +24,7 @@ import msgspec
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import FAILURES, NOT_SHIPPED, Exchange, Reads
 from wiretape.recorder.decode.metrics import DECODER_VERSION
-from wiretape.recorder.errors import NotFound, TapeDamaged, TapeError
+from wiretape.recorder.errors import NotFound, TapeDamaged
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape import peek, reader, reading
 from wiretape.recorder.tape.reader import Connection
@@ -34,7 +34,7 @@ from wiretape.recorder.tape.tables import FROM_CLIENT, FROM_UPSTREAM, as_stored
 from wiretape.recorder.tape.tables import bodies as _bodies
 from wiretape.recorder.tape.tables import exchanges as _exchanges
 from wiretape.recorder.tape.tables import measures as _measures
-from wiretape.viewer.query.values import Searches, TooSlow
+from wiretape.viewer.query.values import Searches
 from wiretape.viewer.record import rows
 from wiretape.viewer.record.chunks import Chunks
 from wiretape.viewer.record.fields import FIELDS, HEADER_FIELDS, WORKED_OUT
@@ -75,12 +75,11 @@ def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[
 
     At the end `report` is given a line for each row that was found damaged; by itself it prints them on stderr.
     """
-    searches, resolver, pricing = Searches(), Resolver(), Pricing()
+    resolver, pricing = Resolver(), Pricing()
     caching = Caching(resolver)
     with explained(path), reader.opened(path) as connection:
-        conditions.register(connection.driver, searches)
+        conditions.register(connection, Searches())
         register_names(connection.driver)
-        connection.begun = searches.begin
         for functions in (resolver, pricing, caching):
             functions.register(connection.driver)
             connection.prepare.append(functions.prepare)
@@ -103,11 +102,6 @@ def explained(path: Path) -> Iterator[None]:
     try:
         with peek.explained(path):
             yield
-    except TapeError as error:
-        # SQLite has no code of its own for an error in a function of ours, and of these only searches raise one.
-        if "user-defined function" in str(error.__cause__):
-            raise TooSlow from error
-        raise
     except (zlib.error, json.JSONDecodeError, msgspec.MsgspecError) as error:
         raise TapeDamaged(f"{path} is damaged ({error}): run 'wiretape db check'") from error
 

@@ -12,6 +12,7 @@ from tests.support.random_filters import GAPS, LEAVES, TREES, Stored, cases, end
 from tests.support.random_filters import memory as tape_in_memory
 from tests.support.reference_filter import matches, needed
 from tests.support.sample_tape import COMPLETE, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
+from wiretape.recorder.errors import TapeError
 from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import select
 from wiretape.viewer.query import values
@@ -19,6 +20,7 @@ from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.query.values import TooSlow
 from wiretape.viewer.source.tape import conditions, queries
+from wiretape.viewer.source.tape.columns import JOINED
 
 EVERY = [COMPLETE, TOOLS, TRUNCATED, LIMITED, FAILED, ODD, LIVE]
 
@@ -79,6 +81,26 @@ def test_an_endless_expression_is_its_authors_slip(memory: Connection, monkeypat
     fill(memory, ended(content="a" * 60_000 + "b"))
     with pytest.raises(TooSlow, match="takes too long"), queries.explained(Path("tape.db")):
         list(queries.exchanges(memory, ("id",), where=conditions.condition(parse('text~"(a+)+$"'))))
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("cell", ['["{"]', '["f"]', "[1, null]", '{"name": "f"}', '"f"', "{", b"\xff"])
+def test_damaged_tool_calls_have_no_text(memory: Connection, cell: str | bytes) -> None:
+    fill(memory, ended(content="ab"))
+    memory.driver.execute("UPDATE measures SET tool_calls = ?", (cell,))
+    for text, is_match in (("text:ab", True), ('text:"f("', False)):
+        with memory.begin():
+            assert bool(memory.fetch(select(conditions.condition(parse(text))).select_from(JOINED))[0][0]) is is_match
+
+
+def test_only_a_search_that_failed_is_too_slow(memory: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "QUERY_SECONDS", -1)
+    fill(memory, ended(content="ab"))
+    with pytest.raises(TooSlow):
+        list(queries.exchanges(memory, ("id",), where=conditions.condition(parse("text~a"))))
+    memory.driver.create_function("gap_percentile", 2, lambda *_: 1 // 0)
+    with pytest.raises(TapeError, match="cannot be used"), queries.explained(Path("tape.db")):
+        list(queries.exchanges(memory, ("id",), where=conditions.condition(parse("gap.p50>1s"))))
 
 
 def test_terms_before_an_expression_choose_what_it_searches(memory: Connection) -> None:
