@@ -16,6 +16,7 @@ MINUS: Final = "−"
 """The sign of negative numbers, and of times before the zero."""
 
 _MOST_MS: Final = 9_999.5
+"""From here on, a time in ms has five digits when it is rounded."""
 LEAST_MINUTES: Final = 120
 """Shortest time that is written in minutes, in seconds."""
 
@@ -71,6 +72,7 @@ def duration(ns: int) -> str:
     """Return the length of a wait in few characters: `110 ms`, `2.3 s`, and from 120 s on in minutes, as `30:36`."""
     if round(ns / 1e9) >= LEAST_MINUTES:
         return minutes(round(ns / 1e9))
+    # From half a millisecond below a second on, it would be rounded to 1000 ms.
     return f"{ns / 1e6:.0f} ms" if ns < 999_500_000 else f"{ns / 1e9:.1f} s"
 
 
@@ -116,6 +118,7 @@ def short_count(value: int) -> str:
     """Return a number of things in at most six cells: from 100,000 on in thousands or millions, as `120k` or `12M`."""
     if value <= 99_999:
         return f"{value:,}"
+    # 9,999,500 would be rounded to 10,000k, which has seven cells.
     return f"{value / 1e3:,.0f}k" if value < 10 * 1e6 - 500 else f"{value / 1e6:,.0f}M"
 
 

@@ -18,6 +18,7 @@ UNKNOWN: Final = -1
 
 _LINE: Final = re.compile(rb"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
 _LONGEST_CHARACTER: Final = 4
+"""Bytes of a character in UTF-8, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class HexDump:
         return self._tops[-1]
 
     def row(self, number: int) -> HexRow:
-        """Return a row."""
+        """Return a row: the border of a read, or bytes of it."""
         part = bisect_right(self._tops, number) - 1
         start, stop, read = self._parts[part]
         line = number - self._tops[part] - (read is not None)

@@ -109,6 +109,7 @@ def _end_of(text: str, most: int) -> tuple[int, str]:
     if start:
         places = (text.find(mark, start, start + most // 2) for mark in ("\n\n", "\n", " "))
         start = next((place + 1 for place in places if place >= 0), start)
+    # Not all of a text of megabytes is searched for fences: it is rendered again whenever it has grown.
     is_code = len(_FENCE.findall(text, max(start - (1 << 20), 0), start)) % 2 if start else 0
     end = safe(text[start:].replace("\r\n", "\n").expandtabs(4), multiline=True)
     return start, f"```\n{end}" if is_code else end

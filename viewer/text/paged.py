@@ -40,7 +40,9 @@ class WrappedPage:
             self._lines.append(_Line(len(self.rows), head, text, (0,)))
             self.rows.append(line)  # nearly every line of a long page
             return
-        wrapped = WrappedText(safe(text.expandtabs(4), multiline=True), max(width - indent, 20))
+        wrapped = WrappedText(
+            safe(text.expandtabs(4), multiline=True), max(width - indent, 20)
+        )  # an indent may be wider than the page
         wrapped.more(MOST_ROWS)
         spans = [wrapped.span(number) for number in range(len(wrapped))]
         self._lines.append(_Line(len(self.rows), head, wrapped.text, [0, *(indent + start for start, _ in spans[1:])]))

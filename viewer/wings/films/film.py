@@ -79,6 +79,7 @@ class Film:
             if not self._playback.playing:
                 return
             due, tick = self._playback.deadline(), self._now_ns - self._now_ns % tick_ns + tick_ns
+            # A nanosecond on, at least: else an event that is due at once would stop the film.
             self._now_ns = min(max(due, self._now_ns + 1), tick) if each_event and due is not None else tick
             self._playback.advance()
 
@@ -89,6 +90,7 @@ class Film:
         at_ns, count = self._playback.media_ns, len(self._takes)
         positions = (self._playback.position,) if self._race is None else self._race.positions
         widths = [(self.size.columns - count + 1 + number) // count for number in range(count)]
+        # Without the titles, the status, two rules, the axis, the clock, and a bar for each exchange.
         height = max(self.size.lines - 6 - count, 3)
         panes = [
             take.pane("AB"[number] if count > 1 else "", positions[number], at_ns, widths[number], height)
@@ -156,7 +158,7 @@ class _Take:
         return status(self.lane, min(position, len(self.lane.transcript) - 1), self.row, width, silence=quiet)
 
     def bar(self, at_ns: int, axis: waterfall.Axis, cells: int) -> list[Part]:
-        """Draw its phases until a time."""
+        """Draw its phases until a time, as the list would have at that time: nothing of what is still to come."""
         lane = self.lane
         now_ns = min(at_ns, lane.end_ns)
         output_count = bisect_right(lane.output_at, now_ns)

@@ -64,6 +64,7 @@ def write(out: BinaryIO, film: Film) -> int:
     lasting = [(end_ns - frame.at_ns) // _MS for frame, end_ns in zip(frames, until, strict=True)]
     pictures = painter.pictures(frames)
     first_picture = next(pictures)
+    # Disposal 1 keeps the frame before, of which Pillow writes the differences only.
     first_picture.save(
         out, "GIF", save_all=True, append_images=pictures, duration=lasting, loop=0, optimize=True, disposal=1
     )

@@ -179,7 +179,7 @@ def _entries(data: bytes) -> Sequence[bytes | msgspec.Raw]:
         begin = _ENTRIES.search(data)
         if begin is None:
             raise NotImportable(f"it is no HTTP archive ({error})") from error
-        entries = list(_elements(data, begin.end()))
+        entries = list(_elements(data, begin.end()))  # one broken entry must not cost the others
     if not entries:
         raise NotImportable("the archive has no entries")
     return entries

@@ -63,7 +63,7 @@ class PluginServer:
     """The server of all tests, in a thread of its own, from the first test that is served to the end of all."""
 
     def __init__(self) -> None:
-        self._planning = ThreadPoolExecutor(1, f"{THREADS}-planner")
+        self._planning = ThreadPoolExecutor(1, f"{THREADS}-planner")  # one: it opens the tapes, and only it reads them
         self._shelf = Shelf()
         self._switch = _Switch()
         self._recordings: dict[tuple[Path, tuple[Upstream, ...], Rules], Recording] = {}
@@ -123,6 +123,7 @@ class PluginServer:
         recorder = self._recordings.get((tape, upstreams, redaction))
         if recorder is None:
             tape.parent.mkdir(parents=True, exist_ok=True)
+            # A test's tape is made to be committed: secrets are masked also where it is a database.
             recorder_options = recording.RecordingOptions(
                 tape, upstreams, purpose="pytest", redaction=redaction, masks_database=True
             )
@@ -198,7 +199,7 @@ class _Switch:
         self.apps: dict[bytes, App] = {}
 
     def serve(self, client: Client, request: Request) -> Responder | None:
-        """Answer a request."""
+        """Answer a request, by the test that its path names."""
         match = _TEST_PATH.fullmatch(request.target)
         app = self.apps.get(match[1]) if match else next(reversed(self.apps.values()), None)
         if app is None:

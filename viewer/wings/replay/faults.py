@@ -88,7 +88,7 @@ def _position(text: str, fault: str) -> tuple[int | None, float]:
 
 def striking(faults: Sequence[Fault], seed: int, id: str, turn: int) -> list[Fault]:
     """Return the faults that strike when an exchange is served for the `turn`-th time."""
-    chance = random.Random(f"{seed} {id} {turn}")
+    chance = random.Random(f"{seed} {id} {turn}")  # of its own: the order of other requests changes nothing
     return [fault for fault in faults if chance.random() < fault.probability]
 
 

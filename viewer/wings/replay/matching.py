@@ -200,7 +200,7 @@ class Library:
         """The ids of exchanges that no sequence goes on with: they answered one of its requests already."""
 
     def add(self, heads: Sequence[ExchangeHead]) -> None:
-        """Add recordings."""
+        """Add recordings, which are looked up by their id and by their path."""
         for head in heads:
             self.heads.append(head)
             self._by_id[head.id] = head
@@ -222,7 +222,7 @@ class Library:
             return Miss(
                 "no exchange is named: send its id in the header X-Wiretape-Exchange, or begin the path by /@ID/"
             )
-        candidates = self._at(request)
+        candidates = self._at(request)  # in the order of their numbers, which is that of the recorded requests
         if self._mode == "sequence":
             if not candidates:
                 return self._missed(request, [])

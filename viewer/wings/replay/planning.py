@@ -32,9 +32,9 @@ from wiretape.viewer.wings.replay.turns import Turns
 CACHED_BYTES = 64 << 20
 """Limit of bodies that are kept ready to be served."""
 
+# Names and values of headers by RFC 9110 (5.1 and 5.5): others of a tape, which may be anybody's, could end the head.
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
-_DROPPED: Final = frozenset({b"content-length", b"set-cookie", b"set-cookie2"})
 _NEGOTIATED: Final = frozenset({
     b"sec-websocket-accept", b"sec-websocket-extensions", b"sec-websocket-protocol",
 })  # fmt: skip
@@ -181,6 +181,7 @@ class Planner:
         self._cold = iter([*self._library.heads])  # a copy: recordings are added meanwhile
         self._last_at_start = heads[-1].no if heads else 0
         is_new = not any(head.is_answered for head in heads)
+        # `once` is decided now: what this run records makes the tape no older one.
         self._adds = options.record in ("new", "all") or (options.record == "once" and is_new)
 
     def refresh(self) -> bool:
@@ -214,7 +215,7 @@ class Planner:
         self._library.answered_earlier.add(id)
 
     def plan(self, request: ReplayRequest) -> AnswerPlan | Miss | ToRecord:
-        """Return the plan for answering a request."""
+        """Return the plan of the answer to a request, with its faults, or the reason that no recording answers it."""
         if self._options.record == "all" and request.id is None:
             older = self._library.replaced(request, self._last_at_start)
             return ToRecord(Miss("all requests go to the API"), None, older)
@@ -408,9 +409,11 @@ def _bytes(headers: Headers) -> list[tuple[bytes, bytes]]:
 
 def served_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Return the recorded headers that are served: end-to-end and well-formed, no cookies, none of wiretape's own."""
+    # The length is that of the writes planned; the cookies are redacted on the tape.
+    dropped = frozenset({b"content-length", b"set-cookie", b"set-cookie2"})
     return [
         (name, value)
-        for name, value in guard.end_to_end(headers, without=_DROPPED)
+        for name, value in guard.end_to_end(headers, without=dropped)
         if _NAME.fullmatch(name) and _VALUE.fullmatch(value) and not name.lower().startswith(b"x-wiretape-")
     ]
 

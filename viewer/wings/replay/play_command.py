@@ -131,7 +131,7 @@ def play(
             for index, no in enumerate(itertools.cycle(numbers) if loop else numbers):
                 output.raise_if_unread()
                 recorded = source.exchange(no).full()
-                source.release()
+                source.release()  # playing may take minutes, in which the tape's log could not be reset
                 ending = _play(recorded, job, out)
                 if ending and index < len(numbers):
                     click.echo(redact.message(f"{recorded.row.id}: {ending}"), err=True)

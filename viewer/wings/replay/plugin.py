@@ -98,7 +98,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         except ValueError as error:
             raise pytest.UsageError(f"{item.nodeid}: {error}") from error
         names = getattr(item, "fixturenames", None)
-        if names is not None and _FIXTURE not in names[:1]:
+        if names is not None and _FIXTURE not in names[:1]:  # an item of another plugin may have no fixtures
             names.insert(0, _FIXTURE)
 
 

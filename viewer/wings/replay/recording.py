@@ -261,7 +261,7 @@ class Recording:
             self._saving.cancel()
             await asyncio.wait([self._saving])
         if self._replacing.kept_ids and not await self._save():
-            self._tape.keep()
+            self._tape.keep()  # the private copy is the only one
             self._on_trouble(f"the recordings are kept in {self.path}")
 
     def _erase(self) -> None:

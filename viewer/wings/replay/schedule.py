@@ -52,7 +52,7 @@ class Schedule:
 
 
 def recorded(answer: RecordedExchange) -> Schedule:
-    """Return the schedule of an answer as it came."""
+    """Return the schedule of an answer by its reads on the tape."""
     facts, reads = answer.exchange, answer.reads
     ends, read_indexes = encoding.spans(reads.start, reads.size, len(answer.body))
     at_ns, last_ns = list[int](), facts.headers_ns or 0

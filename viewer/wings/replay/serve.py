@@ -315,7 +315,7 @@ class Response(Answering):
                 case Miss():
                     self._miss(outcome)
                 case AnswerPlan():
-                    self._forget_body()
+                    self._forget_body()  # the answer may take minutes, and others wait for the room
                     self._begin(outcome)
 
     async def _record(self, to_record: ToRecord) -> None:
@@ -396,7 +396,7 @@ class Response(Answering):
             return None
         due = self._due()
         self._write()
-        if not self._served.waits:
+        if not self._served.waits:  # after one, lateness is the client's
             self._served.late.append(max(self._now() - self._origin - due, 0))
         schedule = self._plan.schedule
         if self._served.ending or (schedule.end == "silence" and self._index >= len(schedule.at_ns)):
