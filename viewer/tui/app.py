@@ -201,9 +201,9 @@ class ViewerApp(App[int]):
         if self._is_away and number in (signal.SIGINT, signal.SIGQUIT):
             return  # keys send them to all programs in a terminal: it is for the one that has it
         # If the terminal is gone, pending writes to it may delay the end for ever.
-        late = threading.Timer(5, os._exit, (_SIGNALLED + number,))
-        late.daemon = True
-        late.start()
+        last_resort = threading.Timer(5, os._exit, (_SIGNALLED + number,))
+        last_resort.daemon = True
+        last_resort.start()
         self._ending = asyncio.create_task(self._exit_after(_SIGNALLED + number))
 
     async def _exit_after(self, code: int) -> None:

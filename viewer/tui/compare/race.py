@@ -42,15 +42,15 @@ _STRIPS: Final = 4
 class RaceSide:
     """The exchange `no`; `lane` is None before all of it was read.
 
-    `trouble` is the error in reading it, None without one; whenever that changes, `fails` is called.
+    `trouble` is the error in reading it, None without one; whenever that changes, `on_failure` is called.
     """
 
-    def __init__(self, host: Host, no: int, fails: Callable[[], None]) -> None:
+    def __init__(self, host: Host, no: int, on_failure: Callable[[], None]) -> None:
         self.pulse = Pulse(host.clock)
-        self.loader = Loader(host, no, self._know, self.pulse.take, self._fail)
+        self.loader = Loader(host, no, self._take_facts, self.pulse.take, self._fail)
         self.lane: Lane | None = None
         self.trouble: str | None = None
-        self._clock, self._fails = host.clock, fails
+        self._clock, self._on_failure = host.clock, on_failure
         self._lane_row: DetailRow | None = None
 
     @property
@@ -76,13 +76,13 @@ class RaceSide:
         self.lane = Lane(exchange.transcript, self.pulse.end_ns, first_ns, is_live=runs)
         return True
 
-    def _know(self, facts: Known) -> None:
+    def _take_facts(self, facts: Known) -> None:
         self.trouble = None
         self.pulse.know(facts.row.started_at, died=pages.is_dead(facts, self._clock.wall_ns()))
 
     def _fail(self, trouble: str) -> None:
         self.trouble = trouble
-        self._fails()
+        self._on_failure()
 
 
 class CompareScreen(PlaybackScreen):
@@ -204,10 +204,10 @@ class CompareScreen(PlaybackScreen):
 
     async def _load(self) -> None:
         for side in self._sides:  # from then on, a large one is decoded in a process of its own
-            await side.loader.know()
+            await side.loader.load_facts()
         for side in self._sides:
             if side.trouble is None:
-                await side.loader.open()
+                await side.loader.load_exchange()
         self._take()
 
     def _poll(self) -> None:
@@ -224,7 +224,7 @@ class CompareScreen(PlaybackScreen):
 
     async def _read_again(self) -> None:
         for side in list(self._sides):
-            await side.loader.again()
+            await side.loader.reload()
         self._take()
 
     def _take(self) -> None:

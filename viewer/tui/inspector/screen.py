@@ -148,14 +148,14 @@ class InspectorScreen(PlaybackScreen):
     async def _load(self) -> None:
         """Show the facts that need no decoding, wait for them to be drawn, then decode the rest."""
         assert self._loader is not None
-        await self._loader.know()
+        await self._loader.load_facts()
         # Decoding would delay the drawing of the facts.
         self.call_after_refresh(self._decode)
 
     @work(group="load")
     async def _decode(self) -> None:
         assert self._loader is not None
-        await self._loader.open()
+        await self._loader.load_exchange()
         # From now on only: a poll would read the stream beside its first decoding.
         self.set_interval(POLL_SECONDS["screen"], self._poll)
 
@@ -167,7 +167,7 @@ class InspectorScreen(PlaybackScreen):
             if self.panes.timeline.lags(self.playback.end_ns):
                 self._draw()
         if self._loader is not None and self._loader.is_live and is_seen(self):
-            self.run_worker(self._loader.again(), group="load")
+            self.run_worker(self._loader.reload(), group="load")
 
     def _show_facts(self, facts: Known) -> None:
         self._facts = facts

@@ -31,19 +31,19 @@ GONE: Final = "this exchange is not on the tape any more"
 
 
 class Loader:
-    """Reads the exchange `no`; results are passed to `knows` and `opens`, errors in words to `fails`."""
+    """Reads the exchange `no`; results are passed to `on_facts` and `on_exchange`, errors in words to `on_failure`."""
 
     def __init__(
         self,
         host: Host,
         no: int,
-        knows: Callable[[Known], None],
-        opens: Callable[[OpenedExchange], None],
-        fails: Callable[[str], None],
+        on_facts: Callable[[Known], None],
+        on_exchange: Callable[[OpenedExchange], None],
+        on_failure: Callable[[str], None],
     ) -> None:
         self._host, self._no = host, no
         self._key = f"exchange {id(self)}"  # two screens may read the same exchange
-        self._knows, self._opens, self._fails = knows, opens, fails
+        self._on_facts, self._on_exchange, self._on_failure = on_facts, on_exchange, on_failure
         self._decoding: asyncio.Task[asyncio.Task[OpenedExchange] | None] | None = None
         self._decoder: Decoder | None = None
         self._answer: asyncio.Task[OpenedExchange] | None = None
@@ -62,21 +62,21 @@ class Loader:
         self._decoding.add_done_callback(_retrieve)
         return self._decoding
 
-    async def know(self) -> None:
+    async def load_facts(self) -> None:
         """Read the facts that need no decoding."""
-        with ErrorReporter(self._fails):
+        with ErrorReporter(self._on_failure):
             await (self._decoding or self.begin())
             self._version = await self._host.tape.read(lambda source: source.version(), self._key)
             self.facts = await self._read_facts()
-            self._knows(self.facts)
+            self._on_facts(self.facts)
             if self.exchange is not None:  # the process was faster
-                self._opens(self.exchange)
+                self._on_exchange(self.exchange)
 
-    async def open(self) -> None:
-        with ErrorReporter(self._fails):
-            await self._open()
+    async def load_exchange(self) -> None:
+        with ErrorReporter(self._on_failure):
+            await self._load_exchange()
 
-    async def again(self) -> None:
+    async def reload(self) -> None:
         """If it still runs, check its recorder; read it again if the tape has changed and enough time has passed.
 
         The last events are passed on before the recorder's death, which ends following them.
@@ -84,7 +84,7 @@ class Loader:
         if self.facts is None or not self.is_live or self._reading.locked():
             return
         async with self._reading:
-            with ErrorReporter(self._fails):
+            with ErrorReporter(self._on_failure):
                 facts = dataclasses.replace(self.facts, recorder=await self._ask(lambda exchange: exchange.recorder()))
                 version = await self._host.tape.read(lambda source: source.version(), self._key)
                 if version != self._version:
@@ -92,9 +92,9 @@ class Loader:
                         return
                     self._version = version  # before the read: a write during it is a change
                     facts = await self._read_facts()
-                    await self._open()
+                    await self._load_exchange()
                 self.facts = facts
-                self._knows(facts)
+                self._on_facts(facts)
 
     @property
     def is_live(self) -> bool:
@@ -117,7 +117,7 @@ class Loader:
             raise NoResultFound  # the tape was replaced, and the new one has another exchange of this number
         return facts
 
-    async def _open(self) -> None:
+    async def _load_exchange(self) -> None:
         began = self._host.clock.now()
         decoding, self._decoding = self._decoding or self.begin(), None
         answer = await decoding
@@ -175,7 +175,7 @@ class Loader:
         if not self._closed:
             self.exchange = exchange
             if self.facts is not None:
-                self._opens(exchange)
+                self._on_exchange(exchange)
 
 
 def _retrieve(done: "asyncio.Task[Any]") -> None:
@@ -184,18 +184,18 @@ def _retrieve(done: "asyncio.Task[Any]") -> None:
 
 
 class ErrorReporter:
-    """Reports the errors of a block to `fails` in words, except that a question was superseded."""
+    """Reports the errors of a block to `on_failure` in words, except that a question was superseded."""
 
-    def __init__(self, fails: Callable[[str], None]) -> None:
-        self._fails = fails
+    def __init__(self, on_failure: Callable[[str], None]) -> None:
+        self._on_failure = on_failure
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, NoResultFound):
-            self._fails(GONE)
+            self._on_failure(GONE)
         elif isinstance(error, WiretapeError):
-            self._fails(str(error))
+            self._on_failure(str(error))
         return isinstance(error, NoResultFound | WiretapeError | Superseded)
 
 

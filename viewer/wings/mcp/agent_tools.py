@@ -290,15 +290,15 @@ class TapeTools:
         """Raise `WiretapeError` for a column of text, if there are none, and for a list of columns."""
         if "help" in names:
             raise WiretapeError('help is no column: schema lists those of find, table="fields"')
-        closed = {name.strip() for name in names if NAMES.get(name.strip(), name.strip()) in _TEXTS}
-        if closed and not self.texts:
-            raise WiretapeError(f"{', '.join(sorted(closed))}: text of prompts and answers; {_WITH_TEXT}")
+        withheld = {name.strip() for name in names if NAMES.get(name.strip(), name.strip()) in _TEXTS}
+        if withheld and not self.texts:
+            raise WiretapeError(f"{', '.join(sorted(withheld))}: text of prompts and answers; {_WITH_TEXT}")
 
     def _check_filter(self, text: str) -> None:
         """Raise `WiretapeError` for a filter that searches texts, if there are none: its matches would tell them."""
         filter = options.read([text]) if text and not self.texts else None
-        if filter is not None and (closed := next(_searches(filter), None)):
-            raise WiretapeError(f"{closed} searches prompts or answers: name a field, as error_code:x; {_WITH_TEXT}")
+        if filter is not None and (withheld := next(_searches(filter), None)):
+            raise WiretapeError(f"{withheld} searches prompts or answers: name a field, as error_code:x; {_WITH_TEXT}")
 
     def _recent(self, newest: int, filter: str = "") -> tuple[str, list[str]]:
         """Return the terms for the newest matches, as times, and a note; nothing if there are no others."""

@@ -120,9 +120,9 @@ def _serve(place: "Place", with_text: bool, max_bytes: int) -> None:
 
 def _end_with_client(stdin: int, queries: "QueryProcess") -> None:
     """End this process when its client is gone: the server would wait for the tool that runs, however long it takes."""
-    closed = select.poll()
-    closed.register(stdin, select.POLLHUP | getattr(select, "POLLRDHUP", 0))
-    closed.poll()
+    poll = select.poll()
+    poll.register(stdin, select.POLLHUP | getattr(select, "POLLRDHUP", 0))
+    poll.poll()
     # Time for the server to end by itself after its client.
     SYSTEM.sleep(0.5)
     queries.close()

@@ -70,7 +70,7 @@ def _record(config: pytest.Config) -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and read the faults."""
+    """Register the marker, and refuse faults that cannot be parsed before the first test."""
     config.addinivalue_line("markers", _MARK)
     if config.option.wiretape_fault:
         from wiretape.viewer.wings.replay import faults

@@ -93,7 +93,7 @@ class RecordedTape:
                 directory = Path(tempfile.mkdtemp(prefix="wiretape-"))
                 cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
                 self.path = directory / f"{tape.stem}.db"
-                if paths.is_file(tape) and tape.stat().st_size:
+                if paths.is_file(tape) and tape.stat().st_size:  # an empty file becomes a tape
                     if tape.suffix == lock.TEXT_SUFFIX:
                         cut.made(tape, self.path)
                     else:

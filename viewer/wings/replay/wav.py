@@ -66,12 +66,13 @@ def write(out: BinaryIO, sounds: Sequence[Sound]) -> int:
 
 
 def _ulaw(codes: Iterable[int]) -> "np.ndarray[tuple[int], np.dtype[np.int16]]":
-    inverted = np.array(list(codes)) ^ 0xFF
+    inverted = np.array(list(codes)) ^ 0xFF  # all bits are inverted on the line; 0x84 is the bias, 33 in 14 bits
     magnitude = (((inverted & 0x0F) << 3) + 0x84 << ((inverted & 0x70) >> 4)) - 0x84
     return np.where(inverted & 0x80, -magnitude, magnitude).astype("<i2")
 
 
 def _alaw(codes: Iterable[int]) -> "np.ndarray[tuple[int], np.dtype[np.int16]]":
+    # A sign, three bits of an exponent and four of a mantissa; every other bit is inverted on the line.
     toggled = np.array(list(codes)) ^ 0x55
     exponent, mantissa = (toggled & 0x70) >> 4, ((toggled & 0x0F) << 4) + 8
     magnitude = np.where(exponent > 0, (mantissa + 0x100) << np.maximum(exponent - 1, 0), mantissa)

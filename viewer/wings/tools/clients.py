@@ -36,7 +36,7 @@ def aiperf(request: MeasuredRequest) -> Numbers:
     request.check_end()
     at: list[int] = []
     answers: list[int] = []
-    texts: tuple[list[str], list[str]] = ([], [])
+    contents, reasonings = list[str](), list[str]()
     tokens, first_tokens = None, None
     payloads = _aiperf_payloads(request)
     reader = readers.AIPERF[request.api]()
@@ -44,8 +44,8 @@ def aiperf(request: MeasuredRequest) -> Numbers:
         content, reasoning, is_content, reports = reader(payload)
         counted = completion_tokens(reports, request.api)
         tokens = tokens if counted is None else counted
-        texts[0].append(content)
-        texts[1].append(reasoning)
+        contents.append(content)
+        reasonings.append(reasoning)
         if content or reasoning or is_content:
             first_tokens = counted if not at else first_tokens
             at += frame.at_ns
@@ -59,9 +59,9 @@ def aiperf(request: MeasuredRequest) -> Numbers:
         raise ToolError("no content response parsed" + " (object 'chat.completion' with delta)" * mismatched)
     window = at[-1] - at[0]
     if request.count_tokens is not None:
-        tokens = sum(request.tokens_of(part) or 0 for part in texts if any(part))
+        tokens = sum(request.tokens_of(texts) or 0 for texts in (contents, reasonings) if any(texts))
     itl = per_token(window, tokens)
-    later = tokens - first_tokens if tokens is not None and first_tokens is not None else 0
+    later_tokens = tokens - first_tokens if tokens is not None and first_tokens is not None else 0
     return {
         "ttft": ms(at[0]),
         "ttfo": ms(answers[0]) if answers else None,
@@ -69,7 +69,7 @@ def aiperf(request: MeasuredRequest) -> Numbers:
         "icl": gaps(at),
         "request_latency": ms(at[-1]),
         "itl": itl,
-        "itl_per_chunk_usage": ms(window) / later if later > 0 else None,
+        "itl_per_chunk_usage": ms(window) / later_tokens if later_tokens > 0 else None,
         "tps_user": 1000 / itl if itl else None,
         "output_tokens": tokens,
     }

@@ -98,8 +98,8 @@ def sglang(request: MeasuredRequest) -> Numbers:
     }
 
 
-def _vllm(request: MeasuredRequest, counts: Callable[[JsonObject], bool], *, strips: bool) -> Numbers:
-    """Measure chat or completions; `counts` is the predicate of first choices that are token events."""
+def _vllm(request: MeasuredRequest, is_token_event: Callable[[JsonObject], bool], *, strips: bool) -> Numbers:
+    """Measure chat or completions; `is_token_event` tells by its first choice whether a message is one."""
     is_completion = request.api == completions.API
     request.check_status()
     itl: list[float] = []
@@ -114,7 +114,7 @@ def _vllm(request: MeasuredRequest, counts: Callable[[JsonObject], bool], *, str
         choices = payload.get("choices")
         choice = _first_choice_of(choices) if choices else None
         # Completions count empty texts, too: special tokens have such a text.
-        if choice is not None and (is_completion or counts(choice)):
+        if choice is not None and (is_completion or is_token_event(choice)):
             output = choice.get("text") if is_completion else choice["delta"].get("content")
             texts.append(text_of(output or ""))
             itl += gaps(at_ns if first_ns is None else [end_ns, *at_ns])

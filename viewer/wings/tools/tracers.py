@@ -97,7 +97,7 @@ def _messages(request: MeasuredRequest) -> _Times:
     """Measure Messages: the first output is the first token; in answers of LiteLLM itself, any event is."""
     if request.is_litellm:
         request.check_end()
-        return _first_event(request), request.judged.duration_ns
+        return _first_event_ns(request), request.judged.duration_ns
     _check_faults(request)
     request.check_end()
     end_ns = request.finish_ns()
@@ -119,7 +119,7 @@ def _responses(request: MeasuredRequest) -> _Times:
     request.check_end()
     if request.decoded is None or request.decoded.end_item is None:
         raise ToolError("APIConnectionError: the stream was closed before any terminal event")
-    return _first_event(request), request.judged.duration_ns
+    return _first_event_ns(request), request.judged.duration_ns
 
 
 _LITELLM: Final = {messages.API: _messages, gemini.API: _gemini, responses.API: _responses}
@@ -130,7 +130,7 @@ def _check_faults(request: MeasuredRequest) -> None:
         raise ToolError("MidStreamFallbackError: error payload in the stream")
 
 
-def _first_event(request: MeasuredRequest) -> int | None:
+def _first_event_ns(request: MeasuredRequest) -> int | None:
     return next((frame.at_ns[0] for frame in request.frames if frame.data and not frame.comment), None)
 
 

@@ -648,7 +648,7 @@ def test_a_process_asked_while_leaving_is_ended(stalled: Path, monkeypatch: pyte
                 return asked[-1]
 
             monkeypatch.setattr(app.decoders, "ask", ask_as_it_is_left)
-            await loader.know()
+            await loader.load_facts()
 
     journey(steps())
     assert [one.process.poll() is not None for one in asked] == [True]
