@@ -108,8 +108,8 @@ def _create_measures() -> None:
     """
     times = """
         connect_ns ttfb_ns ttf_byte_ns ttfc_ns ttft_ns ttfo_ns ttf_content_ns thinking_ns ttst_ns latency_ns
-        duration_ns tail_ns max_gap_ns max_silence_ns max_output_silence_ns first_output_silence_ns last_silence_ns
-        icl_max_ns
+        duration_ns tail_ns max_gap_ns max_silence_ns max_event_silence_ns max_output_silence_ns ttf_event_ns
+        first_silence_ns first_event_silence_ns first_output_silence_ns last_silence_ns icl_max_ns
     """
     rates = """
         tpot_ns tpot_est_ns tpot_adj_ns tps_user e2e_tps tokens_per_chunk coalesced_fraction
@@ -127,7 +127,7 @@ def _create_measures() -> None:
         *_columns(sa.Text(), "flags sparkline", nullable=False),
         *_columns(sa.Integer(), "decoder_version events comments reads chunks output_chunks", nullable=False),
         *_columns(sa.BigInteger(), "bytes", nullable=False),
-        *_columns(sa.LargeBinary(), "icl gap_hist", nullable=False),
+        *_columns(sa.LargeBinary(), "silences ping_gaps icl gap_hist", nullable=False),
         *_columns(sa.BigInteger(), counts),
         *_columns(sa.BigInteger(), times),
         *_columns(sa.Float(), rates),

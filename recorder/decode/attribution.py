@@ -3,9 +3,9 @@
 A read's way to the client is a *step*: from when the relay could take it (it had come, and the one before it was handed
 on) to when it was handed to the system. Nothing waits for a client until the system's buffers are full. So a slow
 client shows only in large answers: as a long step during which the relay still took other reads. A silence is
-upstream's, or the network's before the relay, unless reading was paused for the client meanwhile, or what ended it came
-all at once. Ambiguous cases stay unknown: reads may be missing from the tape, the relay may not have run. Verdicts are
-given in `verdicts`.
+upstream's, or the network's before the relay, unless reading was paused for the client meanwhile, the relay is known to
+have been as late, or what ended it came all at once. Ambiguous cases stay unknown: reads may be missing from the tape,
+the relay may not have run. Verdicts are given in `verdicts`.
 """
 
 import functools
@@ -13,8 +13,8 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise, repeat, takewhile
-from operator import add, ne, sub
+from itertools import accumulate, pairwise, takewhile
+from operator import sub
 from typing import Final, Literal, NamedTuple
 
 from wiretape.recorder.decode.decoder import COMMENT, EVENT, Decoded
@@ -22,9 +22,9 @@ from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.finish_reasons import is_failure
 from wiretape.recorder.decode.metrics import percentile
 from wiretape.recorder.decode.runs import ItemRun
+from wiretape.recorder.decode.stalls import Who
 from wiretape.recorder.decode.values import JsonObject
 
-Who = Literal["upstream", "relay", "client"]
 Unclear = Literal["instants", "missing", "at_once", "handing_on"]
 
 FREE_BYTES: Final = 32 << 10
@@ -91,6 +91,9 @@ class SilenceCause:
     unclear: Unclear | None = None
 
 
+_UPSTREAM: Final = SilenceCause("upstream")
+
+
 class ChunkTime(NamedTuple):
     """A chunk by its number in the stream: its item, the timestamp and seq of its read, and the offset of its end."""
 
@@ -113,24 +116,49 @@ class Attribution:
         self.exchange, self.reads, self.decoded = exchange, Reads.of(reads), decoded
         succeeded = exchange.status is not None and exchange.status < 300
         self.stream = succeeded and decoded.stream and decoded.api != "unknown"
-        outputs = (chunk for run, chunk in _chunks(decoded) if run.chunk.output) if self.stream else ()
-        self.outputs = [chunk for chunk in outputs if chunk.at_ns is not None]
-        self.later = set[int]()
+
+    @functools.cached_property
+    def _places(self) -> dict[int, int]:
+        return {seq: place for place, seq in enumerate(self.reads.seq)}
+
+    @functools.cached_property
+    def outputs(self) -> "list[ChunkTime]":
+        outputs = (chunk for run, chunk in _chunks(self.decoded) if run.chunk.output) if self.stream else ()
+        return [chunk for chunk in outputs if chunk.at_ns is not None]
+
+    @functools.cached_property
+    def later(self) -> set[int]:
         """The outputs that begin another response over the same WebSocket: no silence lies before them."""
-        if decoded.turns:
-            turns = [decoded.turn_of(chunk.item) for chunk in self.outputs]
-            self.later = {nth for nth, (previous, turn) in enumerate(pairwise(turns), 1) if turn != previous}
-        self._places = {seq: place for place, seq in enumerate(self.reads.seq)}
-        self.places = [self.place(chunk) for chunk in self.outputs]
-        counts = Counter(self.places)
-        self._nth = {place: nth for nth, place in enumerate(counts)}
-        self.brought = list(counts.values())
-        # Up to each read: the ns for which reading was paused for the client, and the number of gaps in the bytes.
-        at_ns, starts = self.reads.at_ns, self.reads.start
-        waits = pauses(self.reads) if exchange.paused else repeat(0)
-        self._paused = list(accumulate(map(min, waits, map(sub, at_ns[1:], at_ns)), initial=0))
-        breaks = map(ne, map(add, starts, self.reads.size), starts[1:])
-        self._breaks = list(accumulate(breaks, initial=0))
+        if not self.decoded.turns:
+            return set()
+        turns = [self.decoded.turn_of(chunk.item) for chunk in self.outputs]
+        return {nth for nth, (previous, turn) in enumerate(pairwise(turns), 1) if turn != previous}
+
+    @functools.cached_property
+    def places(self) -> list[int]:
+        # From the columns: a writer asks for them, too, and an object for each chunk would take it far longer.
+        runs = (run for run in self.decoded.runs if run.chunk.output) if self.stream else ()
+        seqs = (seq for run in runs for seq in self.decoded.reads[run.items])
+        return [self._places[seq] for seq in seqs if seq is not None]
+
+    @functools.cached_property
+    def _counts(self) -> Counter[int]:
+        """The number of output chunks in each place with output."""
+        return Counter(self.places)
+
+    @functools.cached_property
+    def brought(self) -> list[int]:
+        return list(self._counts.values())
+
+    @functools.cached_property
+    def _nth(self) -> dict[int, int]:
+        return {place: nth for nth, place in enumerate(self._counts)}
+
+    @functools.cached_property
+    def _paused(self) -> list[int]:
+        """For each read, the ns up to it for which reading was paused for the client, if it was."""
+        at_ns = self.reads.at_ns
+        return list(accumulate(map(min, pauses(self.reads), map(sub, at_ns[1:], at_ns)), initial=0))
 
     @functools.cached_property
     def steps(self) -> list[Step]:
@@ -167,7 +195,7 @@ class Attribution:
 
     def slowness(self) -> Slowness:
         """Return the slowness over the whole exchange."""
-        is_clear = not (self.exchange.coarse_clock or self._breaks[-1] or self._paused[-1])
+        is_clear = not (self.exchange.coarse_clock or self.exchange.paused or self.lacks_reads(-1, len(self.reads)))
         gaps = defaultdict[str | None, list[int]](list)
         for nth, (first, last) in enumerate(pairwise(self.places), 1):
             if nth in self.later:
@@ -184,9 +212,25 @@ class Attribution:
         """Return the cause of a silence between the places of two reads with output."""
         lasted_ns = self._lasted(first, last)
         cause = self.cause(first, last, lasted_ns)
-        if cause.who == "upstream" and lasted_ns > _ORDINARY_NS and came_at_once(self.brought, self._nth[last]):
+        if cause.who != "upstream" or lasted_ns <= _ORDINARY_NS:
+            return cause
+        nth, late_ns = self._nth[last], self.exchange.clock_error_ns or 0
+        # The kernel's timestamp of data that was not read in time is that of the last of it.
+        if 2 * late_ns > lasted_ns and (self.brought[nth] > 1 or self.exchange.clock == "loop"):
+            return SilenceCause("relay", cause.paused_ns)
+        if came_at_once(self.brought, nth):
             return SilenceCause(None, cause.paused_ns, "at_once")
         return cause
+
+    def cause_between(self, from_ns: int, to_ns: int) -> SilenceCause:
+        """Return the cause of a silence of any layer between two timestamps."""
+        exchange = self.exchange
+        if to_ns - from_ns <= _ORDINARY_NS and not (exchange.paused or exchange.coarse_clock or exchange.gap_bytes):
+            return _UPSTREAM  # nearly always: a writer asks for each silence that is longer than all before it
+        first, last = self.places_around((from_ns, to_ns))
+        if first >= 0 and last in self._nth:
+            return self.silent(first, last)
+        return self.cause(first, last, to_ns - from_ns)
 
     def cause(self, first: int, last: int, lasted_ns: int) -> SilenceCause:
         """Return the cause of a silence between the places of two reads: -1 before the first, or behind the last."""
@@ -194,7 +238,9 @@ class Attribution:
             return SilenceCause(None, unclear="instants")
         if self.lacks_reads(first, last):
             return SilenceCause(None, unclear="missing")
-        paused = self._paused[min(last, len(self._paused) - 1)] - self._paused[max(first, 0)]
+        paused = 0
+        if self.exchange.paused:
+            paused = self._paused[min(last, len(self._paused) - 1)] - self._paused[max(first, 0)]
         return SilenceCause("client" if paused > lasted_ns / 2 else "upstream", paused)
 
     def places_around(self, silence: tuple[int, int]) -> tuple[int, int]:
@@ -205,8 +251,9 @@ class Attribution:
         """Return True if the tape lacks reads between two places; from -1 on, from the beginning."""
         if first < 0 and self.reads and self.reads[0].start:
             return True
-        last = min(last, len(self.reads) - 1)
-        return last > first and self._breaks[last] > self._breaks[max(first, 0)]
+        starts, sizes = self.reads.start, self.reads.size
+        places = range(max(first, 0), min(last, len(starts) - 1))
+        return any(starts[place] + sizes[place] != starts[place + 1] for place in places)
 
     def items_between(self, first: int, last: int, start: int, end: int) -> JsonObject:
         """Count the items in the reads between the places `first` and `last`, and in the data from `start` to `end`."""

@@ -15,7 +15,7 @@ tape is left to `settle`.
 from collections.abc import Sequence
 from typing import Any
 
-from wiretape.recorder.decode import direct, encoding, payloads, plain, silences, turns
+from wiretape.recorder.decode import direct, encoding, layers, payloads, plain, turns
 from wiretape.recorder.decode.assembly import Answer, assemble
 from wiretape.recorder.decode.conversation import RecordedRequest, answers_tools, belonging
 from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
@@ -35,7 +35,8 @@ from wiretape.recorder.decode.exchange import (
 from wiretape.recorder.decode.finish_reasons import CANCELLED
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.operation import GENERATIONS, GPT_LIVE, UNKNOWN, api_asked, operation, resumed
-from wiretape.recorder.decode.stalls import AwaitedAnswer
+from wiretape.recorder.decode.silences import silent_end
+from wiretape.recorder.decode.stalls import StreamSilences
 from wiretape.recorder.decode.values import JsonObject, text
 
 _OF_THE_END = frozenset({
@@ -82,14 +83,14 @@ def derive(
     fault, evidence = _evidence(exchange, decoded, answer, failure, succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
     is_timed = succeeded and decoded.stream
-    answers = silences.awaited(exchange, decoded, request.body if request else None)
+    silences = layers.silences(exchange, reads, decoded, request.body if request else None)
     # If one of several responses was cut, the total of tokens is unknown.
     tokens = answer.values["output_tokens"] if decoded.ended or not decoded.turns else None
     # A running exchange has no silences yet, but may have had a stall.
-    timeline = Timeline(exchange, reads, decoded if is_timed else None, tokens, answers if exchange.ended_by else ())
+    timeline = Timeline(exchange, reads, decoded if is_timed else None, tokens, silences if exchange.ended_by else ())
     # Without times there are no reads, whose sizes add up to it.
     values = measured(timeline) | ({} if exchange.is_timed else {"bytes": len(body) + exchange.gap_bytes})
-    values |= ({"chunks": 0} if is_timed and not understood else {}) | silent(timeline, decoded, outcome, answers)
+    values |= ({"chunks": 0} if is_timed and not understood else {}) | silent(timeline, decoded, outcome, silences)
     api = _api(exchange, decoded, succeeded)
     flags = transport_flags(exchange, outcome, decoded.close) | stall_flags(values)
     flags |= decoded.flags & {"decode_limit", "undecoded", "wrong_coding"}  # these are true of errors' bodies, too
@@ -124,11 +125,12 @@ def derive(
     )
 
 
-def silent(timeline: Timeline, decoded: Decoded, outcome: Outcome, answers: Sequence[AwaitedAnswer]) -> JsonObject:
-    """Return the values of an exchange's stalls, by the default threshold."""
+def silent(timeline: Timeline, decoded: Decoded, outcome: Outcome, silences: Sequence[StreamSilences]) -> JsonObject:
+    """Return the values of an exchange's silences, and of its stalls by the default threshold."""
     # A silence before the answer's own end did not end it.
     is_whole = outcome in _WHOLE
-    end = None if is_whole else silences.silent_end(timeline.exchange, timeline.reads, decoded, answers)
+    answers = [one.stream for one in silences if one.stream.is_decoded]
+    end = None if is_whole else silent_end(timeline.exchange, timeline.reads, decoded, answers)
     is_given_up = end is not None and outcome == "client_closed" and end.who == "upstream"
     lasting = answers[-1].last if answers and answers[-1].can_end_stalled else None
     return {
@@ -136,6 +138,8 @@ def silent(timeline: Timeline, decoded: Decoded, outcome: Outcome, answers: Sequ
         "stalled_answers": sum(bool(answer.stalls()) for answer in answers) if answers else None,
         "given_up_answers": int(is_given_up) if answers else None,
         "last_silence_ns": None if lasting is None else lasting[1] - lasting[0],
+        "silences": layers.packed(timeline.silences, layers.ending(outcome, end)),
+        "ping_gaps": layers.ping_gaps(decoded, answers),
         "tool_spans": [[*span] for answer in answers for span in answer.tools] or None,
         "silent_end_by": None if end is None else end.who or "unclear",
         "silent_end_is_quiet": None if end is None else end.is_quiet,

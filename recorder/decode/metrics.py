@@ -22,7 +22,7 @@ WebSocket itself.
 import builtins
 import dataclasses
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.exchange import Exchange, Operation, Outcome, Reads
-from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, is_held_by_compression, output_gaps
+from wiretape.recorder.decode.stalls import DEFAULT, Layer, StreamSilences, is_held_by_compression, output_gaps
 from wiretape.recorder.decode.turns import union
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.facts import FACTS, internal, value
@@ -47,8 +47,9 @@ SPARK_STEPS_NS = tuple(step * 1_000_000 for step in (3, 10, 30, 100, 300, 1000, 
 class Timeline:
     """The input of the metrics: the facts of an exchange, and its chunks in time.
 
-    `tokens` are the output tokens of `usage`, `answers` those that were waited for. `at` and `output_reads` are the
-    timestamps and the reads of the output chunks, of those that have one; `gaps` are the times between them.
+    `tokens` are the output tokens of `usage`, `silences` those of the streams that were waited for. `at` and
+    `output_reads` are the timestamps and the reads of the output chunks, of those that have one; `gaps` are the times
+    between them.
     """
 
     def __init__(
@@ -57,9 +58,9 @@ class Timeline:
         reads: Reads,
         decoded: "Decoded | None" = None,
         tokens: int | None = None,
-        answers: Sequence[AwaitedAnswer] = (),
+        silences: Sequence[StreamSilences] = (),
     ) -> None:
-        self.exchange, self.reads, self.tokens, self.answers = exchange, reads, tokens, answers
+        self.exchange, self.reads, self.tokens, self.silences = exchange, reads, tokens, silences
         self.turns = _turns(decoded, exchange) if decoded is not None and decoded.turns else None
         self._flush_count = decoded.flush_count if decoded is not None else None
         self.chunks = self.output_chunks = 0
@@ -150,18 +151,19 @@ class Timeline:
         return next((at - asked_ns for at, size in reads if size > 0 and at >= since), None)
 
     def longest_silence(self) -> int | None:
-        """Return the longest silence; over a WebSocket, of a response."""
-        if not self.exchange.is_timed:
-            return None
+        """Return the longest later silence of bytes; over a WebSocket, of a response."""
         if self.exchange.framing != "websocket":
-            return longest_silence(self.exchange, self.reads, self.duration_ns)
-        answers = [(_between(self.reads, *turn), turn[1]) for turn in self.turns or ()]
-        silences = [longest_silence(self.exchange, reads, end_ns) for reads, end_ns in answers if reads]
-        return max((silence for silence in silences if silence is not None), default=None)
+            ends = [one.stream.end_ns for one in self.silences]
+            return longest_silence(self.exchange, self.reads, ends[0] or self.duration_ns) if ends else None
+        return self.longest("bytes")
 
-    def longest_output_silence(self) -> int | None:
-        """Return the longest later silence of output of all answers."""
-        return max((longest for answer in self.answers if (longest := answer.longest_ns) is not None), default=None)
+    def first_silence(self, layer: Layer) -> int | None:
+        """Return the first silence of the first stream on a layer."""
+        return self.silences[0].first_ns(layer) if self.silences else None
+
+    def longest(self, layer: Layer) -> int | None:
+        """Return the longest later silence of all streams on a layer."""
+        return max((longest for one in self.silences if (longest := one.longest_ns(layer)) is not None), default=None)
 
     def percentile(self, fraction: float) -> float | None:
         """Return a percentile of the gaps; `fraction` is 0 to 1."""
@@ -215,13 +217,6 @@ def _turns(decoded: "Decoded", exchange: Exchange) -> list[tuple[int, int]]:
         if asked_ns is not None and end_ns is not None:
             spans.append((asked_ns, max(end_ns, asked_ns)))
     return union(spans)
-
-
-def _between(reads: Reads, start_ns: int, end_ns: int) -> Reads:
-    """Return the reads from one timestamp to another."""
-    part = slice(bisect_left(reads.at_ns, start_ns), bisect_right(reads.at_ns, end_ns))
-    starts = [start - reads.start[part.start] for start in reads.start[part]]
-    return Reads(reads.seq[part], reads.at_ns[part], reads.relayed_ns[part], starts, reads.size[part])
 
 
 Formula = Callable[[Timeline], Any]
@@ -316,7 +311,8 @@ class Timing:
         has_statistics=True,
     )
     max_silence_ns: int | None = duration(
-        "longest silence: no byte of the body, from its first (from the head if none came) to the end",
+        "longest later silence of a stream: no byte of the body, from its first (from the head if none came) to the "
+        "end of the stream, whatever ended it",
         Timeline.longest_silence,
         aliases=("silence", "silence.max"),
         has_statistics=True,
@@ -325,14 +321,41 @@ class Timing:
     max_output_silence_ns: int | None = duration(
         "longest later silence of output: from one read with output to the next, or from the last one to the end of "
         "the stream, whatever ended it; without the time of tools that the provider runs",
-        Timeline.longest_output_silence,
+        lambda t: t.longest("output"),
         aliases=("output_silence", "stall"),
         has_statistics=True,
         of_every_outcome=True,
     )
     first_output_silence_ns: int | None = duration(
         "first silence of output: T0 → first output chunk, or to the end of a stream without any, also of a failed one",
-        lambda t: t.answers[0].first_ns if t.answers else None,
+        lambda t: t.first_silence("output"),
+        has_statistics=True,
+        of_every_outcome=True,
+    )
+    max_event_silence_ns: int | None = duration(
+        "longest later silence of events of any type, pings too: from one to the next, or from the last one to the end "
+        "of the stream, whatever ended it",
+        lambda t: t.longest("events"),
+        aliases=("event_silence",),
+        has_statistics=True,
+        of_every_outcome=True,
+    )
+    ttf_event_ns: int | None = duration(
+        "T0 → first event of any type, pings too; unknown without one",
+        lambda t: t.silences[0].first_event_ns if t.silences else None,
+        has_statistics=True,
+        of_every_outcome=True,
+    )
+    first_silence_ns: int | None = duration(
+        "first silence of a stream: T0 → first byte of the body, or to the end of one without any, also of a failed "
+        "one",
+        lambda t: t.first_silence("bytes"),
+        has_statistics=True,
+        of_every_outcome=True,
+    )
+    first_event_silence_ns: int | None = duration(
+        "first silence of events: T0 → first event, or to the end of a stream without any, also of a failed one",
+        lambda t: t.first_silence("events"),
         has_statistics=True,
         of_every_outcome=True,
     )
@@ -419,7 +442,7 @@ class Timing:
     )
 
 
-DIGESTS: Final = {14: "35111ae1411dcd9c"}
+DIGESTS: Final = {15: "043189d915c5fa8c"}
 """A digest of the names and types of all derived values, by the version of the decoder."""
 DECODER_VERSION: Final = max(DIGESTS)
 """Version of the decoder; add one whenever the same facts would be derived differently, or more of them."""
@@ -518,6 +541,14 @@ class Measures(Timing):
         "last silence of output: from the last output, or from T0 without any, to the end of waiting; unknown where it "
         "can be no stall"
     )
+    silences: bytes = internal(
+        "silences of each stream that was waited for, by layer, with their owners: int64, three a record "
+        "(wiretape.recorder.decode.layers.packed)",
+        default=b"",
+    )
+    ping_gaps: bytes = internal(
+        "times between successive pings or comments within one silence of output, in ns: int64", default=b""
+    )
     tool_spans: list[list[int]] | None = value(
         "times in which a tool of the provider ran: [from, to] in ns since T0", is_shown=False
     )
@@ -562,8 +593,9 @@ SHOWN: Final = {
 
 _FORMULAS: Final = {field.name: field.metadata["formula"] for field in dataclasses.fields(Timing)}
 _WITHOUT_CHUNKS: Final = (
-    "connect_ns", "ttfb_ns", "ttf_byte_ns", "duration_ns", "max_silence_ns", "max_output_silence_ns",
-    "first_output_silence_ns", "reads", "bytes",
+    "connect_ns", "ttfb_ns", "ttf_byte_ns", "duration_ns", "max_silence_ns", "max_event_silence_ns",
+    "max_output_silence_ns", "ttf_event_ns", "first_silence_ns", "first_event_silence_ns", "first_output_silence_ns",
+    "reads", "bytes",
 )  # fmt: skip
 """Values that an answer without chunks has, such as one that is no stream: they come from its facts and its reads."""
 _DEFAULTS: Final = {

@@ -11,20 +11,23 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from wiretape.recorder.decode import encoding, request
-from wiretape.recorder.decode.attribution import Attribution, SilenceCause, Who
+from wiretape.recorder.decode.attribution import Attribution, SilenceCause
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.finish_reasons import is_failure
 from wiretape.recorder.decode.operation import GENERATIONS, api_asked, operation
 from wiretape.recorder.decode.runs import ItemRun
-from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, Span, Thresholds
+from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, Ending, Span, Thresholds, Who
+from wiretape.recorder.decode.turns import TurnOutcome
 
 # Gemini (Vertex' `streamRawPredict` for Anthropic), Bedrock and TGI name the stream in the path, not in the body.
 _STREAM_PATH: Final = re.compile(
     r":(?:streamGenerateContent|streamRawPredict)\b|/(?:converse|invoke-with-response)-stream\b|/generate_stream\b"
     r"|[?&](?:stream=true|alt=sse)\b"
 )
+
+_TURN_ENDINGS: Final[dict[TurnOutcome, Ending]] = {"complete": "good", "error": "dead", "truncated": "dead"}
 
 
 def asks_for_stream(exchange: Exchange, body: bytes | None = None) -> bool:
@@ -42,17 +45,22 @@ def asks_for_stream(exchange: Exchange, body: bytes | None = None) -> bool:
 
 
 def awaited(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> list[AwaitedAnswer]:
-    """Return the answers that an exchange has waited for; none where their silences are unknown.
+    """Return the answers that an exchange has waited for; none where their silences of output are unknown.
 
     That of a running exchange has no end yet, unless its last event has come.
     `body` is that of the request, needed where the facts lack it.
     """
+    return [stream for stream in streams(exchange, decoded, body) if stream.is_decoded]
+
+
+def streams(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> list[AwaitedAnswer]:
+    """Return the streams that an exchange has waited for, also those that no dialect decodes."""
     if not exchange.is_timed:
         return []
     if decoded.turns:
         return _turns(exchange, decoded)
     succeeded = exchange.status is not None and exchange.status < 300
-    if exchange.framing == "websocket" or not _is_generation(exchange, decoded, succeeded):
+    if exchange.framing == "websocket":
         return []
     # A head without a type, and no byte behind it, does not tell what was to come.
     tells_kind = succeeded and (exchange.content_type is not None or bool(decoded.data))
@@ -63,7 +71,8 @@ def awaited(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> 
         is_sent = exchange.status is not None or (exchange.sent_ns is not None and not never_sent)
         if not is_sent or not asks_for_stream(exchange, body):
             return []
-    runs = [run for run in decoded.runs if run.chunk.output] if succeeded else []
+    is_decoded = _is_generation(exchange, decoded, succeeded)
+    runs = [run for run in decoded.runs if run.chunk.output] if succeeded and is_decoded else []
     outputs = [at_ns for run in runs for at_ns in decoded.at_ns[run.items] if at_ns is not None]
     end_ns, fault_ns = _end_ns(exchange, decoded), _fault_ns(decoded) if succeeded else None
     if fault_ns is not None and (end_ns is None or fault_ns <= end_ns):
@@ -80,6 +89,7 @@ def awaited(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> 
             _tools(decoded, decoded.runs, end_ns),
             can_end_stalled=not has_died and (succeeded or exchange.status is None),
             is_pending=is_pending,
+            is_decoded=is_decoded,
         )
     ]
 
@@ -125,6 +135,7 @@ def _turns(exchange: Exchange, decoded: Decoded) -> list[AwaitedAnswer]:
     runs: dict[int, list[ItemRun]] = {}
     for run in decoded.runs:
         runs.setdefault(decoded.turn_of(run.item), []).append(run)
+    outcomes = {draft.end: draft.outcome for draft in decoded.drafts}
     answers = []
     for number, turn in enumerate(decoded.turns):
         asked_ns = None if turn.request is None or not turn.generates else decoded.at_ns[turn.request]
@@ -145,6 +156,7 @@ def _turns(exchange: Exchange, decoded: Decoded) -> list[AwaitedAnswer]:
                 _tools(decoded, turn_runs, end_ns),
                 can_end_stalled=turn.last is not None or exchange.ended_by != "died",
                 is_pending=turn.last is None,
+                ending=None if turn.last is None else _TURN_ENDINGS.get(outcomes.get(turn.last, "complete"), "left"),
             )
         )
     return answers

@@ -11,11 +11,11 @@ of a recording and the screens apply the same functions, with the user's thresho
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, compress, starmap
 from operator import ne, sub
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 _ALL: Final = "Lists, filters and --format json use the flags on the tape, set by the default limits."
 
@@ -98,6 +98,13 @@ def output_gaps(at_ns: Sequence[int], reads: Sequence[Hashable]) -> Iterator[tup
 Span = tuple[int, int]
 """The beginning and the end of a time, in ns."""
 
+Who = Literal["upstream", "relay", "client"]
+"""The parties that can be silent, or slow."""
+
+Ending = Literal["good", "dead", "left", "limit"]
+"""The end of a stream: complete; in a silence, or failed; left by its client, or by the recorder, while it was alive;
+or at a limit of the recorder's own."""
+
 
 @dataclass(frozen=True, slots=True)
 class AwaitedAnswer:
@@ -106,6 +113,7 @@ class AwaitedAnswer:
     `outputs` are the timestamps of its output, in order; `tools` the times in which a tool of the provider ran.
     `end_ns` is None if it is unknown. `can_end_stalled` is False where its last silence is no stall however long it is:
     an error status answered at last, or the recorder died. `is_pending`: the end of the exchange ended it.
+    `is_decoded` is False of a stream whose output is unknown. `ending` is None where that of the exchange decides.
     """
 
     start_ns: int
@@ -114,6 +122,8 @@ class AwaitedAnswer:
     tools: Sequence[Span] = ()
     can_end_stalled: bool = True
     is_pending: bool = False
+    is_decoded: bool = True
+    ending: Ending | None = None
 
     @property
     def first_ns(self) -> int | None:
@@ -133,7 +143,7 @@ class AwaitedAnswer:
         """The longest later silence, or None without output."""
         if not self.tools:  # nearly always
             return max(map(sub, self._ends(), self.outputs), default=None)
-        return max((to_ns - from_ns for from_ns, to_ns in self._later()), default=None)
+        return max((to_ns - from_ns for from_ns, to_ns in self.later()), default=None)
 
     def silence(self, from_ns: int, to_ns: int) -> Span:
         """Return the longest part of a time without output in which no tool of the provider ran."""
@@ -143,19 +153,52 @@ class AwaitedAnswer:
         """Return its stalls in their order."""
         if self.outputs and not limits.is_stall(self.longest_ns):
             return []
-        spans = [*self._later()] if self.outputs else [silence for silence in (self.last,) if silence is not None]
+        spans = [*self.later()] if self.outputs else [silence for silence in (self.last,) if silence is not None]
         if self.end_ns is not None and not self.can_end_stalled:
             spans.pop()
         return [span for span in spans if limits.is_stall(span[1] - span[0])]
 
-    def _later(self) -> Iterator[Span]:
-        """Yield the silences behind its first output; those of tools are cut out."""
+    def later(self) -> Iterable[Span]:
+        """Return the silences behind its first output; those of tools are cut out."""
         spans = zip(self.outputs, self._ends(), strict=False)
-        yield from starmap(self.silence, spans) if self.tools else spans
+        return starmap(self.silence, spans) if self.tools else spans
 
     def _ends(self) -> Sequence[int]:
         """Return the ends of the silences behind its first output."""
         return self.outputs[1:] if self.end_ns is None else (*self.outputs[1:], self.end_ns)
+
+
+Layer = Literal["bytes", "events", "output"]
+LAYERS: Final[tuple[Layer, ...]] = ("bytes", "events", "output")
+
+
+class Silence(NamedTuple):
+    """A silence since T0 of its exchange, and its owner, None if it is unclear."""
+
+    from_ns: int
+    lasted_ns: int
+    who: Who | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSilences:
+    """The silences of one stream: on each of `LAYERS` the first one, None if it is unknown, and the later rising ones.
+
+    `first_event_ns` is the time from its request to its first event.
+    """
+
+    stream: AwaitedAnswer
+    first: Sequence[Silence | None]
+    later: Sequence[Sequence[Silence]]
+    first_event_ns: int | None
+
+    def first_ns(self, layer: Layer) -> int | None:
+        silence = self.first[LAYERS.index(layer)]
+        return None if silence is None else silence.lasted_ns
+
+    def longest_ns(self, layer: Layer) -> int | None:
+        """Return the longest later silence of a layer, whoever its owner is."""
+        return max((silence.lasted_ns for silence in self.later[LAYERS.index(layer)]), default=None)
 
 
 def without_tools(from_ns: int, to_ns: int, tools: Sequence[Span]) -> Span:

@@ -22,13 +22,13 @@ import numpy as np
 from numpy.random import Generator
 from sqlalchemy import Connection, insert
 
+from wiretape.recorder.decode import layers
 from wiretape.recorder.decode.conversation import RecordedRequest
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.derive import derive, silent, stall_flags
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.plain import event_runs
-from wiretape.recorder.decode.silences import awaited
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.facts import EndedBy
@@ -124,17 +124,17 @@ def timed(template: SyntheticExchange, random: Generator) -> tuple[Exchange, Rea
 def _measured(template: SyntheticExchange, facts: Exchange, its_reads: Reads) -> Measures:
     """Derive the measures that depend on timestamps, as `derive` does; the body's were derived already."""
     decoded = replace(template.decoded, at_ns=[its_reads.at_ns[seq or 0] for seq in template.decoded.reads])
-    answers = awaited(facts, decoded, template.request.body)
-    ended_answers = answers if facts.ended_by else ()
-    timeline = Timeline(facts, its_reads, answers=ended_answers)
+    silences = layers.silences(facts, its_reads, decoded, template.request.body)
+    ended_silences = silences if facts.ended_by else ()
+    timeline = Timeline(facts, its_reads, silences=ended_silences)
     flags = set(template.derived.flags) - {"coalesced", "single_chunk", "stall", "given_up", "burst"}
     if template.decoded.stream:
-        timeline = Timeline(facts, its_reads, decoded, template.derived.output_tokens, ended_answers)
+        timeline = Timeline(facts, its_reads, decoded, template.derived.output_tokens, ended_silences)
         flags |= timeline.flags()
-    silences = silent(timeline, decoded, template.derived.outcome, answers)
-    flags |= stall_flags(silences)
+    values = measured(timeline) | silent(timeline, decoded, template.derived.outcome, silences)
+    flags |= stall_flags(values)
     runs = event_runs(facts, decoded) if template.decoded.stream else None
-    return replace(template.derived, **measured(timeline), **silences, event_runs=runs, flags=tuple(sorted(flags)))
+    return replace(template.derived, **values, event_runs=runs, flags=tuple(sorted(flags)))
 
 
 def _timestamps(model: Model, reads: int, random: Generator) -> tuple[int, list[int]]:

@@ -137,7 +137,7 @@ _NAMED: Final = {
     "measures.tool_spans": _json(list[tuple[Timestamp, Timestamp]]),
     "measures.turns": _json(list[TurnMeasures]),
     "measures.outcome": CellKind("an outcome", frozenset({str}), None, OUTCOMES.__contains__, "open"),
-    "measures.icl": _GAPS,
+    **dict.fromkeys(("measures.icl", "measures.silences", "measures.ping_gaps"), _GAPS),
     "measures.gap_hist": CellKind("a packed array of 64 numbers", _BLOB, None, lambda value: len(value) in (0, 4 * 64)),
 }
 _BY_TYPE: Final = {

@@ -52,7 +52,7 @@ from wiretape.recorder.tape.schema import (
 
 MEASURES: Final = ", ".join(measures.c.keys())
 _JSON_MEASURES: Final = [position for position, column in enumerate(measures.c) if isinstance(declared(column), JSON)]
-_FLAGS, _ICL = map(measures.c.keys().index, ("flags", "icl"))
+_FLAGS, *_ARRAYS = map(measures.c.keys().index, ("flags", "icl", "silences", "ping_gaps"))
 _SHARED_FIELDS: Final = [name for name in journal.Finished.__struct_fields__ if name in measures.c]
 _figures_of = attrgetter(*_SHARED_FIELDS)
 _values_of = attrgetter(*measures.c.keys()[1:])
@@ -305,7 +305,9 @@ def _summary(facts: Unsettled, measured: Measures | None) -> journal.Finished:
 def measures_row(no: int, measured: Measures) -> tuple[Any, ...]:
     """Return the row of `measures`."""
     row = [no, *_values_of(measured)]
-    row[_FLAGS], row[_ICL] = " ".join(measured.flags), packing.pack_gaps(measured.icl)
+    row[_FLAGS] = " ".join(measured.flags)
+    for position in _ARRAYS:
+        row[position] = packing.pack_gaps(row[position])
     for position in _JSON_MEASURES:
         if row[position] is not None:
             row[position] = compact_json(row[position])

@@ -60,14 +60,15 @@ _COLUMNS: Final = {
         "choices:j attributes:j rpc_method:t tool_name:t dialect_version:t conversation_key:t conversation_key_from:t "
         "conversation_parent:t previous_response_id:t messages_hash:t continues_hash:t continued_answer_hash:t "
         "answer_hash:t retries:n answers_tools:b turn_spans:j answers:n stalled_answers:n given_up_answers:n "
-        "last_silence_ns:n tool_spans:j event_runs:j silent_end_by:t silent_end_is_quiet:b turns:j asked:t "
-        "context_system_bytes:n context_tools_bytes:n context_user_bytes:n context_assistant_bytes:n "
+        "last_silence_ns:n silences:X ping_gaps:X tool_spans:j event_runs:j silent_end_by:t silent_end_is_quiet:b "
+        "turns:j asked:t context_system_bytes:n context_tools_bytes:n context_user_bytes:n context_assistant_bytes:n "
         "context_tool_results_bytes:n context_images_bytes:n context_documents_bytes:n context_other_bytes:n "
         "prompt_elements:x connect_ns:n ttfb_ns:n ttf_byte_ns:n ttfc_ns:n ttft_ns:n ttfo_ns:n ttf_content_ns:n "
         "thinking_ns:n ttst_ns:n latency_ns:n duration_ns:n tail_ns:n max_gap_ns:n max_silence_ns:n "
-        "max_output_silence_ns:n first_output_silence_ns:n tpot_ns:f tpot_est_ns:f tpot_adj_ns:f tps_user:f e2e_tps:f "
-        "tokens_per_chunk:f coalesced_fraction:f icl_p50_ns:f icl_p90_ns:f icl_p99_ns:f icl_mean_ns:f icl_max_ns:n "
-        "icl:X gap_hist:X sparkline:T reads:I bytes:N chunks:I output_chunks:I "
+        "max_output_silence_ns:n first_output_silence_ns:n max_event_silence_ns:n ttf_event_ns:n first_silence_ns:n "
+        "first_event_silence_ns:n tpot_ns:f tpot_est_ns:f tpot_adj_ns:f tps_user:f e2e_tps:f tokens_per_chunk:f "
+        "coalesced_fraction:f icl_p50_ns:f icl_p90_ns:f icl_p99_ns:f icl_mean_ns:f icl_max_ns:n icl:X gap_hist:X "
+        "sparkline:T reads:I bytes:N chunks:I output_chunks:I "
     ),
     "settlements": (
         "exchange_no: version:N "
@@ -93,7 +94,7 @@ _UNSIZED: Final = (
     "exchanges.clock = 'none' AND measures.bytes = 0 AND exchanges.status IS NOT NULL AND "
     "coalesce(exchanges.framing, '') != 'none' "
 )
-# [[[end]]] (sum: tRchz+WuZG)
+# [[[end]]] (sum: bfL1ZwC+3F)
 # fmt: on
 
 

@@ -14,7 +14,7 @@ from wiretape.recorder.decode import metrics
 from wiretape.recorder.decode.dialect import Chunk, ReportedError
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.metrics import DECODER_VERSION, DIGESTS, Measures
-from wiretape.recorder.decode.stalls import AwaitedAnswer
+from wiretape.recorder.decode.stalls import AwaitedAnswer, Silence, StreamSilences
 from wiretape.recorder.facts import kinds
 
 MS = 1_000_000
@@ -209,7 +209,6 @@ def test_what_needs_no_decoding_comes_from_the_facts():
         "ttfb_ns": 10,
         "ttf_byte_ns": 8,
         "duration_ns": 900 * MS,
-        "max_silence_ns": 900 * MS - 9,
         "reads": 3,
         "bytes": 11,
     }
@@ -263,7 +262,9 @@ def test_missing_bytes_may_have_come_at_any_time():
 @pytest.mark.parametrize("decoded", [None, stream("!", [40])], ids=["no stream", "an error alone"])
 def test_all_formulas_agree_on_an_answer_without_chunks(decoded):
     reads = Reads.of([Read(0, 20 * MS, 21 * MS, 0, 5), Read(1, 60 * MS, None, 5, 7)])
-    timeline = metrics.Timeline(ENDED, reads, decoded, 7, [AwaitedAnswer(0, 900 * MS, [])])
+    mute = Silence(0, 900 * MS, "upstream")
+    silences = StreamSilences(AwaitedAnswer(0, 900 * MS), [mute, mute, None], [[], [mute], []], 900 * MS)
+    timeline = metrics.Timeline(ENDED, reads, decoded, 7, [silences])
     assert timeline.chunks == 0
     assert metrics.measured(timeline) == {
         field_.name: field_.metadata["formula"](timeline) for field_ in fields(metrics.Timing)

@@ -92,14 +92,16 @@ def test_every_whole_completion_of_a_filter_can_be_read(tape: Path) -> None:
 def test_options_are_offered_the_words_that_they_know(tape: Path) -> None:
     assert values(completion.models, tape) == ["gpt-x", "gpt-x-mini"]
     assert "ttft" in values(completion.sorts, tape)
-    assert values(completion.sorts, tape, "-max_") == ["-max_gap", "-max_silence", "-max_output_silence"]
+    assert values(completion.sorts, tape, "-max_") == [
+        "-max_gap", "-max_silence", "-max_output_silence", "-max_event_silence",
+    ]  # fmt: skip
     assert values(completion.groups, tape, "model,") == [
         *(f"model,{name}" for name in metrics.GROUPS if name != "model"), "model,label.k", "model,label.run",
     ]  # fmt: skip
     assert options.groups(values(completion.groups, tape, "model,label.r")[0]) == ("model", "label.run")
     assert values(completion.quantities, tape) == list(metrics.QUANTITIES)
     assert values(completion.tools, tape, "vl") == ["vllm", "vllm-0.32"]
-    assert values(completion.figures, tape, "tt") == ["ttft.", "ttfc.", "ttfo."]
+    assert values(completion.figures, tape, "tt") == ["ttft.", "ttfc.", "ttfo.", "ttf_event."]
     assert values(completion.figures, tape, "read_gap.m") == ["read_gap.mean=", "read_gap.min=", "read_gap.max="]
     limits = {"n=": "1", "ttft.n=": "1", "error_rate=": "1%"}
     for figure in (*values(completion.figures, tape, "ttft."), "n=", "error_rate="):

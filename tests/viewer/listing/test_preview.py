@@ -108,7 +108,7 @@ def test_figures_summarise_the_timing(connection: Connection) -> None:
 
 
 def test_unknown_figures_are_left_out(connection: Connection) -> None:
-    assert preview.figures(previewed(connection, 4), LOOK).startswith("max silence 2 ms · one body in 1 read · ")
+    assert preview.figures(previewed(connection, 4), LOOK).startswith("one body in 1 read · ")
 
 
 def test_verdicts_precede_flags_and_replace_theirs(connection: Connection) -> None:

@@ -29,7 +29,7 @@ PLACES: Final = "Array(Nullable(Int64))"
 ROW_VERSION: Final = "row_version"
 
 _TYPES: Final = ((Boolean, "UInt8"), (Float, "Float64"), (BigInteger, NUMBER), (Integer, "Int32"))
-_NAMED: Final = {"measures.icl": GAPS, "measures.gap_hist": COUNTS}
+_NAMED: Final = {**{f"measures.{name}": GAPS for name in ("icl", "silences", "ping_gaps")}, "measures.gap_hist": COUNTS}
 _SAID: Final = {
     "exchanges": ("request_headers", "request_body", "response_headers", "response_trailers"),
     "measures": (
