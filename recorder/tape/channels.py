@@ -154,7 +154,8 @@ class Channels:
     """All relays of a writer, which come to a listening socket.
 
     `tasks` is the queue of the writer's main thread: data received (`take`, which the writer sets), and the results of
-    its other threads. It is unbounded at first: a relay waits for acknowledgements once `tap.QUEUE_BYTES` have none.
+    its other threads. It is unbounded at first: a relay waits for acknowledgements once the `QUEUE_BYTES` of its tap
+    have none.
     `has_loaded`: the writer works on it.
     """
 

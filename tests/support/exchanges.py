@@ -14,7 +14,7 @@ from wiretape.viewer.record import rows
 from wiretape.viewer.record.fields import field_name
 from wiretape.viewer.record.rows import DetailRow, ListRow, RequestRow
 from wiretape.viewer.source.tape import exchange, queries
-from wiretape.viewer.stats.dashboard import EndedExchange
+from wiretape.viewer.stats.dashboard import FinishedExchange
 from wiretape.viewer.stats.tools.request import Judged
 
 _USUAL: dict[str, Any] = {
@@ -62,7 +62,7 @@ def body(facts=FACTS, pieces=CHUNKS, at=None):
     return decode(facts, reads, b"".join(pieces))
 
 
-ONE = EndedExchange(
+ONE = FinishedExchange(
     operation="chat", api="openai.chat", upstream="https://api.example.com/v1", request_model="m",
     response_model="m-2", exchange=FACTS, judged=Judged("complete", None, 500 * MS), body=body(), flags=["stall"],
     input_tokens=7, output_tokens=None,

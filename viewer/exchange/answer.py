@@ -8,7 +8,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -19,14 +19,6 @@ from wiretape.viewer.text.wrap import WrappedText, are_graphemes, grapheme_bound
 
 if TYPE_CHECKING:
     from wiretape.viewer.text.markdown import Line
-
-TAB: Final = 4
-MOST_PARTS: Final = 200
-"""Maximum number of texts; an answer has a handful."""
-
-_MOST_TABS: Final = 100_000
-_TURNS: Final = 4
-"""A choice that has not grown while the others each grew this many times is done, or waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +79,10 @@ class AnswerPart:
         """Lay the text out anew; `silences` are the places before which one is shown, and its words."""
         text = events.without_nul(self.track.text)
         inserted = list(silences)
-        if "\t" in text and text.count("\t") <= _MOST_TABS:
-            inserted += [(tab.start(), " " * (TAB - 1)) for tab in re.finditer("\t", text)]
+        most_tabs = 100_000
+        if "\t" in text and text.count("\t") <= most_tabs:
+            tab_width = 4
+            inserted += [(tab.start(), " " * (tab_width - 1)) for tab in re.finditer("\t", text)]
             text = text.replace("\t", " ")
             inserted.sort(key=lambda insertion: insertion[0])  # stable: a silence stands before a tab
         self._silences = {at: len(words) for at, words in silences}
@@ -125,7 +119,9 @@ class AnswerPart:
         """
         start, end = self.lines.span(line)
         said_end, text = self._laid_out(self.track.length(position)), self.lines.text
-        boundaries = _boundaries(text, start, end)
+        boundaries: Sequence[int] = ()  # a line of single characters may be cut anywhere
+        if not are_graphemes(text[start:end]):
+            boundaries = [start, *(start + place for place in grapheme_ends(safe(text[start:end])))]
         for piece_start, piece_end, event in self._pieces(start, end):
             at, stop = _next(boundaries, piece_start), _next(boundaries, piece_end)
             if event is None:
@@ -156,12 +152,6 @@ class AnswerPart:
         at, sizes = self._inserted_at, self._inserted_sizes
         number = bisect_right(range(len(at)), place, key=lambda number: at[number] + sizes[number])
         return max(place - sizes[number], at[number - 1]) if number else place
-
-
-def _boundaries(text: str, start: int, end: int) -> Sequence[int]:
-    """Return the places at which a line may be cut, ascending; none where it may be cut anywhere."""
-    line = text[start:end]
-    return () if are_graphemes(line) else [start, *(start + place for place in grapheme_ends(safe(line)))]
 
 
 def _next(boundaries: Sequence[int], place: int) -> int:
@@ -203,7 +193,7 @@ class AnswerLayout:
         self.transcript = transcript
         voices = [voice for voice in transcript.voices if choice in (None, voice.index)]
         self._several = len(voices) > 1
-        self.parts = sorted(_parts(voices), key=lambda part: part.began)[:MOST_PARTS]
+        self.parts = sorted(_parts(voices), key=lambda part: part.began)[:200]  # an answer has a handful
         for part in self.parts:
             part.headed = part.kind != "content" or self._several
             part.folded = folded and part.kind == "reasoning" and len(self.parts) > 1
@@ -254,7 +244,9 @@ class AnswerLayout:
         if newest is None:
             return 0
         if steady and self._several:
-            least = max(newest.newest(position) - _TURNS * len(self.transcript.voices), 0)
+            # A choice that has not grown while the others each grew this many times is done, or waits.
+            turn_count = 4
+            least = max(newest.newest(position) - turn_count * len(self.transcript.voices), 0)
             growing = [part for part in self.parts if part.newest(position) >= least]
             least_index = min(part.voice.index for part in growing)
             newest = _newest([part for part in growing if part.voice.index == least_index], position) or newest

@@ -30,13 +30,7 @@ _SIGNS: Final[dict[_Kind, tuple[str, Tone]]] = {
     "same": ("=", "muted"), "changed": ("~", "warning"), "added": ("+", "success"), "removed": ("-", "error"),
     "moved": ("~", "warning"),
 }  # fmt: skip
-_PLACES: Final = {
-    "model": "model", "parameters": "parameter", "tools": "tool", "functions": "tool",
-    **dict.fromkeys(SYSTEM_KEYS, "system"),
-}  # fmt: skip
-"""The part of a request by the key of a place; any other key has messages."""
 _CONTEXT: Final = 2
-_SHORT: Final = 200
 _NEAR: Final = 60
 
 
@@ -74,7 +68,15 @@ def differ(entries: Iterable[RequestDifference]) -> bool:
 def first_at(entries: Iterable[RequestDifference], place: str) -> RequestDifference | None:
     """Return the first difference of the same kind as a place in a body, such as `tools[3]`."""
     key, _, name = place.partition("[")[0].partition(".")
-    part = _PLACES.get(key, "message")
+    # The part of a request by the key of a place; any other key has messages.
+    nouns = {
+        "model": "model",
+        "parameters": "parameter",
+        "tools": "tool",
+        "functions": "tool",
+        **dict.fromkeys(SYSTEM_KEYS, "system"),
+    }
+    part = nouns.get(key, "message")
     changed = (entry for entry in entries if entry.part == part and entry.change != "same")
     return next((entry for entry in changed if part != "parameter" or entry.name.partition(".")[0] == name), None)
 
@@ -101,7 +103,7 @@ def _headed(entry: RequestDifference, head: Line, folding: Folding) -> Iterator[
     texts = [text for text in (entry.a, entry.b) if text is not None]
     if entry.change in ("same", "moved"):
         yield [*head, (f"{title}{': the same' if entry.change == 'same' else ': in another order'}", tone)]
-    elif all(len(text) <= _SHORT and "\n" not in text for text in texts) and entry.part in ("model", "parameter"):
+    elif all(len(text) <= 200 and "\n" not in text for text in texts) and entry.part in ("model", "parameter"):
         sides = (
             clipped(line(text), max(folding.room // 2 - len(title), 20))
             for text in (entry.a, entry.b)
@@ -141,13 +143,12 @@ def _edit_line(edit: diff.Edit, is_short: bool) -> Line:
     if edit.kind == "same":
         return [("      ", "plain"), (edit.pieces[0][0], "muted")]
     sign, tone = _SIGNS[edit.kind]
-    pieces = ((text if differs or not is_short else _text_ends(text), differs) for text, differs in edit.pieces)
-    return [(f"    {sign} ", tone), *((text, tone if differs else "plain") for text, differs in pieces)]
-
-
-def _text_ends(text: str) -> str:
-    """Return the ends of a long text that stands between two differences."""
-    return text if len(text) <= 2 * _NEAR else f"{text[:_NEAR]} … {text[-_NEAR:]}"
+    pieces: Line = [(f"    {sign} ", tone)]
+    for text, differs in edit.pieces:
+        # Of a long text between two differences, the ends tell where it is.
+        is_cut = is_short and not differs and len(text) > 2 * _NEAR
+        pieces.append((f"{text[:_NEAR]} … {text[-_NEAR:]}" if is_cut else text, tone if differs else "plain"))
+    return pieces
 
 
 def _field_changes(

@@ -21,12 +21,11 @@ FORMATS: Final[tuple[Format, ...]] = ("request", "event", "wall")
 SAME: Final = "same"
 """Stands for the time between two events that one read brought."""
 
-_TITLES: Final[dict[Format, str]] = {"request": "t s", "event": "Δ ms", "wall": "local"}
 _NAMES: Final[dict[Format, str]] = {
     "request": "since request", "event": "Δ previous event", "wall": "wall clock",
 }  # fmt: skip
-_MS: Final = 1_000_000
 _DAY_NS: Final = 86_400 * 10**9
+_TITLES: Final[dict[Format, str]] = {"request": "t s", "event": "Δ ms", "wall": "local"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class Times:
     def position(self, transcript: Transcript, at_ns: int) -> int:
         """Return the number of events displayed up to a timestamp: displayed times are cut to milliseconds."""
         text = self.instant(at_ns)
-        low, high = bisect_right(transcript.at, at_ns), bisect_right(transcript.at, at_ns + _MS)
+        low, high = bisect_right(transcript.at, at_ns), bisect_right(transcript.at, at_ns + 1_000_000)
         return bisect_left(transcript.at, True, low, high, key=lambda at: self.instant(at) != text)
 
     def width(self, transcript: Transcript) -> int:

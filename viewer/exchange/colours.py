@@ -4,15 +4,11 @@ Recorded text is hostile: all of it passes `safe`, but for its line ends.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import TimedChunk
 from wiretape.recorder.decode.dialect import Piece
 from wiretape.viewer.text import formatting
-
-_SGR: Final = {"reasoning": "\x1b[2m", "content": "", "tool": "\x1b[36m", "refusal": "\x1b[31m"}
-_RESET: Final = "\x1b[0m"
 
 
 def coloured(chunks: Sequence[TimedChunk], end_ns: int) -> Iterator[tuple[int, str]]:
@@ -59,6 +55,8 @@ def _separator(previous_kind: str, kind: str, text: str) -> str:
 
 
 def _in_colour(kind: str, text: str) -> str:
-    style = _SGR["tool" if kind == "call" else kind]
+    styles = {"reasoning": "\x1b[2m", "content": "", "tool": "\x1b[36m", "refusal": "\x1b[31m"}
+    style = styles["tool" if kind == "call" else kind]
     plain = formatting.block(text.replace("\r\n", "\n")).replace("\n", "\r\n")
-    return f"{style}{plain}{_RESET}" if style else plain
+    reset = "\x1b[0m"
+    return f"{style}{plain}{reset}" if style else plain

@@ -20,7 +20,6 @@ from wiretape.recorder.decode.prompt import (
     Prompt,
     Reasoning,
     Text,
-    Tool,
     ToolCall,
     ToolResult,
     is_element,
@@ -36,15 +35,7 @@ from wiretape.viewer.text.formatting import line
 
 _FOLDED_LINES: Final = 12
 _FOLDED_CHARACTERS: Final = 1500
-_IN_SHORT: Final = 12
-"""Number of messages of earlier turns shown, a line each, where texts are folded."""
-_MOST_FOLDED: Final = 200
-"""Maximum number of messages shown where texts are folded."""
-_SLACK: Final = 3
-"""Number of additional lines that are shown rather than counted."""
-_SHORT: Final = 100
 _PLAIN_WIDTH: Final = 120
-_NAMES: Final = 32
 _LABELS: Final = 12
 _INDENT: Final = "  "
 
@@ -134,7 +125,7 @@ def pretty(text: str) -> str:
     try:
         value = json.loads(text)
         short = json.dumps(value, ensure_ascii=False)
-        return short if len(short) <= _SHORT else json.dumps(value, ensure_ascii=False, indent=2)
+        return short if len(short) <= 100 else json.dumps(value, ensure_ascii=False, indent=2)
     except (ValueError, RecursionError):  # recorded text is nested as deep as its sender likes
         return text
 
@@ -159,7 +150,8 @@ def _messages(turn: Turn, prompt: Prompt, folding: Folding) -> Iterator[Line]:
     if previous is not None and turn.content.is_rest:
         earlier = f" after those of {previous.row.id[:8]}, which the server keeps"
     yield [("messages", "strong"), (f" · {len(prompt.messages):,}{earlier}", "muted")]
-    first_visible = max(turn.repeated - _IN_SHORT, len(prompt.messages) - _MOST_FOLDED) if folding.folds else 0
+    # Where texts are folded: 12 messages of earlier turns, a line each, and 200 messages in all.
+    first_visible = max(turn.repeated - 12, len(prompt.messages) - 200) if folding.folds else 0
     if first_visible > 0:
         yield [(f"… {counted(first_visible, 'earlier message')}: {folding.remedy}", "muted")]
     for number, message in islice(enumerate(prompt.messages), max(first_visible, 0), None):
@@ -211,15 +203,12 @@ def _tools(prompt: Prompt, previous: Prompt | None, folding: Folding) -> Iterato
     if folding.folds and previous is not None and previous.tools == prompt.tools:
         yield [(_INDENT, "plain"), (line(", ".join(tool.name for tool in prompt.tools)), "plain")]
         return
-    names = min(max(len(tool.name) for tool in prompt.tools), _NAMES)
+    names = min(max(len(tool.name) for tool in prompt.tools), 32)
     for tool in prompt.tools:
-        room = folding.room - names - 4
-        yield [(f"{_INDENT}{line(tool.name):<{names}}  ", "plain"), (clipped(_described(tool), max(room, 20)), "muted")]
-
-
-def _described(tool: Tool) -> str:
-    lines = (text.strip() for text in tool.description.splitlines())
-    return line(next((text for text in lines if text), "" if tool.type == "function" else tool.type))
+        description = (text.strip() for text in tool.description.splitlines())
+        first_line = line(next(filter(None, description), "" if tool.type == "function" else tool.type))
+        text = clipped(first_line, max(folding.room - names - 4, 20))
+        yield [(f"{_INDENT}{line(tool.name):<{names}}  ", "plain"), (text, "muted")]
 
 
 def _part(part: Part, names: Mapping[str, str], ids: bool, indent: str) -> Iterator[Line]:
@@ -239,7 +228,9 @@ def _part(part: Part, names: Mapping[str, str], ids: bool, indent: str) -> Itera
             yield [(indent, "plain"), (heading, "error" if part.failed else "strong"), (_id(part.id, ids), "muted")]
             yield from parts_lines(part.content, names, ids=ids, indent=deeper)
         case Media():
-            yield [(indent, "plain"), (f"[{_media(part)}]", "accent")]
+            size = "" if part.size is None else counted(part.size, "byte")
+            parts = (part.kind, line(part.media_type), size, line(part.name), line(part.source))
+            yield [(indent, "plain"), (f"[{', '.join(filter(None, parts))}]", "accent")]
         case Other():
             yield [(indent, "plain"), (part.name or "JSON", "warning")]
             yield from _text(pretty(part.json) or "(nested too deeply)", "muted", deeper)
@@ -247,11 +238,6 @@ def _part(part: Part, names: Mapping[str, str], ids: bool, indent: str) -> Itera
 
 def _id(id: str, is_visible: bool) -> str:
     return f"  {line(id)}" if id and is_visible else ""
-
-
-def _media(part: Media) -> str:
-    size = "" if part.size is None else counted(part.size, "byte")
-    return ", ".join(filter(None, (part.kind, line(part.media_type), size, line(part.name), line(part.source))))
 
 
 def _text(text: str, tone: Tone, indent: str) -> Iterator[Line]:
@@ -264,7 +250,8 @@ def folded(lines: Iterable[Line], folding: Folding) -> Iterator[Line]:
         yield from lines
         return
     remaining = list(lines)
-    visible = remaining if len(remaining) <= _FOLDED_LINES + _SLACK else remaining[:_FOLDED_LINES]
+    slack = 3  # lines that are shown rather than counted
+    visible = remaining if len(remaining) <= _FOLDED_LINES + slack else remaining[:_FOLDED_LINES]
     for pieces in visible:
         text, tone = pieces[-1]
         yield [*pieces[:-1], (clipped(text, _FOLDED_CHARACTERS), tone)]

@@ -27,11 +27,8 @@ FILTER_HELP: Final = "kind:tool · gap>100ms · words"
 
 _LONGEST: Final = 200
 _LARGEST: Final = 16_384
-_CHARACTERS: Final = 64
-_HEX: Final = 16
 _KIND_WIDTH: Final = max(map(len, KINDS))
 _GAP: Final = re.compile(r"(?:Δ|gap)([<>])([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s)?")
-_ALIASES: Final = {"reason": ("reasoning",), "ping": ("ping", "comment"), "bad": ("malformed",)}
 _ROLE: Final = re.compile(r'"role"\s*:\s*"(\w{1,40})"')
 
 Test = Callable[[Transcript, int], bool]
@@ -69,7 +66,7 @@ def _no_text(transcript: Transcript, event: int) -> str:
         if length_prefixed.text(message, transcript.message_coding) is not None:
             return ""
         compressed = ", compressed" if message[0] & length_prefixed.COMPRESSED else ""
-        excerpts = hexdump.printable(message[start : start + _CHARACTERS]), message[start : start + _HEX].hex(" ")
+        excerpts = hexdump.printable(message[start : start + 64]), message[start : start + 16].hex(" ")
         return f"({counted(len(message) - start, 'byte')}{compressed}) {' · '.join(excerpts)}"
     if transcript.framing == "websocket" and not is_utf8(transcript.bytes(event)):
         return f"({counted(transcript.ends[event] - transcript.starts[event], 'byte')}, no text)"
@@ -168,7 +165,8 @@ def matching(transcript: Transcript, tests: Sequence[Test]) -> "array[int]":
 
 def _test(term: str) -> Test:
     if term.startswith("kind:"):
-        names = {kind for name in term.removeprefix("kind:").split(",") for kind in _ALIASES.get(name, (name,))}
+        aliases = {"reason": ("reasoning",), "ping": ("ping", "comment"), "bad": ("malformed",)}
+        names = {kind for name in term.removeprefix("kind:").split(",") for kind in aliases.get(name, (name,))}
         if unknown := names - set(KINDS):
             raise ValueError(f"{min(unknown)} is no kind: there are {', '.join(KINDS)}")
         return lambda transcript, event: transcript.kind(event) in names

@@ -37,7 +37,6 @@ class RelaySide(NamedTuple):
 
 ATTRIBUTES: Final = "attributes"
 """The label of the values that a declared dialect names: they may hold texts of the answer."""
-_LONGEST_ATTRIBUTE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def _story(row: DetailRow) -> Iterator[Fact]:
 
 
 def _attribute(value: Any) -> str:
-    return line(clipped(value if isinstance(value, str) else compact(value), _LONGEST_ATTRIBUTE))
+    return line(clipped(value if isinstance(value, str) else compact(value), 200))
 
 
 def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
@@ -256,7 +255,8 @@ def _truncated(row: ListRow) -> str:
         return f"upstream aborted the answer {_progress(row)}"
     if row.outcome_detail == "no_status":
         return f"upstream ended the stream {_progress(row)}, without the status of the call"
-    missing = [sign for flag, sign in _MISSING.items() if flag in row.flags]
+    signs_of_flags = {"no_done": "[DONE]", "no_finish": "a finish reason"}
+    missing = [sign for flag, sign in signs_of_flags.items() if flag in row.flags]
     without = f", without {' or '.join(missing)}" if missing else ""
     return f"{_CUT.get(_end(row), 'upstream stopped').format(after=_progress(row))}{without}"
 
@@ -281,7 +281,8 @@ def _http_error(row: ListRow) -> str:
 
 
 def _error_event(row: ListRow) -> str:
-    message, place = fault(row), _WHERE.get(row.outcome_detail or "", "")
+    places = {"before_output": " before any output", "mid_stream": " in mid-stream"}
+    message, place = fault(row), places.get(row.outcome_detail or "", "")
     if row.outcome_detail == "finish":
         return f"upstream ended the answer with the finish reason {line(row.error_code or row.finish_reason)}"
     return f"upstream sent an error{place}{f': {message}' if message else ', without a message'}"
@@ -328,8 +329,6 @@ _CUT: Final = {
     "rst": "upstream reset the stream {after}",
     "goaway": "upstream ended the connection {after}",
 }
-_MISSING: Final = {"no_done": "[DONE]", "no_finish": "a finish reason"}
-_WHERE: Final = {"before_output": " before any output", "mid_stream": " in mid-stream"}
 _UNCONNECTED: Final = {
     "dns": "the name {host} did not resolve",
     "refused": "{host} refused the connection",

@@ -27,9 +27,6 @@ EXAMPLES: Final = "3.2s, 50%, +10%, #120, +500ms, 2:30, 12:00:03, @content"
 HELP: Final = f"{EXAMPLES.replace(',', ' ·')} · words"
 """The syntax of a position; events are numbered from 0, `@` and a kind is the first event of that kind."""
 
-_FIRSTS: Final = {"R": "reasoning", "C": "content", "T": "tool"}
-_ERRORS: Final = frozenset(KINDS.index(kind) for kind in ("error", "malformed"))
-_MOST_ERRORS: Final = 10_000
 _NS: Final = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
 _NUMBER: Final = r"([0-9]{1,12}(?:\.[0-9]{1,9})?)"
 _TIME: Final = re.compile(rf"([+-]?){_NUMBER}\s*(ms|s|m)")
@@ -50,9 +47,11 @@ class Marker:
 
 def markers(transcript: Transcript, first_byte_ns: int | None, stalls_end_ns: Iterable[int] = ()) -> list[Marker]:
     """Return the markers of a stream in their order; `stalls_end_ns` are the timestamps at which stalls ended."""
-    events = [(sign, transcript.kinds.find(KINDS.index(kind))) for sign, kind in _FIRSTS.items()]
+    kinds_of_signs = {"R": "reasoning", "C": "content", "T": "tool"}
+    events = [(sign, transcript.kinds.find(KINDS.index(kind))) for sign, kind in kinds_of_signs.items()]
     events += [("S", _output_at(transcript, at_ns)) for at_ns in stalls_end_ns]
-    events += [("E", event) for event, kind in enumerate(transcript.kinds) if kind in _ERRORS][:_MOST_ERRORS]
+    errors = {KINDS.index(kind) for kind in ("error", "malformed")}
+    events += [("E", event) for event, kind in enumerate(transcript.kinds) if kind in errors][:10_000]
     events.append(("D", transcript.end_event))
     places = [
         Marker(sign, event + 1, transcript.at[event] if transcript.timed[event] else None)

@@ -88,7 +88,7 @@ class Judgement:
 
 
 Stage = Judgement | Slowness
-"""The result of a stage after decoding: `Opened.with_stage` takes them in this order."""
+"""The result of a stage after decoding: `OpenedExchange.with_stage` takes them in this order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,12 +48,8 @@ _FRAMED: Final = {
 }
 _LARGEST_JSON: Final = 1 << 20
 _NAMES: Final = 18
-_SHORT_NAMES: Final = 14
 _COUNT: Final = 9
 _FIGURE: Final = 11
-_LONGEST: Final = 40
-_MOST_BARS: Final = 12
-_MOST_VERDICTS: Final = 100
 
 
 def heading(record: Known, exchange: OpenedExchange | None = None, died: bool = False) -> Line:
@@ -69,7 +65,7 @@ def heading(record: Known, exchange: OpenedExchange | None = None, died: bool = 
         (f" {row.id[:8]}", "strong"),
         (f"  {state.sign} {states.ending(row, recording=not died)}", state.tone),
         (f"  {formatting.cell(row.status)}", "success" if (row.status or 999) < 300 else "error"),
-        (f"  {clipped(row.model or formatting.UNKNOWN, _LONGEST)}", "plain"),
+        (f"  {clipped(row.model or formatting.UNKNOWN, 40)}", "plain"),
         (f"  {summary}" if summary else "", "error" if "stall" in judged else "warning"),
         (f"  {flags}" if flags else "", "warning"),
         (f"  {row.method} {formatting.host(row.upstream)}{path}", "muted"),
@@ -252,7 +248,7 @@ def _waterfall(record: Known, exchange: OpenedExchange, width: int, times: Times
     drawable = bars(exchange.facts, record.row, exchange.transcript, exchange.verdicts, last_ns)
     room = max(width - _NAMES - 12, 10)
     yield [(f"{'':{_NAMES}}{'ms':>9}  ", "muted"), (times.axis(exchange.end_ns, room), "muted")]
-    for bar in islice(drawable, _MOST_BARS):
+    for bar in islice(drawable, 12):
         first_cell, size = bar.cells(exchange.end_ns, room)
         sign, tone = _BARS[bar.kind]
         lasted = f"{(bar.end_ns - bar.start_ns) / 1e6:>9,.1f}"
@@ -272,7 +268,7 @@ def _waterfall(record: Known, exchange: OpenedExchange, width: int, times: Times
 def who_was_slow(sides: Iterable[RelaySide], width: int) -> Iterator[Line]:
     """Yield the table of `facts.who_was_slow`; without room beside the figures, their meaning stands below them."""
     sides = list(sides)
-    names = _NAMES if width >= _NAMES + _COUNT + 3 * _FIGURE else _SHORT_NAMES
+    names = _NAMES if width >= _NAMES + _COUNT + 3 * _FIGURE else 14
     count = _COUNT if width >= names + _COUNT + 3 * _FIGURE else 0
     room = width - names - count - 3 * _FIGURE - 4
     beside = all(len(side.meaning) <= room for side in sides)
@@ -292,7 +288,7 @@ def _spread(spread: Spread | None, count: int) -> str:
 
 
 def _verdicts(exchange: OpenedExchange, times: Times) -> Iterator[Line]:
-    for verdict in exchange.verdicts[:_MOST_VERDICTS]:
+    for verdict in exchange.verdicts[:100]:
         yield from judged(verdict, _NAMES, times.with_unit)
     if exchange.verdicts:
         return

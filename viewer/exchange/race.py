@@ -57,7 +57,11 @@ class Lane:
         self.transcript = transcript
         self.is_live = is_live
         self.end_ns = max(end_ns, transcript.at[-1] if len(transcript) else 0)
-        self.at = _latest(transcript, self.end_ns)
+        self.at = array("q", transcript.at)
+        if not all(transcript.timed):
+            next_ns = self.end_ns
+            for event in range(len(self.at) - 1, -1, -1):
+                next_ns = self.at[event] = self.at[event] if transcript.timed[event] else next_ns
         self._outputs = transcript.outputs
         timed = [event for event in self._outputs if transcript.timed[event]]
         self.output_at = array("q", (transcript.at[event] for event in timed))
@@ -126,14 +130,6 @@ class Lane:
 
     def _timed_outputs(self, position: int) -> int:
         return bisect_right(self.output_at, self.at[position - 1]) if position else 0
-
-
-def _latest(transcript: Transcript, end_ns: int) -> "array[int]":
-    latest = array("q", transcript.at)
-    if not all(transcript.timed):
-        for event in range(len(latest) - 1, -1, -1):
-            end_ns = latest[event] = latest[event] if transcript.timed[event] else end_ns
-    return latest
 
 
 class Race:

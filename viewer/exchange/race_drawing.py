@@ -20,7 +20,6 @@ FINISH: Final = "┊"
 
 _LANES: Final[tuple[RaceLook, RaceLook]] = ("a", "b")
 _TONES: Final[dict[str, RaceLook]] = {"warning": "slow", "error": "stalled"}
-_LEAST_LABELLED: Final = 30
 
 
 class RaceCell(NamedTuple):
@@ -97,7 +96,8 @@ def _plot(
     most = max((count[-1] for count in counts if count), default=0)
     a, b = (curve.dots(count, most, cells, rows) for count in counts)
     plot = [[_cell(*dots) for dots in zip(*row, strict=True)] for row in zip(a, b, strict=True)]
-    if cells >= _LEAST_LABELLED:
+    least_labelled = 30
+    if cells >= least_labelled:
         _write(plot[:1], 0, f"{formatting.short_count(most)} characters", RaceCell(""))
     ends = [(RaceCell("", _LANES[lane]), course.end_ns) for lane, course in enumerate(courses) if not course.is_live]
     for lane_cell, end_ns in ends:

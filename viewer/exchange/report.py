@@ -32,8 +32,6 @@ JUDGED: Final = ("stall", "given_up", "burst")
 LABELS: Final = 11
 _PLAIN_WIDTH: Final = 120
 _PREVIEW: Final = 60
-_MOST_VERDICTS: Final = 5
-_HEX_BYTES: Final = 4096
 STYLES: Final[dict[Tone, str]] = {
     "plain": "", "strong": "bold", "muted": "dim", "accent": "cyan", "success": "green", "warning": "yellow",
     "error": "red",
@@ -126,7 +124,7 @@ def body(data: bytes) -> Iterator[Text]:
         for text in data.decode("utf-8", "replace").splitlines():
             yield Text(block(text))
         return
-    first_bytes = data[:_HEX_BYTES]
+    first_bytes = data[:4096]
     for start in range(0, len(first_bytes), 16):
         part = first_bytes[start : start + 16]
         yield Text(f"{start:08x}  {part.hex(' '):<47}  {hexdump.printable(part)}")
@@ -151,7 +149,7 @@ def longest(verdicts: Sequence[Verdict]) -> Iterator[Text]:
 
 
 def _longest(verdicts: Sequence[Verdict]) -> Iterator[Line]:
-    ranked = sorted(verdicts, key=lambda verdict: (verdict.kind == "stall", -verdict.lasted_ns))[:_MOST_VERDICTS]
+    ranked = sorted(verdicts, key=lambda verdict: (verdict.kind == "stall", -verdict.lasted_ns))[:5]
     for verdict in verdicts:
         if verdict in ranked:
             yield from pages.judged(verdict, LABELS)

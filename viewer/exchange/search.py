@@ -39,7 +39,7 @@ class Search:
         at_ns, position = place
         return lambda moved: moved.seek_to(at_ns) if position is None else moved.seek(position)
 
-    def again(
+    def next_match(
         self, playback: Playback, transcript: Transcript, matches: Sequence[int] | None, *, back: bool
     ) -> int | None:
         """Return the position of the next match, or of the one before; None if there is none.

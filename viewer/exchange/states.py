@@ -47,8 +47,6 @@ STATES: Final[dict[exchange.Standing, ExchangeState]] = {
 ORPHAN: Final = ExchangeState("?", "warning", "orphan", "?")
 """An exchange that is open although nothing records it any more."""
 
-_JUDGED: Final = ("complete", "truncated")
-"""The outcomes that say nothing of a stream that is not decoded: nobody knows if it succeeded."""
 _WARNING: Final = frozenset({"stall", "buffered_by_compression", "burst", "malformed", "empty", "backpressure"})
 NOTABLE: Final[dict[str, Tone]] = {
     flag: "error" if flag == "storage_gap" else "warning" if flag in _WARNING else "muted" for flag in exchange.NOTABLE
@@ -96,7 +94,8 @@ def state(row: ListRow, *, recording: bool = True) -> ExchangeState:
     is_lost = row.outcome == "open" and not recording and row.ended_by is None
     if is_lost or row.outcome == "orphan":
         return ORPHAN
-    if row.outcome in _JUDGED and exchange.UNDECODED in row.flags and row.api not in rpc.FRAMINGS:
+    # The outcomes that say nothing of a stream that is not decoded: nobody knows if it succeeded.
+    if row.outcome in ("complete", "truncated") and exchange.UNDECODED in row.flags and row.api not in rpc.FRAMINGS:
         return ExchangeState("?", "muted", row.outcome, "?")
     return STATES.get(row.outcome, ExchangeState("?", "muted", formatting.line(row.outcome), "?"))
 
@@ -127,14 +126,14 @@ def ranked(flags: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """The duration of a silence; before the `first` byte, the time waited for it."""
+    """The duration of a silence; before the first byte, the time waited for it."""
 
     lasted_ns: int
-    first: bool = False
+    awaits_first: bool = False
     stalled: bool = False
 
     def __str__(self) -> str:
-        return f"{'waiting' if self.first else 'silent'} for {self.lasted_ns / 1e9:.1f} s"
+        return f"{'waiting' if self.awaits_first else 'silent'} for {self.lasted_ns / 1e9:.1f} s"
 
 
 def silence(passed_ns: int, last_ns: int | None, limits: Thresholds) -> Silence | None:

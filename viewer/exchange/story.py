@@ -22,7 +22,6 @@ from wiretape.viewer.timing import wording
 from wiretape.viewer.timing.verdicts import Verdict
 
 _PLAIN_WIDTH: Final = 100
-_MOST_DRAWN: Final = 90
 _PARTS: Final = (
     "--part facts: all figures, flags and headers;",
     "timing, text, conversation, context, events, reads, request, raw",
@@ -35,7 +34,7 @@ def lines(
     """Yield an exchange in a dozen lines; `headers` are those of its response, `width` the terminal's, in cells."""
     room = width or _PLAIN_WIDTH
     yield from _happened(row, timed, verdicts, room)
-    yield from _drawing(row, timed, min(room - report.LABELS, _MOST_DRAWN))
+    yield from _drawing(row, timed, min(room - report.LABELS, 90))
     yield from _evidence(row, verdicts, headers, room)
     yield from report.laid_out(report.texts(row), room)
     yield from report.laid_out([Fact("more", _PARTS)], room)
@@ -52,7 +51,13 @@ def _happened(row: DetailRow, timed: Attribution, verdicts: Sequence[Verdict], r
     stands = states.state(row)
     for text in textwrap.wrap(f"{stands.sign} {sentence(row, verdicts)}", room, subsequent_indent="  "):
         yield Text(text, report.STYLES[stands.tone])
-    yield from report.laid_out(_identity(row), room)
+    request = f"{line(row.method)} {line(host(row.upstream) + row.path)}"
+    labels = [line(f"{key}={label}") for key, label in row.labels.items()]
+    facts_of_start = (
+        Fact("exchange", (line(row.id), line(row.model), request)),
+        Fact("started", (moment(row.started_at), *labels)),
+    )
+    yield from report.laid_out(facts_of_start, room)
     times = {"headers": ms(timed.exchange.headers_ns), "first token": row.ttft_ms, "done": row.duration_ms}
     reached = (f"{name} {formatting.ms(value)} ms" for name, value in times.items() if value is not None)
     yield from report.laid_out([Fact("times", (" → ".join(("sent", *reached)),))], room)
@@ -74,12 +79,6 @@ def sentence(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
     slow = wording.brief(verdicts)
     gap = "" if row.max_gap_ms is None else f", max gap {formatting.ms(row.max_gap_ms)} ms"
     return f"complete, {slow}" if slow else f"complete{gap}"
-
-
-def _identity(row: DetailRow) -> Iterator[Fact]:
-    yield Fact("exchange", (line(row.id), line(row.model), f"{line(row.method)} {line(host(row.upstream) + row.path)}"))
-    labels = [line(f"{key}={label}") for key, label in row.labels.items()]
-    yield Fact("started", (moment(row.started_at), *labels))
 
 
 def _drawing(row: DetailRow, timed: Attribution, cells: int) -> Iterator[Text]:

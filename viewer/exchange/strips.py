@@ -30,20 +30,19 @@ _TELLING: Final = "e!tcrxfudsz:pqob?"
 
 _OUTPUT: Final = frozenset(LETTERS[kind] for kind in OUTPUT)
 _SHADES: Final = {"first": SIGNS["wait"], "slow": "·", "stalled": SIGNS["stall"]}
-_CUT: Final = "┆"
 
 WaitKind = Literal["first", "slow", "stalled"]
 
 
 @dataclass(frozen=True, slots=True)
 class StripWait:
-    """The time before the first output, between two, or from the last to the end, in the cells from `first` to `last`.
+    """The time before the first output, between two, or from the last to the end, in the cells from first to last.
 
     The event that ends a wait has a cell of its own: the wait takes the cells before it without other output.
     """
 
-    first: int
-    last: int
+    first_cell: int
+    last_cell: int
     lasted_ns: int
     kind: WaitKind
 
@@ -214,12 +213,12 @@ def shaded(row: str, waits: Sequence[StripWait], cells: int, cap_ns: int | None 
     """
     signs = list(row.ljust(cells))
     for wait in waits:
-        size = wait.last - wait.first + 1
-        mark = _CUT if cap_ns is not None and wait.lasted_ns > cap_ns else ""
+        size = wait.last_cell - wait.first_cell + 1
+        mark = "┆" if cap_ns is not None and wait.lasted_ns > cap_ns else ""
         label = f"{mark}{formatting.duration(wait.lasted_ns)}{mark}"
         fitting_labels = (text for text in (f" {label} ", label) if len(text) + 2 <= size)
         text = f"{next(fitting_labels, mark):{_SHADES[wait.kind]}^{size}}"
-        for cell, sign in zip(range(wait.first, wait.last + 1), text, strict=True):
+        for cell, sign in zip(range(wait.first_cell, wait.last_cell + 1), text, strict=True):
             signs[cell] = sign if signs[cell] == " " else signs[cell]
     return "".join(signs)
 
@@ -228,7 +227,7 @@ def wait_kinds(waits: Sequence[StripWait], cells: int) -> list[WaitKind | None]:
     """Return the kind of the wait that each cell is in, None where there is none."""
     kinds: list[WaitKind | None] = [None] * cells
     for wait in waits:
-        kinds[wait.first : wait.last + 1] = [wait.kind] * (wait.last - wait.first + 1)
+        kinds[wait.first_cell : wait.last_cell + 1] = [wait.kind] * (wait.last_cell - wait.first_cell + 1)
     return kinds
 
 

@@ -43,9 +43,7 @@ _TELLING: Final = (
     "error", "tool", "content", "reasoning", "refusal", "finish", "usage", "role", "done", "malformed", "comment",
     "ping", "boundary", "other",
 )  # fmt: skip
-_HIGH: Final = "\ud800"
 _LOW: Final = "\udc00"
-_HIGH_END: Final = "\udfff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class Track:
 
         Both halves of a character that is split between events belong to the event that brings the second.
         """
-        if _LOW <= text[0] <= _HIGH_END and self._parts and _HIGH <= self._parts[-1][-1:] < _LOW:
+        if _LOW <= text[0] <= "\udfff" and self._parts and "\ud800" <= self._parts[-1][-1:] < _LOW:
             text = (self._parts[-1][-1] + text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
             self._parts[-1] = self._parts[-1][:-1]
             self.ends[-1] -= 1

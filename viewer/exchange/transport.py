@@ -13,9 +13,7 @@ from wiretape.viewer.timing.playback import Playback
 TransportParts = tuple[list[Part], tuple[int, int]]
 """The parts of the line, and the first cell of its bar with the number of its cells."""
 
-_SLOW_TERMINAL_MS: Final = 50.0
 _LEAST_BAR: Final = 8
-_LEAST_SETTINGS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +36,10 @@ class PlaybackState:
         parts: list[Part] = [(f"  {speed}", "strong" if playback.speed != 1 else "plain")]
         if playback.cap_ns is not None:
             parts.append((f"  idle ≤ {playback.cap_ns / 1e9:g} s", "warning"))
-        if lag_ms is not None and lag_ms > _SLOW_TERMINAL_MS:
+        if lag_ms is not None and lag_ms > 50.0:
             parts.append(("  terminal is slow", "warning"))
         position, settings, silence = self._position_parts(), parts, self._silence()
-        needed = sum(len(text.rstrip()) for text, _ in silence) + _LEAST_SETTINGS
+        needed = sum(len(text.rstrip()) for text, _ in silence) + 4
         if sum(len(text) for text, _ in position) > width - needed:
             position = self._position_parts(is_short=True)
         room = width - sum(len(text) for text, _ in (*position, *settings, *silence)) - 3

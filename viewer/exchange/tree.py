@@ -22,7 +22,6 @@ MOST_LINES: Final = 200
 _LINE: Final = re.compile(rb"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
 _JSON: Final = re.compile(rb"\s*(?:\{|\[\s*(?:[\]\[{\"\d-]|true|false|null))")
 _SHORT: Final = 120
-_BROKEN: Final = "a checksum is wrong, or the headers cannot be read"
 _CHECKED: Final = 1 << 20
 """More bytes than this are not checked to be JSON to their end."""
 
@@ -70,7 +69,8 @@ def _message(transcript: Transcript, event: int) -> list[JsonNode]:
     place = transcript.data.find(payload, start, end)
     nodes = [_part("type", type.encode("utf-8", "replace"), transcript, event)]
     if transcript.kind(event) == "malformed":
-        return [*nodes, *(_fault(transcript, event) or [JsonNode("broken", start, end, 1, _BROKEN)])]
+        reason = "a checksum is wrong, or the headers cannot be read"
+        return [*nodes, *(_fault(transcript, event) or [JsonNode("broken", start, end, 1, reason)])]
     if place < 0 or not _is_json(transcript.data, place, place + len(payload)):
         return [*nodes, _part("data", payload, transcript, event)]
     values = json_spans.scan(transcript.data, place, place + len(payload))

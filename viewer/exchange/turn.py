@@ -16,7 +16,6 @@ from wiretape.recorder.plurals import counted
 from wiretape.viewer.record.rows import DetailRow, RequestRow
 from wiretape.viewer.text.formatting import line
 
-_VOICE: Final = frozenset(dialect.api for dialect in VOICE)
 _KEPT: Final = frozenset({"previous_response_id", "previous_interaction_id", "conversation"})
 
 
@@ -106,7 +105,7 @@ def websocket_content(row: DetailRow, requests: Sequence[WebsocketRequest]) -> T
 
     Where one has the new messages alone, they stand behind those before and their answer.
     """
-    if row.api in _VOICE:
+    if row.api in {dialect.api for dialect in VOICE}:
         return TurnContent(row, None, answer(row), "a session of voice has turns: 'export --table turns' has them all")
     content = TurnContent(row, None, (), "no message on its WebSocket requested a response")
     for request in requests:

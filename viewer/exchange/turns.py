@@ -17,7 +17,6 @@ _TONES: Final[dict[str, Tone]] = {
 _CAUSE: Final = 16
 _FIGURE: Final = 10
 _OUTCOME: Final = 12
-_WIDE: Final = 90
 _MOST: Final = 200
 
 
@@ -36,7 +35,7 @@ def table(turns: Sequence[TurnMeasures], width: int) -> Iterator[Line]:
     if not turns:
         return
     heads = "".join(f"{name:>{_FIGURE}}" for name in ("start s", "ttft ms", "ttfa ms", "audio ms", "silent ms"))
-    cause = _CAUSE if width >= _WIDE else 0
+    cause = _CAUSE if width >= 90 else 0
     room = width - 5 - _CAUSE - 5 * _FIGURE - _OUTCOME - 3 if cause else 0
     names = ("begun by", "text") if cause else ("", "")
     yield [(f"{'turn':<5}{names[0]:<{cause}}{heads}  {'end':<{_OUTCOME}} {names[1]}", "strong")]

@@ -79,8 +79,9 @@ class PartBar:
         return sizes
 
     def runs(self, count: int, signs: Mapping[str, PartSign]) -> Iterator[Part]:
+        blank = PartSign(" ", "plain", "")
         for part, run in groupby(_cells(self, count)):
-            sign, tone, _ = _BLANK if part is None else signs[part]
+            sign, tone, _ = blank if part is None else signs[part]
             yield sign * len([*run]), tone
 
     def largest(self, signs: Mapping[str, PartSign]) -> Part:
@@ -89,9 +90,6 @@ class PartBar:
             return "", "plain"
         part, size = max(sizes.items(), key=lambda item: item[1])
         return f"{signs[part].word} {formatting.share(size, total)}", signs[part].tone
-
-
-_BLANK: Final = PartSign(" ", "plain", "")
 
 
 @functools.lru_cache(maxsize=1024)

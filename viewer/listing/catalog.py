@@ -19,8 +19,6 @@ PAGE: Final = 128
 MOST_MARKS: Final = 20
 """Maximum number of marked exchanges."""
 
-_PAGES_KEPT: Final = 64
-
 
 class Catalog:
     """The exchanges of a list by their place in it; place 0 is at the top."""
@@ -73,7 +71,7 @@ class Catalog:
             return 0
         return min(max(len(self._numbers) - bisect_left(self._numbers, number), 0), len(self._numbers) - 1)
 
-    def around(self, number: int | None, most: int) -> range:
+    def places_around(self, number: int | None, most: int) -> range:
         """Return the places around an exchange, `most` at most; those from the top if it is near that, or None."""
         middle = 0 if number is None else self.nearest(number)
         first_place = max(min(middle - most // 2, len(self) - most), 0)
@@ -104,7 +102,7 @@ class Catalog:
             place = self.place(row.no)
             if place is not None:
                 self._pages.setdefault(self._index(place) // PAGE, {})[row.no] = row
-        while len(self._pages) > _PAGES_KEPT:
+        while len(self._pages) > 64:
             self._pages.popitem(last=False)
 
     def refresh(self, rows: Iterable[ListRow]) -> None:

@@ -15,9 +15,6 @@ from wiretape.viewer.query.syntax import Among, Compare, Filter, Labelled, Match
 from wiretape.viewer.query.values import REGEX_CHARACTERS
 from wiretape.viewer.stats.metrics import PERIODS
 
-_ANY = ("", "")
-_LONGEST_SIGN = len(r"\U00000000")
-
 
 def settled(text: str, clock: Clock) -> str:
     """Return a filter that goes on to mean the same: as typed, or with timestamps for times such as `-2h`.
@@ -65,7 +62,7 @@ def toggled(text: str, term: str, alternatives: Collection[str]) -> str:
 def group(name: str, value: Any, sibling_values: Iterable[object] = ()) -> str:
     """Return the terms that select a group of `metrics.GROUPS` or a label; None is the group of unknown values.
 
-    `others` are the values of the groups beside it, which it must not select.
+    `sibling_values` are those of the groups beside it, which it must not select.
     """
     if name in PERIODS:
         return f"at:{value}"
@@ -75,7 +72,7 @@ def group(name: str, value: Any, sibling_values: Iterable[object] = ()) -> str:
     if name == "status":
         return str(Not(Compare(name, ">=", 0)) if value is None else Among(name, ((value, value),)))
     if value is None:
-        return str(Not(Match(name, (_ANY,))))
+        return str(Not(Match(name, (("", ""),))))
     if not value.isprintable():
         return str(Regex(name, _spelled(value)))
     match: Filter = Match(name, ((value,),))
@@ -93,9 +90,10 @@ def failure(outcome: Outcome, detail: str | None, code: str | None, status: int 
 def _spelled(value: str) -> str:
     """Return an expression for a text that cannot be typed, cut to the longest that is allowed."""
     expression = "^"
+    longest_sign = len(r"\U00000000")
     for sign in value:
         code = ord(sign)
         expression += re.escape(sign) if sign.isprintable() else f"\\x{code:02x}" if code < 0x100 else f"\\U{code:08x}"
-        if len(expression) > REGEX_CHARACTERS - _LONGEST_SIGN:
+        if len(expression) > REGEX_CHARACTERS - longest_sign:
             return expression
     return expression + r"\Z"

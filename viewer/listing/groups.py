@@ -19,12 +19,7 @@ GROUPS: Final = (
 )  # fmt: skip
 """The fields that the table can be grouped by, besides labels."""
 
-_NARROWEST_NAME: Final = 10
 _BETWEEN: Final = 2
-_LONGEST_FAILURE: Final = 60
-_PENDING: Final = "…"
-_TOTAL: Final = "all"
-_POOLED: Final = "gap"
 _FEW: Final = 100
 
 
@@ -102,18 +97,17 @@ def table(
     names = [name(row[by]) for row in rows]
     has_total = total is not None and len(rows) > 1
     if total is not None and has_total:
-        rows, names = [*rows, total], [*names, _TOTAL]
+        rows, names = [*rows, total], [*names, "all"]
     texts = {
         column: [
-            _PENDING if not pooled and column.field.startswith(_POOLED) else column.render(row[column.field])
-            for row in rows
+            "…" if not pooled and column.field.startswith("gap") else column.render(row[column.field]) for row in rows
         ]
         for column in _COLUMNS
         if objective or column.field != "goodput_pct"
     }
     head = by if by.startswith("label.") else group_title(by).upper()
     longest = max([len(head), *map(len, names)])
-    widths, with_units = _columns(texts, width - min(longest, max(_NARROWEST_NAME, width // 3)))
+    widths, with_units = _columns(texts, width - min(longest, max(10, width // 3)))
     name_width = max(min(longest, width - sum(size + _BETWEEN for size in widths.values())), 1)
     lines = [
         (clipped(group_name, name_width), *(texts[column][at] for column in widths))
@@ -138,7 +132,7 @@ def rough(row: TableRow) -> str:
 def failure(outcome: Outcome, detail: str | None, code: str | None, status: int | None) -> str:
     prefix = f"{status} " if status is not None and status >= 400 else ""
     words = [formatting.line(text) for text in (outcome, detail, code) if text]
-    return clipped(f"{prefix}{' '.join(words)}", _LONGEST_FAILURE)
+    return clipped(f"{prefix}{' '.join(words)}", 60)
 
 
 def _columns(texts: dict[GroupColumn, list[str]], room: int) -> tuple[dict[GroupColumn, int], bool]:

@@ -21,9 +21,7 @@ Ground = Literal["plain", "titles", "cursor"]
 _NAMES: Final = 15, 24
 """Least and greatest width of the names of lanes, in cells."""
 
-_CURSOR: Final = "▌"
 _MARGIN: Final = 2
-_TALL: Final = 30
 _AT_ONCE: Final = 1, 3
 """The rows of the number at once, in a low and in a tall picture."""
 
@@ -70,7 +68,7 @@ class LaneChart:
 
     @property
     def _rows_at_once(self) -> int:
-        return _AT_ONCE[self.height >= _TALL]
+        return _AT_ONCE[self.height >= 30]
 
     @property
     def _available_rows(self) -> int:
@@ -120,7 +118,7 @@ class LaneChart:
         return (self._at_once(below), "titles") if below < self._rows_at_once else ([], "plain")
 
     def _name_cells(self, name: str, *, is_here: bool = False) -> Iterator[Part]:
-        yield (_CURSOR if is_here else " ").ljust(_MARGIN), "accent"
+        yield ("▌" if is_here else " ").ljust(_MARGIN), "accent"
         yield from cells.laid_out([(name, "muted")], self._names, right=False)
         yield " ", "plain"
 

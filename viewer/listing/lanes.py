@@ -22,8 +22,6 @@ from wiretape.viewer.text.clock_axis import ClockAxis, ClockLine, ClockView
 from wiretape.viewer.text.waterfall import SIGNS, TONES, Phase, PhaseBar
 
 _SELECTED: Final[Mapping[Phase, Tone]] = TONES | {"content": "strong", "wait": "plain"}
-_LEAST_NS: Final = 1_000_000
-"""Length of an exchange without a known one, for its lane."""
 
 _DATED_NS: Final = range(250_000_000_000 * 10**9)
 """Timestamps that have a date in every time zone, in ns since the epoch."""
@@ -46,7 +44,8 @@ class ClockBar:
     @property
     def end_ns(self) -> int:
         """The end, or the present of a running exchange."""
-        return self.start_ns + max(self.phases.end_ns, _LEAST_NS)
+        # An exchange of unknown length takes a millisecond: without any, all of them would share one lane.
+        return self.start_ns + max(self.phases.end_ns, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +106,13 @@ class ClockLanes:
         """Return the cells of a lane; where several exchanges share a cell, it has the one selected, or that failed."""
         view = ground.view
         cells: list[Part] = [(sign, "muted") for sign in ground.ground]
-        for bar in sorted(self.lanes[place].seen(*self._visible_ns(view)), key=lambda bar: _rank(bar, selected)):
-            its_cells, parts = self._bar_cells(bar, view, selected)
-            cells[its_cells] = parts
+
+        def rank(bar: ClockBar) -> tuple[bool, bool]:  # the highest is drawn last, over the others
+            return bar.row.no == selected, bar.ending[1] == "error"
+
+        for bar in sorted(self.lanes[place].seen(*self._visible_ns(view)), key=rank):
+            bar_cells, parts = self._bar_cells(bar, view, selected)
+            cells[bar_cells] = parts
         return cells
 
     def _bar_cells(self, bar: ClockBar, view: ClockView, selected: int | None) -> tuple[slice, list[Part]]:
@@ -182,7 +185,7 @@ def lanes(rows: Iterable[ListRow], look: Look, name: Callable[[ListRow], str | N
 
 
 def heading(clock_lanes: ClockLanes, label: str | None, match_count: int, filter_text: str) -> list[Part]:
-    """Return the title of lanes: exchanges of those `fitting`, running ones, the label, the filter."""
+    """Return the title of lanes: how many of the `match_count` exchanges they show, the label, the filter."""
     count, running_count = (
         len(clock_lanes.bars),
         sum(bar.row.outcome == "open" for bar in clock_lanes.bars) if clock_lanes.is_growing else 0,
@@ -205,11 +208,6 @@ def _clock_bar(row: ListRow, look: Look) -> ClockBar | None:
     if start_ns is None or start_ns not in _DATED_NS:
         return None
     return ClockBar(row, start_ns, row_bar(row, look), (stands.sign, stands.tone))
-
-
-def _rank(bar: ClockBar, selected: int | None) -> tuple[bool, bool]:
-    """Return the rank of an exchange that shares cells with others: the highest is drawn over them."""
-    return bar.row.no == selected, bar.ending[1] == "error"
 
 
 def _time_between(bar: ClockBar, neighbour: ClockBar) -> int:

@@ -25,18 +25,8 @@ TIMELINE: Final = "timeline"
 
 _USUAL_WIDTHS: Final = {"model": 14, "start": 8, "happened": 16}
 """The room that these columns nearly always use: they have it before others widen or lesser columns are shown."""
-
-_SHARE: Final = 0.4
-"""Least share of a terminal's width for the timeline."""
-
-_LESSER: Final = 8
-_SPACIOUS: Final = 130
-_LATER: Final = "…"
 _USUAL: Final = frozenset({"stop", "end_turn", "complete", "completed", "finish"})
 """The usual ends of answers, in the words of the APIs, in lower case."""
-
-_TIME_TITLES: Final = {"clock": "START", "date": "START", "utc": "UTC", "ago": "AGO"}
-
 Renderer = Callable[[ListRow, Look, int], Sequence[Part]]
 """The renderer of a column: a row's parts, given the column's width in cells."""
 
@@ -81,7 +71,9 @@ def fitted(
     The column of starts is wider by `start_cells`. The timeline has its share of the width of the `terminal`, which is
     that of the list if it is not given, and takes the room that no other column uses.
     """
-    extra = {TIMELINE: math.ceil(_SHARE * (terminal or width))} | {"start": start_cells}
+    # Least share of a terminal's width for the timeline.
+    least_share = 0.4
+    extra = {TIMELINE: math.ceil(least_share * (terminal or width))} | {"start": start_cells}
     offered = [column for column in COLUMNS if column.name not in hidden]
     widths = _least_widths(sorted(offered, key=lambda column: column.rank), width, extra)
     room = width - LEAD - sum(widths.values()) - len(widths) * gap_between(width)
@@ -109,7 +101,7 @@ def _least_widths(by_rank: Iterable[ListColumn], width: int, extra: Mapping[str,
     room, between = width - LEAD, gap_between(width)
     for column in by_rank:
         least = column.least + extra.get(column.name, 0)
-        is_lesser = column.rank > _LESSER
+        is_lesser = column.rank > 8  # a lesser column may not take the room that the usual widths need
         reserved = sum(usual - widths.get(name, usual) for name, usual in _USUAL_WIDTHS.items()) if is_lesser else 0
         if least + between + reserved <= room:
             widths[column.name] = least
@@ -118,7 +110,7 @@ def _least_widths(by_rank: Iterable[ListColumn], width: int, extra: Mapping[str,
 
 
 def gap_between(width: int) -> int:
-    return 2 if width >= _SPACIOUS else 1
+    return 2 if width >= 130 else 1
 
 
 def column_at(slots: Sequence[Slot], between: int, cell: int) -> ListColumn | None:
@@ -148,7 +140,8 @@ def titles(slots: Sequence[Slot], look: Look, between: int, order: tuple[str, bo
 def _title(column: ListColumn, look: Look, width: int) -> str:
     """Return the title of a column, with its unit where there is room; that of the timelines is their axis."""
     if column.name == "start":
-        return _TIME_TITLES[look.times]
+        time_titles = {"clock": "START", "date": "START", "utc": "UTC", "ago": "AGO"}
+        return time_titles[look.times]
     if column.name == TIMELINE:
         return waterfall.head(column.title, look.axis, width)
     return column.full_title if len(column.full_title) <= width else column.title
@@ -219,7 +212,7 @@ def _count(value: int, width: int) -> str:
 
 def _unknown(row: ListRow, look: Look) -> Part:
     """Return the sign for an unknown figure: that of a running exchange may come yet."""
-    return _LATER if _runs(row, look) else formatting.UNKNOWN, "muted"
+    return "…" if _runs(row, look) else formatting.UNKNOWN, "muted"
 
 
 def _runs(row: ListRow, look: Look) -> bool:

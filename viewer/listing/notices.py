@@ -17,7 +17,6 @@ from wiretape.viewer.text.cells import Part
 
 Lines = list[list[Part]]
 
-_LONG_NS: Final = 60_000_000_000
 _HOW_TO_RECORD: Final[Lines] = [
     [(f"{step:<25}", "muted"), (command, "accent")]
     for step, command in (
@@ -132,7 +131,7 @@ def nothing_shipped(name: str) -> Lines:
 
 
 def failed(error: WiretapeError, source_name: str = "tape") -> Lines:
-    """Return the notice about a source, named by `what`, that cannot be read."""
+    """Return the notice about a source that cannot be read."""
     return [
         [(f"The {source_name} cannot be read.", "strong")],
         [(safe(str(error)), "error")],
@@ -145,7 +144,7 @@ def smaller_unit(term: Filter) -> Compare | None:
     """Return a comparison with a minute or more with a thousandth of that: the unit may be a slip."""
     if not isinstance(term, Compare) or FIELDS[term.field].kind not in DURATIONS:
         return None
-    if isinstance(term.limit, str) or term.limit < _LONG_NS:
+    if isinstance(term.limit, str) or term.limit < 60_000_000_000:
         return None
     return Compare(term.field, term.order, term.limit // 1000)
 

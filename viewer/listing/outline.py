@@ -15,25 +15,12 @@ from wiretape.viewer.text.cells import Part, laid_out
 
 Line = ConversationRow | TurnRow
 
-_OPENED: Final = "▾"
-_CLOSED: Final = "▸"
 _BETWEEN: Final = 2
 _INDENT: Final = 2
 _SHORT: Final = 8
-_UNINDENTED: Final = 4 + _SHORT
-"""Width of the name of a turn that continues the first one, in cells."""
 
 _NARROW: Final = 100
 """Width in cells below which the name and the text take less."""
-
-_WIDE: Final = 150
-"""Width in cells from which models have more room."""
-
-_MODELS: Final = (10, 18)
-_NAMES: Final = (18, 24)
-_LEAST_TEXTS: Final = (20, 24)
-"""Width of the name, and the least of the text, in cells: where the tree is narrow, and elsewhere."""
-
 _MISSED: Final = {
     "prefix_changed": "{} changed",
     "partial": "{} changed",
@@ -42,12 +29,6 @@ _MISSED: Final = {
     "unmarked": "nothing marked",
 }
 """The verdicts that are shown, in words."""
-
-_LARGEST: Final = (0, 16)
-"""Width of the largest part's name with its share behind its bar: none where the tree is narrow."""
-
-_LEAST_BAR: Final = 9
-_MOST_BAR: Final = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +45,7 @@ class OutlineColumn:
 def lines(
     conversations: Sequence[ConversationRow], open_names: Collection[str], turns: Mapping[str, Sequence[TurnRow]]
 ) -> list[Line]:
-    """Return each conversation, with its exchanges behind it where it is `opened`."""
+    """Return each conversation, with its exchanges behind it where it is open."""
     visible_lines: list[Line] = []
     for conversation in conversations:
         visible_lines.append(conversation)
@@ -94,10 +75,11 @@ def fitted(width: int) -> tuple[OutlineColumn, ...]:
 
     In a narrow tree, the model goes before the number, which stands behind a turn's name.
     """
-    bar, is_wide = min(max(width // 8, _LEAST_BAR), _MOST_BAR), width >= _NARROW
-    bar_column = OutlineColumn("", bar + _LARGEST[is_wide], 1, partial(_bar, bar, is_wide), right=False)
-    columns = (*_COLUMNS, bar_column, OutlineColumn("MODEL", _MODELS[width >= _WIDE], 4 if is_wide else 1, _model))
-    room = width - _name_width(width) - _BETWEEN - _LEAST_TEXTS[is_wide]
+    bar, is_wide = min(max(width // 8, 9), 48), width >= _NARROW
+    # The name of the largest part, with its share, stands behind its bar only where the tree is wide.
+    bar_column = OutlineColumn("", bar + (0, 16)[is_wide], 1, partial(_bar, bar, is_wide), right=False)
+    columns = (*_COLUMNS, bar_column, OutlineColumn("MODEL", (10, 18)[width >= 150], 4 if is_wide else 1, _model))
+    room = width - _name_width(width) - _BETWEEN - (20, 24)[is_wide]
     chosen = set[OutlineColumn]()
     for column in sorted(columns, key=lambda column: column.rank):
         if column.width + _BETWEEN <= room:
@@ -117,7 +99,7 @@ def titles(columns: Sequence[OutlineColumn], width: int, bars: Bars) -> Iterator
 def line(
     item: Line, columns: Sequence[OutlineColumn], width: int, look: Look, bars: Bars, *, is_open: bool = False
 ) -> Iterator[Part]:
-    """Yield the parts of a line of `width` cells; `opened`: the exchanges of the conversation stand below it."""
+    """Yield the parts of a line of `width` cells; `is_open`: the exchanges of the conversation stand below it."""
     room, has_number = _name_width(width), any(column.render is _number for column in columns)
     name = _turn(item, room, has_number=has_number) if isinstance(item, TurnRow) else _name(item, is_open)
     yield from laid_out(name, room, right=False)
@@ -129,7 +111,7 @@ def line(
 
 
 def _name_width(width: int) -> int:
-    return _NAMES[width >= _NARROW]
+    return (18, 24)[width >= _NARROW]
 
 
 def _text(parts: Sequence[Part], columns: Sequence[OutlineColumn], width: int) -> Iterator[Part]:
@@ -140,7 +122,7 @@ def _text(parts: Sequence[Part], columns: Sequence[OutlineColumn], width: int) -
 
 def _name(conversation: ConversationRow, is_open: bool) -> list[Part]:
     program = f"{formatting.line(conversation.argv0)} " if conversation.argv0 else ""
-    sign = _OPENED if is_open else _CLOSED
+    sign = "▾" if is_open else "▸"
     running_sign = f"{STATES['open'].sign} " if conversation.open else ""
     return [
         (f"{sign} {running_sign}", "accent"),
@@ -153,7 +135,8 @@ def _turn(turn: TurnRow, room: int, *, has_number: bool) -> list[Part]:
     """Return the name of a turn; its number is in it unless a column `has_number`."""
     state, number = STATES.get(turn.outcome), "" if has_number else f" #{turn.number}"
     sign: Part = (state.sign, state.tone) if state else ("?", "muted")
-    deepest = max((room - _UNINDENTED - len(number)) // _INDENT, 0)
+    unindented_width = 4 + _SHORT  # of a turn that continues the first one
+    deepest = max((room - unindented_width - len(number)) // _INDENT, 0)
     return [
         (" " * (2 + _INDENT * min(turn.depth, deepest)), "plain"),
         sign,

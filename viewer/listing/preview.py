@@ -21,14 +21,12 @@ from wiretape.viewer.timing.verdicts import Verdict
 
 Line = list[Part]
 
-_MOST_VERDICTS: Final = 3
 _LEAST_TEXT: Final = 3
 """The least number of lines for the end of the answer, its heading included; where room is short, one."""
 
 _HIGH: Final = 10
 _MORE: Final = " …"
 _JOINT: Final = "\N{NO-BREAK SPACE}"
-_TEXTS: Final = ("content", "refusal", "tool_calls", "reasoning")
 
 
 def heading(row: ListRow, look: Look) -> list[Part]:
@@ -65,7 +63,7 @@ def figures(row: ListRow, look: Look) -> str:
 
 def evidence(row: ListRow, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, Tone, str]]:
     """Yield verdicts, the longest, and then flags, each with its tone and its evidence."""
-    longest = sorted(verdicts, key=lambda verdict: -verdict.lasted_ns)[:_MOST_VERDICTS]
+    longest = sorted(verdicts, key=lambda verdict: -verdict.lasted_ns)[:3]
     for verdict in (candidate for candidate in verdicts if candidate in longest):
         sentence, grounds = wording.sentences(verdict)
         yield verdict.kind, "warning", f"{sentence}; {grounds}"
@@ -76,7 +74,7 @@ def evidence(row: ListRow, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, T
 
 def text(preview: PreviewRow) -> tuple[str, str, int | None]:
     """Return the name, the end and the length in characters of the answer's content, or of the text it has instead."""
-    for name in _TEXTS:
+    for name in ("content", "refusal", "tool_calls", "reasoning"):
         if text := preview.texts[name]:
             return name.replace("_", " "), text, preview.sizes.get(name)
     return "", "", None

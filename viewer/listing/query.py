@@ -5,9 +5,7 @@ from typing import Final
 
 from wiretape.viewer.query.syntax import Filter
 
-_ASCENDING: Final = frozenset({"model", "upstream", "path", "outcome", "flags", "status"})
 _BY_TIME: Final = ("started_at", True)
-_KNOWN_AT_START: Final = frozenset({"started_at", "upstream", "path"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +23,14 @@ class Query:
     def by(self, field: str) -> "Query":
         """Return the same in the order of a field; where that is its order already, the other way round."""
         now = self.order or _BY_TIME
-        order = (field, not now[1] if field == now[0] else field not in _ASCENDING)
+        ascending_fields = {"model", "upstream", "path", "outcome", "flags", "status"}
+        order = (field, not now[1] if field == now[0] else field not in ascending_fields)
         return replace(self, order=None if order == _BY_TIME else order)
 
     @property
     def settles(self) -> bool:
         """True if an exchange's place is only known when it has ended."""
-        return self.order is not None and self.order[0] not in _KNOWN_AT_START
+        return self.order is not None and self.order[0] not in {"started_at", "upstream", "path"}
 
     def reversed(self) -> "Query":
         return self.by((self.order or _BY_TIME)[0])

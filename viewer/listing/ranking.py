@@ -37,36 +37,22 @@ ORDERS: Final = (None, *(name for name in LABELS if name not in ("outcome", "fin
 HIGH_IS_GOOD: Final = frozenset({"tps_user"})
 BETTER: Final = "<"
 """Stands behind the better figure, where others have a space, so that numbers stand below each other."""
+_SETTLED: Final = frozenset({"ttft_ms"})
+_SAME: Final = "same"
 
-GROWING: Final = "+"
-"""Stands behind a figure of an exchange that still runs."""
-
+_WORDS: Final = {"id": 8, "model": 26, "upstream": 22, "outcome": 13, "finish_reason": 10}
+_SIGN: Final = 2
 _UNITS: Final = dict.fromkeys(("icl_p50_ms", "icl_p99_ms", "max_gap_ms", "tpot_ms"), " ms")
 """The units that stand behind the names of figures where there is room."""
-
-_OF_GAPS: Final = frozenset({"icl_p50_ms", "icl_p99_ms", "max_gap_ms", "tpot_ms", "tps_user"})
-_UNPACED: Final = frozenset({"burst", "coalesced", "single_chunk"})
-_SETTLED: Final = frozenset({"ttft_ms"})
-_JUDGED: Final = frozenset(name for name in LABELS if name.endswith("_ms")) | HIGH_IS_GOOD
-_SAME: Final = "same"
-_LONGEST: Final = 14
-_BY_RANK: Final = (
-    "id", "ttft_ms", "model", "max_gap_ms", "duration_ms", "tps_user", "outcome", "icl_p50_ms", "upstream",
-    "tpot_ms", "icl_p99_ms", "output_tokens", "finish_reason",
-)  # fmt: skip
-_IN_PLACE: Final = tuple(dict.fromkeys(("id", "model", "upstream", "outcome", "finish_reason", *LABELS)))
-"""Words before figures: the last cell of a figure is its sign."""
-
-_WORD_TITLES: Final = {"id": "ID", "model": "MODEL", "upstream": "HOST"}
-_WORDS: Final = {"id": 8, "model": 26, "upstream": 22, "outcome": 13, "finish_reason": 10}
-_NARROW: Final = 100
-_NARROW_MODEL: Final = 12
-_SIGN: Final = 2
-_LEAST_DRAWN: Final = 0.2
 
 
 def label(name: str, *, with_unit: bool) -> str:
     return LABELS[name] + (_UNITS.get(name, "") if with_unit else "")
+
+
+_OF_GAPS: Final = frozenset({"icl_p50_ms", "icl_p99_ms", "max_gap_ms", "tpot_ms", "tps_user"})
+_UNPACED: Final = frozenset({"burst", "coalesced", "single_chunk"})
+_JUDGED: Final = frozenset(name for name in LABELS if name.endswith("_ms")) | HIGH_IS_GOOD
 
 
 def is_fair(name: str, row: ListRow) -> bool:
@@ -82,13 +68,13 @@ def figure_text(name: str, row: ListRow, *, is_better: bool = False) -> str:
     """Return a figure as a text that ends in `<` if it is better, in `+` if it may still change, else in a space."""
     value = getattr(row, name)
     is_growing = row.outcome == "open" and isinstance(value, int | float) and name not in _SETTLED
-    return f"{_text(value)}{GROWING if is_growing else BETTER if is_better else ' '}"
+    return f"{_text(value)}{'+' if is_growing else BETTER if is_better else ' '}"
 
 
 def _text(value: object) -> str:
     if isinstance(value, float):
         return formatting.ms(value)
-    return formatting.count(value) if isinstance(value, int) else clipped(formatting.cell(value), _LONGEST)
+    return formatting.count(value) if isinstance(value, int) else clipped(formatting.cell(value), 14)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +214,18 @@ def layout(entries: Sequence[RankedExchange], width: int) -> Layout:
     return full if full.widths.keys() == plain.widths.keys() else plain
 
 
+_BY_RANK: Final = (
+    "id", "ttft_ms", "model", "max_gap_ms", "duration_ms", "tps_user", "outcome", "icl_p50_ms", "upstream",
+    "tpot_ms", "icl_p99_ms", "output_tokens", "finish_reason",
+)  # fmt: skip
+_IN_PLACE: Final = tuple(dict.fromkeys(("id", "model", "upstream", "outcome", "finish_reason", *LABELS)))
+"""Words before figures: the last cell of a figure is its sign."""
+
+
 def _layout(entries: Sequence[RankedExchange], width: int, *, with_units: bool) -> Layout:
-    most = _WORDS | ({"model": _NARROW_MODEL} if width < _NARROW else {})
-    room = width - _SIGN - 1 - round(width * _LEAST_DRAWN)
+    most = _WORDS | ({"model": 12} if width < 100 else {})
+    least_drawn_share = 0.2
+    room = width - _SIGN - 1 - round(width * least_drawn_share)
     widths: dict[str, int] = {}
     for name in _BY_RANK:
         if all(getattr(entry.row, name) is None for entry in entries):
@@ -284,7 +279,8 @@ def line(entry: RankedExchange, layout: Layout, winners: dict[str, frozenset[int
 
 
 def _title(name: str, with_unit: bool) -> str:
-    return _WORD_TITLES.get(name) or label(name, with_unit=with_unit)
+    word_titles = {"id": "ID", "model": "MODEL", "upstream": "HOST"}
+    return word_titles.get(name) or label(name, with_unit=with_unit)
 
 
 def _gap_tone(sign: str) -> Tone:

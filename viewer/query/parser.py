@@ -192,7 +192,7 @@ _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def field_named(name: str, hint: str = "", names: Collection[str] = NAMES) -> Field:
-    """Return the field that a name means; raise a `ValueError` that lists the `known` ones, the closest first."""
+    """Return the field that a name means; raise a `ValueError` that lists the others, the closest first."""
     if name.lower() not in NAMES:
         raise ValueError(f"there is no such field: choose from {', '.join(_offered(name, names))}{hint}")
     return FIELDS[NAMES[name.lower()]]

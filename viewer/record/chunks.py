@@ -60,7 +60,7 @@ def chunks(id: str, decoded: "Decoded") -> Iterator[TableRow]:
             position = {
                 "seq": seq,
                 "at_ms": ms(at_ns),
-                "gap_ms": _gap(previous_ns, at_ns),
+                "gap_ms": None if previous_ns is None or at_ns is None else ms(at_ns - previous_ns),
                 "read": read_number,
                 "event": item,
             }
@@ -89,10 +89,6 @@ def chunk(id: str, chunk: Chunk) -> list[TableRow]:
 def gaps(at_ns: Sequence[int | None]) -> list[int | None]:
     """Return the time from each timestamp to the next: None beside an unknown one."""
     return [None if a is None or b is None else b - a for a, b in itertools.pairwise(at_ns)]
-
-
-def _gap(earlier_ns: int | None, later_ns: int | None) -> float | None:
-    return None if earlier_ns is None or later_ns is None else ms(later_ns - earlier_ns)
 
 
 def _kinds(chunk: Chunk, piece: Piece | None) -> list[str]:

@@ -11,7 +11,7 @@ from wiretape.recorder.decode.turns import TURN_FIELDS
 
 
 def field_name(tape_name: str) -> str:
-    """Return the name of a field that the tape has under `stored`: milliseconds for nanoseconds."""
+    """Return the name of a field of the tape: milliseconds for nanoseconds."""
     return f"{tape_name.removesuffix('_ns')}_ms" if tape_name.endswith("_ns") else tape_name
 
 
@@ -110,9 +110,6 @@ CHUNK_FIELDS: Final = (
     "id", "seq", "at_ms", "gap_ms", "read", "event", "kinds", "output", "choice", "content", "reasoning", "refusal",
     "tool_name", "tool_arguments", "finish_reason", "output_tokens",
 )  # fmt: skip
-
-_NOT_FRACTIONS: Final = {*READ_FIELDS, *CHUNK_FIELDS}
-
 PART_FIELDS: Final = {
     "content": "content", "reasoning": "reasoning", "refusal": "refusal", "arguments": "tool_arguments",
 }  # fmt: skip
@@ -121,7 +118,7 @@ PART_FIELDS: Final = {
 
 def is_rounded(field: str) -> bool:
     """Return True if numbers of a field are to be rounded: milliseconds are already, and a cost is exact."""
-    return not field.endswith("_ms") and not field.startswith("cost") and field not in _NOT_FRACTIONS
+    return not field.endswith("_ms") and not field.startswith("cost") and field not in {*READ_FIELDS, *CHUNK_FIELDS}
 
 
 def stored_name(field: str) -> str:

@@ -18,9 +18,6 @@ _GROUPS: Final = {
     "tps_user_p50": "speed (tps_user) tokens/s",
     "error_rate_pct": "failed %",
 }
-_VERDICTS: Final = {compare.BETTER: "better", compare.WORSE: "worse", compare.UNCLEAR: "not clear"}
-_PAIR: Final = ("model", "outcome", "ttft_ms", "max_gap_ms", "latency_ms", "tps_user", "output_tokens")
-_WORDS: Final = {"_ms": ("slower", "faster"), "tps": ("slower", "faster"), "_pct": ("failing more", "failing less")}
 
 
 def groups(rows: Sequence[TableRow], width: int | None = None) -> Table:
@@ -34,17 +31,25 @@ def groups(rows: Sequence[TableRow], width: int | None = None) -> Table:
         TableColumn("verdict", "verdict", _verdict, lambda row: _verdict(row).removesuffix(" to decide")),
     ]
     laid_out = table(columns, visible_rows, width, ("metric", "verdict", "change", "new", "base"))
-    of = f"medians of {_sizes(visible_rows)}; all intervals hold together with 95 %; --all has every metric"
+    sizes = [(row["base_n"], row["new_n"]) for row in visible_rows if row["metric"] == "latency_p50_ms"]
+    answers = "".join(f"{base:,} and {new:,} complete answers" for base, new in sizes)
+    of = f"medians of {answers}; all intervals hold together with 95 %; --all has every metric"
     head = paragraph("", headline(visible_rows), width, "bold")
     return Table([*head, *laid_out.lines, *paragraph("", of, width, "dim")], laid_out.hidden)
 
 
 def headline(rows: Sequence[TableRow]) -> str:
     """Return the verdict of a comparison of groups: the first metric that got worse, else the first that got better."""
+    words_of_units = {
+        "_ms": ("slower", "faster"),
+        "tps": ("slower", "faster"),
+        "_pct": ("failing more", "failing less"),
+    }
     for verdict, place in ((compare.WORSE, 0), (compare.BETTER, 1)):
         for row in rows:
             if row["verdict"] == verdict:
-                return f"new is {_words(row['metric'])[place]}: {_short(row)}"
+                words = next(words for unit, words in words_of_units.items() if unit in row["metric"])
+                return f"new is {words[place]}: {_short(row)}"
     decided = [row for row in rows if row["verdict"] == compare.UNCLEAR]
     if decided:
         return f"no clear difference: {_short(decided[0])}"
@@ -69,7 +74,8 @@ def distinct(rows: Sequence[TableRow]) -> tuple[list[TableRow], list[str]]:
 def pair(rows: Sequence[TableRow], width: int | None = None) -> Table:
     """Lay out a comparison of two exchanges: a headline and the metrics that matter."""
     by_name = {row["metric"]: row for row in rows}
-    visible_rows = [by_name[name] for name in _PAIR]
+    names = ("model", "outcome", "ttft_ms", "max_gap_ms", "latency_ms", "tps_user", "output_tokens")
+    visible_rows = [by_name[name] for name in names]
     columns = [
         TableColumn(name, title, lambda row, name=name: _side(row[name]))  # type: ignore[misc]
         for name, title in (("metric", ""), ("a", "a"), ("b", "b"), ("difference", "b − a"))
@@ -103,10 +109,6 @@ def _side(value: Any) -> str:
     return number(value) if value is None or isinstance(value, int | float) else cell(value)
 
 
-def _words(metric: str) -> tuple[str, str]:
-    return next(words for part, words in _WORDS.items() if part in metric)
-
-
 def _short(row: TableRow) -> str:
     name = row["metric"].removesuffix("_ms").removesuffix("_pct").removesuffix("_p50")
     return f"{name.replace('_', ' ')} {_change(row)}"
@@ -131,9 +133,5 @@ def _signed(value: float | None, unit: str = " %") -> str:
 
 
 def _verdict(row: TableRow) -> str:
-    return _VERDICTS.get(row["verdict"]) or f"needs n ≥ {compare.least(row['metric'])} to decide"
-
-
-def _sizes(rows: Sequence[TableRow]) -> str:
-    sizes = [(row["base_n"], row["new_n"]) for row in rows if row["metric"] == "latency_p50_ms"]
-    return "".join(f"{base:,} and {new:,} complete answers" for base, new in sizes)
+    words = {compare.BETTER: "better", compare.WORSE: "worse", compare.UNCLEAR: "not clear"}
+    return words.get(row["verdict"]) or f"needs n ≥ {compare.least(row['metric'])} to decide"

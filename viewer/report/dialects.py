@@ -27,7 +27,6 @@ TRIED: Final = (
 )  # fmt: skip
 """The measures that a trial shows, as the tape names them."""
 LISTED: Final = ("name", "version", "operation", "source")
-_LONGEST: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +74,11 @@ def lines(trial: Trial, most: int) -> Iterator[str]:
         if value not in (None, [], {}):
             figure = formatting.ms(value) if name.endswith("_ms") else value
             text = figure if isinstance(figure, str) else json.dumps(figure, ensure_ascii=False)
-            yield f"{name:<16} {safe(clipped(text, _LONGEST))}"
+            yield f"{name:<16} {safe(clipped(text, 300))}"
 
 
 def dialect_rows(dialects: Sequence[DeclaredDialect], configured: Sequence[str]) -> Iterator[TableRow]:
-    """Yield a row of `LISTED` for each dialect; `own` are the names of those of the configuration."""
+    """Yield a row of `LISTED` for each dialect; `configured` are the names of those of the configuration."""
     for dialect in dialects:
         source = "configuration" if dialect.api in configured else "wiretape"
         yield {"name": dialect.api, "version": dialect.version, "operation": dialect.operation, "source": source}

@@ -39,7 +39,6 @@ NAMED: Final = {title: name for name, title in _STATISTICS.items()} | {
 }
 """Names of statistics, and of fields of a row, by their headings."""
 
-_USAGE: Final = 'stream_options={"include_usage": true}'
 _LABEL: Final = 11
 
 
@@ -123,7 +122,7 @@ def _notes(row: TableRow, counts: Counted, objective: str | None) -> Iterator[tu
         yield f"{label:<{_LABEL}}", text
     if missing := row["usage_missing_n"]:
         some = "" if counts.unasked == missing else f" for {counts.unasked:,} of them"
-        remedy = f": ask{some} with {_USAGE}" if counts.unasked else ""
+        remedy = f': ask{some} with stream_options={{"include_usage": true}}' if counts.unasked else ""
         yield f"{'missing':<{_LABEL}}", f"usage of {counted(missing, 'answer')}{remedy}"
     notes = (_note(row, *warning.partition(":")[::2]) for warning in row["warnings"])
     yield from ((f"{'note':<{_LABEL}}", note) for note in notes if note)

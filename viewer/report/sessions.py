@@ -16,19 +16,6 @@ from wiretape.viewer.text import formatting
 from wiretape.viewer.text.formatting import beside, count, share, span
 
 _LABEL: Final = 11
-_BAR: Final = 30
-_PLAIN_WIDTH: Final = 100
-_WORDS: Final = {
-    "streaming": "answering",
-    "stalled": "stalled",
-    "waiting": "waiting for the model",
-    "closing": "between the last output and the end",
-    "failed": "in failing exchanges",
-    "backoff": "backing off",
-    "tools": "in tools",
-    "idle": "idle",
-}
-"""Each part behind its share."""
 
 TURN_FIELDS: Final = {
     "turn": "its number among the exchanges and turns of the session, by their starts",
@@ -64,10 +51,6 @@ _SHOWN: Final = {
     "idle_ms": "idle s", "input_tokens": "in", "cache_read_input_tokens": "cached", "cache_verdict": "cache",
     "output_tokens": "tokens", "outcome": "outcome", "model": "model",
 }  # fmt: skip
-_IMPORTANT: Final = (
-    "turn", "start_ms", "waiting_ms", "streaming_ms", "stalled_ms", "tools_ms", "outcome", "output_tokens",
-    "input_tokens", "cache_read_input_tokens", "backoff_ms", "cache_verdict", "idle_ms", "failed_ms", "id", "model",
-)  # fmt: skip
 
 
 def shares(account: Account) -> str:
@@ -94,14 +77,14 @@ def lines(
     width: int | None = None,
 ) -> Iterator[Text]:  # fmt: skip
     """Yield a session on one screen: what took its time, its parts as bars, and its counts."""
-    room = width or _PLAIN_WIDTH
+    room = width or 100
     yield from paragraph("", sentence(account), room, "bold")
     yield from _label(
         "session", " · ".join(filter(None, [safe(key), ", ".join(map(safe, models)), safe(question or "")])), room
     )
     longest = max(account.parts.values(), default=0)
     for name, took_ns in account.parts.items():
-        bar_text = stats.bar(took_ns, longest, min(_BAR, max(room - 40, 5))) if took_ns else ""
+        bar_text = stats.bar(took_ns, longest, min(30, max(room - 40, 5))) if took_ns else ""
         percent = share(took_ns, account.wall_ns) if took_ns else ""
         yield Text(f"{name:<{_LABEL}}{beside(took_ns / 1e6, longest / 1e6):>9} {percent:>5}  {bar_text}".rstrip())
     counts = [counted(account.exchanges, "exchange"), counted(account.turns, "turn")]
@@ -111,19 +94,32 @@ def lines(
     yield from _label("counts", " · ".join(counts), room)
     if account.ttft_p50_ns is not None:
         yield from _label("ttft", f"median {span(ms(account.ttft_p50_ns))}", room)
-    token_counts = (f"{words} {count(tokens[name])}" for name, words in _TOKENS.items() if tokens.get(name) is not None)
+    words_of_tokens = {"input_tokens": "in", "cache_read_input_tokens": "cached", "output_tokens": "out"}
+    token_counts = (
+        f"{words} {count(tokens[name])}" for name, words in words_of_tokens.items() if tokens.get(name) is not None
+    )
     yield from _label("tokens", " · ".join(token_counts), room)
     if account.clock_step:
         yield from _label("note", "the wall clock was set back: a gap of unknown length counts as 0", room)
     yield from _label("more", "--part time: a row for each turn", room)
 
 
-_TOKENS: Final = {"input_tokens": "in", "cache_read_input_tokens": "cached", "output_tokens": "out"}
-
-
 def _label(label: str, text: str, width: int | None) -> Iterator[Text]:
     if text:
         yield from paragraph(f"{label:<{_LABEL}}", text, width)
+
+
+_WORDS: Final = {
+    "streaming": "answering",
+    "stalled": "stalled",
+    "waiting": "waiting for the model",
+    "closing": "between the last output and the end",
+    "failed": "in failing exchanges",
+    "backoff": "backing off",
+    "tools": "in tools",
+    "idle": "idle",
+}
+"""Each part behind its share."""
 
 
 def sentence(account: Account) -> str:
@@ -151,12 +147,11 @@ COMPARED: Final = {
 def compared(a: Account, b: Account) -> list[TableRow]:
     """Return the `COMPARED` fields of each figure of two sessions."""
     a_row, b_row = a.row(), b.row()
-    return [{"metric": name, "a": a_row[name], "b": b_row[name], "difference": _less(b_row[name], a_row[name])}
-            for name in a_row if name != "clock_step"]  # fmt: skip
-
-
-def _less(value: float | None, subtrahend: float | None) -> float | None:
-    return None if value is None or subtrahend is None else value - subtrahend
+    sides = ((name, value, b_row[name]) for name, value in a_row.items() if name != "clock_step")
+    return [
+        {"metric": name, "a": a, "b": b, "difference": None if a is None or b is None else b - a}
+        for name, a, b in sides
+    ]
 
 
 def comparison(rows: Sequence[TableRow], width: int | None = None) -> Table:
@@ -189,6 +184,12 @@ def turn_rows(turn_times: Sequence[TurnTime], facts: Mapping[int, TableRow]) -> 
         }
         seen.add(turn.span.no)
         yield {name: row.get(name) for name in TURN_FIELDS}
+
+
+_IMPORTANT: Final = (
+    "turn", "start_ms", "waiting_ms", "streaming_ms", "stalled_ms", "tools_ms", "outcome", "output_tokens",
+    "input_tokens", "cache_read_input_tokens", "backoff_ms", "cache_verdict", "idle_ms", "failed_ms", "id", "model",
+)  # fmt: skip
 
 
 def turns(rows: Sequence[TableRow], width: int | None = None) -> Table:

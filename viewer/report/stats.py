@@ -21,7 +21,6 @@ from wiretape.viewer.stats.summary import UNMEASURED
 from wiretape.viewer.text.formatting import amount
 
 _UNKNOWN: Final = "–"
-_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _IMPORTANT: Final = ("", "n", "p50", "p99", "max", "p95", "mean", "p90", "min", "std")
 
 
@@ -37,7 +36,8 @@ def block(
     `statistics` are the columns of the table below the head; those without room are its `hidden` ones.
     """
     title = _title(row, by)
-    of = f"{counted(row['n'], 'exchange')}{_span(row)}"
+    span = "" if row["first_at"] is None else f" · {period(row['first_at'], row['last_at'])}"
+    of = f"{counted(row['n'], 'exchange')}{span}"
     if width is None or width_of(f"{title} · {of}") <= width:
         head = [Text.assemble((title, "bold"), f" · {of}")]
     else:
@@ -45,7 +45,11 @@ def block(
     for label, text in _head(row, objective):
         head += paragraph(f"{label:<11}", text, width)
     important = statistics if statistics != STATISTICS else _IMPORTANT
-    lines = [_line(row, quantity, statistics) for quantity in QUANTITIES.values()]
+    lines = [
+        {"": f"{quantity.name} {quantity.unit}"}
+        | {name: number(row[summary.field_name(quantity, name)]) for name in statistics}
+        for quantity in QUANTITIES.values()
+    ]
     table = grid(("", *statistics), lines, width, important)
     notes = [line for warning in row["warnings"] for line in paragraph("note: ", explained(warning), width, "yellow")]
     return Table([*head, *table.lines, *notes], table.hidden)
@@ -59,7 +63,8 @@ def histogram(filled: Sequence[Bucket], quantity: Quantity, width: int) -> Itera
 
 def bar(count: int, most: int, width: int) -> str:
     eighths = max(round(8 * width * count / most), 1) if count else 0
-    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip(" ")
+    eighth_signs = " ▏▎▍▌▋▊▉"
+    return ("█" * (eighths // 8) + eighth_signs[eighths % 8]).rstrip(" ")
 
 
 def bars(filled: Sequence[Bucket], unit: str, width: int) -> Iterator[str]:
@@ -90,12 +95,6 @@ def _title(row: TableRow, by: Sequence[str]) -> str:
     )
 
 
-def _span(row: TableRow) -> str:
-    if row["first_at"] is None:
-        return ""
-    return f" · {period(row['first_at'], row['last_at'])}"
-
-
 def _head(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:
     counts = [(outcome, row[f"n_{outcome}"]) for outcome in (*OUTCOMES, UNMEASURED)]
     yield "outcomes", ", ".join(f"{name} {count:,}" for name, count in counts if count) or _UNKNOWN
@@ -124,8 +123,3 @@ def paid(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:
         yield "cache hits", f"{percent(row['cache_hit_rate_pct'])} of the input of {of}"
     if objective is not None:
         yield "goodput", f"{percent(row['goodput_pct'])} ({safe(objective)})"
-
-
-def _line(row: TableRow, quantity: Quantity, statistics: Sequence[str]) -> TableRow:
-    cells = {name: number(row[summary.field_name(quantity, name)]) for name in statistics}
-    return {"": f"{quantity.name} {quantity.unit}", **cells}

@@ -9,7 +9,7 @@ whoever prints it can say what is missing. A row is never wider than the termina
 import functools
 import textwrap
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import chain
@@ -45,8 +45,6 @@ _STYLES: Final = {
 }  # fmt: skip
 """Colours of outcomes and causes by their first word or sign; all others are red."""
 
-_COLOURED: Final = ("mark", "happened", "outcome")
-"""The columns whose colour depends on their first word."""
 
 # Terminals disagree about the width of characters with these joiners and modifiers, and agree without them.
 _JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F, 0x20E3, *range(0x1F3FB, 0x1F400)))
@@ -67,25 +65,6 @@ IN_WORDS: Final = {
     "happened": "the cause of a failure, or the stall, in words",
 }
 """The columns that only `listing` has, with their meanings."""
-
-_NEEDED: Final = {
-    "mark": ("id", "outcome"),
-    "happened": (
-        "id",
-        "outcome",
-        "outcome_detail",
-        "error_code",
-        "status",
-        "flags",
-        "max_output_silence_ms",
-        "last_silence_ms",
-        "silent_end_by",
-        "silent_end_is_quiet",
-    ),
-    "outcome": ("outcome", "outcome_detail"),
-}
-"""The fields that a column shows besides its own."""
-
 COLUMNS: Final = (*FIELDS, "sparkline", *TEXT_FIELDS, *DETAIL_FIELDS, *GAP_PERCENTILES)
 """All columns that `listing` can have: the fields of an exchange."""
 
@@ -94,20 +73,6 @@ _IMPORTANT: Final = (
     "outcome", "status", "icl_p50_ms", "sparkline", "upstream",
 )  # fmt: skip
 _IMPORTANT_WHERE_NARROW: Final = ("mark", "happened", "ttft_ms", "model", "max_gap_ms", "output_tokens")
-_NARROW: Final = 78
-"""On a terminal of fewer cells, the model is more important than gaps and tokens."""
-
-_HAPPENED: Final = 25
-"""Width of an ending in words where not all columns fit, in cells."""
-
-_CONVERSATION: Final = (
-    "conversation", "last_at", "models", "argv0", "wall_ms", "largest", "turns", "exchanges", "failed", "input_tokens",
-    "output_tokens", "cache_read_input_tokens", "cost", "asked",
-)  # fmt: skip
-_CONVERSATION_IMPORTANT: Final = (
-    "conversation", "wall_ms", "largest", "turns", "asked", "last_at", "cost", "output_tokens", "input_tokens",
-    "failed", "models", "cache_read_input_tokens", "exchanges", "argv0",
-)  # fmt: skip
 OF_SESSIONS: Final = {"largest": "the largest part of its wall time, as a bar and in percent of it"}
 """The columns that only `conversations` has, with their meanings."""
 _BAR: Final = 8
@@ -198,7 +163,11 @@ def grid(
 
 def rounded(row: TableRow) -> TableRow:
     """Return a row of figures with as many decimals as a reader wants."""
-    return {name: number(value) if _is_number(value) else value for name, value in row.items()}
+    # A truth is an int to Python, and no figure.
+    return {
+        name: number(value) if isinstance(value, int | float | None) and not isinstance(value, bool) else value
+        for name, value in row.items()
+    }
 
 
 def number(value: Any) -> str:
@@ -208,10 +177,6 @@ def number(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:,.{1 if abs(value) >= 10 or value == 0 else 2}f}"
-
-
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def paragraph(label: str, text: str, width: int | None = None, style: str = "dim") -> list[Text]:
@@ -255,13 +220,15 @@ def _lines(
 ) -> list[Text]:
     visible = [at for at, size in enumerate(widths) if size]
     lines = []
+    # The columns whose colour depends on their first word.
+    coloured_columns = ("mark", "happened", "outcome")
     for number, row in enumerate([[column.title for column in columns], *body]):
         padded = [_padded(row[at], widths[at], at in numeric) for at in visible]
         text = Text((" " * _BETWEEN).join(padded).rstrip(" "), "" if number else "bold")
         if number:
             start = 0
             for name, cell in zip([columns[at].name for at in visible], padded, strict=True):
-                if name in _COLOURED:
+                if name in coloured_columns:
                     word = cell.partition(" ")[0]
                     text.stylize(_STYLES.get(word, "red"), start, start + (len(word) if name == "mark" else len(cell)))
                 start += len(cell) + _BETWEEN
@@ -309,6 +276,25 @@ def _sign_width(sign: str) -> int:
     return max(cell_len(sign), unicodedata.category(sign) == "Mc")
 
 
+_NEEDED: Final = {
+    "mark": ("id", "outcome"),
+    "happened": (
+        "id",
+        "outcome",
+        "outcome_detail",
+        "error_code",
+        "status",
+        "flags",
+        "max_output_silence_ms",
+        "last_silence_ms",
+        "silent_end_by",
+        "silent_end_is_quiet",
+    ),
+    "outcome": ("outcome", "outcome_detail"),
+}
+"""The fields that a column shows besides its own."""
+
+
 def needed(names: Sequence[str]) -> tuple[str, ...]:
     """Return the fields that a list with these columns needs: an outcome is shown with its detail."""
     return tuple(dict.fromkeys(field for name in names for field in _NEEDED.get(name, (name,))))
@@ -323,7 +309,9 @@ def listing(
     `today`, days are shown without their year where that is clear.
     """
     columns = [_column(name, names or LISTED, rows, today) for name in names or LISTED]
-    is_narrow = width is not None and width < _NARROW
+    # On a terminal of fewer cells, the model is more important than gaps and tokens.
+    narrow_width = 78
+    is_narrow = width is not None and width < narrow_width
     return table(columns, rows, width, names or (_IMPORTANT_WHERE_NARROW if is_narrow else _IMPORTANT))
 
 
@@ -341,6 +329,16 @@ def happened(row: TableRow, *, is_brief: bool = False) -> str:
     if row["outcome"] == "complete" and "burst" in row["flags"]:
         return "buffered by compression" if "buffered_by_compression" in row["flags"] else "buffered"
     return ending.cause
+
+
+_CONVERSATION: Final = (
+    "conversation", "last_at", "models", "argv0", "wall_ms", "largest", "turns", "exchanges", "failed", "input_tokens",
+    "output_tokens", "cache_read_input_tokens", "cost", "asked",
+)  # fmt: skip
+_CONVERSATION_IMPORTANT: Final = (
+    "conversation", "wall_ms", "largest", "turns", "asked", "last_at", "cost", "output_tokens", "input_tokens",
+    "failed", "models", "cache_read_input_tokens", "exchanges", "argv0",
+)  # fmt: skip
 
 
 def conversations(
@@ -379,14 +377,10 @@ def sparked(rows: Sequence[TableRow], gaps: Iterable[bytes | None], width: int) 
     for text, drawing in zip(laid_out.lines, drawings, strict=True):
         text.pad_right(indent - width_of(text.plain))
         text.append_text(drawing)
-    return Table([*laid_out.lines, *_legend(width)], laid_out.hidden)
-
-
-def _legend(width: int) -> Iterator[Text]:
     label, entries = sparkline.LEGEND.split(" ", 1)
     joined = "  ".join(entry.replace(" ", NO_BREAK) for entry in entries.split("  "))
-    for line in paragraph(f"{label} ", joined, width):
-        yield Text(line.plain, "dim")
+    legend = (Text(line.plain, "dim") for line in paragraph(f"{label} ", joined, width))
+    return Table([*laid_out.lines, *legend], laid_out.hidden)
 
 
 def in_ascii(line: Text) -> Text:
@@ -408,7 +402,9 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow], today: da
     if name == "mark":
         return TableColumn(name, title, lambda row: f"{_sign(row['outcome'])} {_cell('id', row['id'])}")
     if name == "happened":
-        return TableColumn(name, title, happened, lambda row: cut_to_width(happened(row, is_brief=True), _HAPPENED))
+        # Width of an ending in words where not all columns fit, in cells.
+        short_width = 25
+        return TableColumn(name, title, happened, lambda row: cut_to_width(happened(row, is_brief=True), short_width))
     if name == "outcome" and "outcome_detail" not in names:
         return TableColumn(
             name,

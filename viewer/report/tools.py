@@ -75,9 +75,7 @@ COMPARED_IMPORTANT: Final = (
     "new_n",
     "base_n",
 )
-_COMPARED_STATISTICS: Final = ("value", "mean", "p50", "p99")
 
-_STATISTICS: Final = tuple(field.name for field in fields(MetricSummary) if field.name != "value")
 _IMPORTANT: Final = ("metric", "unit", "n", "value", "p50", "p99", "mean", "max", "p95", "p90", "min", "std")
 
 
@@ -106,7 +104,7 @@ def compared(base: ToolReport, new: ToolReport) -> Iterator[TableRow]:
     """Yield the comparison of each statistic that both reports have."""
     new_rows = {row["metric"]: row for row in rows(new)}
     for row in rows(base):
-        for statistic in _COMPARED_STATISTICS:
+        for statistic in ("value", "mean", "p50", "p99"):
             sides = row[statistic], new_rows.get(row["metric"], {}).get(statistic)
             if None not in sides:
                 sizes = {"base_n": row["n"], "new_n": new_rows[row["metric"]]["n"]}
@@ -117,6 +115,9 @@ def compared(base: ToolReport, new: ToolReport) -> Iterator[TableRow]:
 def schema(tool: str) -> dict[str, str]:
     releases = ", ".join(authority(tool).releases)
     return {**MEANINGS, "releases": f"{MEANINGS['releases']}: {releases}"}
+
+
+_STATISTICS: Final = tuple(field.name for field in fields(MetricSummary) if field.name != "value")
 
 
 def render(measured: ToolReport, width: int | None = None, names: Sequence[str] | None = None) -> Table:

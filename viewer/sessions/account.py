@@ -92,7 +92,8 @@ class Account:
         return {name: getattr(self, f"{name}_ns") for name in PARTS} if self.is_known else {}
 
     def row(self) -> rows.TableRow:
-        row = {name: _in_ms(name, getattr(self, stored_name(name))) for name in ACCOUNT_FIELDS}
+        row = {name: getattr(self, stored_name(name)) for name in ACCOUNT_FIELDS}
+        row |= {name: units.ms(value) for name, value in row.items() if name.endswith("_ms")}
         return row if self.is_known else row | dict.fromkeys(f"{name}_ms" for name in PARTS)
 
     def __add__(self, other: "Account") -> "Account":
@@ -101,10 +102,6 @@ class Account:
         most = max(self.exchanges_max, other.exchanges_max)
         is_known = self.is_known and other.is_known
         return Account(**summed, exchanges_max=most, clock_step=self.clock_step or other.clock_step, is_known=is_known)
-
-
-def _in_ms(name: str, value: Any) -> Any:
-    return units.ms(value) if name.endswith("_ms") else value
 
 
 _NOT_SUMMED: Final = ("exchanges_max", "ttft_p50_ns", "clock_step", "is_known")

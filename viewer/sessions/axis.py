@@ -12,9 +12,6 @@ from wiretape.recorder.clock import wall_ns
 IMPORTED: Final = ("imported", "none")
 """The clocks of exchanges that another program recorded."""
 
-_REORDERED_NS: Final = 1_000_000_000
-"""Exchanges that begin at once may be numbered in another order; the delay of a number is less than this."""
-
 
 class Started(Protocol):
     """The T0 of an exchange: its wall time, and `boot_ns` since the `boot` of its machine, if that is known.
@@ -46,13 +43,15 @@ def placed(starts: Iterable[Started]) -> tuple[list[int], bool]:
     """
     origins, places, at_ns, is_stepped = dict[str, int](), list[int](), 0, False
     previous: Started | None = None
+    # Exchanges that begin at once may be numbered in another order; the delay of a number is less than this.
+    reordered_ns = 1_000_000_000
     for start in starts:
         boot, boot_ns = start.boot, start.boot_ns
         if boot is not None and boot_ns is not None and boot in origins:
             at_ns = origins[boot] + boot_ns
         else:
             gap_ns = 0 if previous is None else _gap(previous.started_at, start.started_at)
-            is_back = gap_ns < -_REORDERED_NS and not start.is_imported
+            is_back = gap_ns < -reordered_ns and not start.is_imported
             is_stepped |= is_back
             at_ns += 0 if is_back else gap_ns
             if boot is not None and boot_ns is not None:

@@ -5,11 +5,11 @@ party of that silence is the one. `upstream` includes the network before
 the relay. The texts hold figures and words of wiretape only: no recorded text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from wiretape.recorder.decode.attribution import Attribution, Slowness
+from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.exchange import FLAGS, Standing
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.record.units import ms
@@ -31,6 +31,7 @@ PARTIES: Final[dict[Party, str]] = {
 MOST_STALLS: Final = 3
 
 _ENDINGS: Final[dict[tuple[str, str | None], tuple[Party, str]]] = {
+    ("complete", None): ("none", ""),
     ("open", None): ("unclear", "it still runs"),
     ("connect_error", None): ("upstream", ""),
     ("connect_error", "dns"): ("unclear", "the name may be wrong, or the resolver of the recorder's machine"),
@@ -65,7 +66,7 @@ def blame(
     outcome: Standing, detail: str | None, timed: Attribution, verdicts: Sequence[Verdict], limits: Thresholds
 ) -> Blame:
     """Return the party of an exchange's ending, of its longest stall or of its burst."""
-    party, reason = _of_ending(outcome, detail)
+    party, reason = _ENDINGS.get((outcome, detail)) or _ENDINGS.get((outcome, None)) or ("unclear", "")
     stall = longest_stall(verdicts)
     silent_end = next((verdict for verdict in verdicts if verdict.until == "cut"), None)
     if outcome == "client_closed" and silent_end is not None and silent_end.who != "client":
@@ -80,13 +81,11 @@ def blame(
         evidence.append(f"timing unknown: {FLAGS[untimed]}")
     elif not verdicts:
         evidence.append(wording.nothing(limits))
-    return Blame(party, (*evidence, *_handed_on(timed.slowness())))
-
-
-def _of_ending(outcome: Standing, detail: str | None) -> tuple[Party, str]:
-    if outcome == "complete":
-        return "none", ""
-    return _ENDINGS.get((outcome, detail)) or _ENDINGS.get((outcome, None)) or ("unclear", "")
+    slowness = timed.slowness()
+    if slowness.delay is not None:  # of all reads: the share of wiretape, and of the client
+        waited = "" if slowness.client is None else f"; longest wait for the client {_ms(slowness.client.max_ns)}"
+        evidence.append(f"wiretape handed each read on within {_ms(slowness.delay.max_ns)}{waited}")
+    return Blame(party, tuple(evidence))
 
 
 def longest(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -100,14 +99,6 @@ def sentence(verdict: Verdict) -> str:
     judged, evidence = wording.sentences(replace(verdict, before=None, after=None))
     kind = "stall: " if verdict.kind == "stall" else ""
     return f"{kind}{judged}; {evidence}".replace("#", "")
-
-
-def _handed_on(slowness: Slowness) -> Iterator[str]:
-    """Yield the share of wiretape and of the client in the times of all reads."""
-    if slowness.delay is None:
-        return
-    waited = "" if slowness.client is None else f"; longest wait for the client {_ms(slowness.client.max_ns)}"
-    yield f"wiretape handed each read on within {_ms(slowness.delay.max_ns)}{waited}"
 
 
 def _ms(ns: int) -> str:

@@ -41,9 +41,6 @@ of OpenAI's in-memory caches the longest. Others document none."""
 UNATTRIBUTED: Final = "CLAUDE_CODE_ATTRIBUTION_HEADER=0"
 """The setting of Claude Code that leaves its attribution out of the system prompt."""
 
-_ENOUGH: Final = 0.8
-_REPORTING: Final = ("anthropic", "openai")
-"""The providers whose usage always names the tokens that a cache had."""
 _WIDTH: Final = 8
 _SERVICES: Final[Mapping[str, Provider]] = {
     "anthropic": "anthropic", "openai": "openai", "azure": "openai", "chatgpt": "openai", "gemini": "gemini",
@@ -147,7 +144,9 @@ def figures(session: Iterable[Prompted], known_ties: Mapping[int, Tie] | None = 
 def _figures(prompt: Prompted, tie: Tie, previous: Prompted | None, idle_ns: int | None) -> CacheFigures:
     if prompt.prefix is None or not tie.is_known or (previous is not None and previous.prefix is None):
         return CacheFigures("unknown")
-    is_reported = prompt.cached is not None or prompt.provider not in _REPORTING
+    # The providers whose usage always names the tokens that a cache had.
+    reporting_providers = ("anthropic", "openai")
+    is_reported = prompt.cached is not None or prompt.provider not in reporting_providers
     if previous is None or previous.prefix is None:
         return CacheFigures("first" if is_reported else "unreported", idle_ns=idle_ns)
     is_named = prompt.generation.named_response is not None
@@ -170,7 +169,8 @@ def _judged(prompt: Prompted, previous: Prompted, idle_ns: int | None, *, is_bro
     # Gemini leaves out a count of 0.
     cached = 0 if prompt.cached is None and prompt.provider == "gemini" else prompt.cached
     if cached and previous.input is not None:
-        return "hit" if cached >= _ENOUGH * previous.input else "partial"
+        least_share = 0.8
+        return "hit" if cached >= least_share * previous.input else "partial"
     if not cached and is_broken:
         return "prefix_changed"
     if cached is None:
@@ -216,8 +216,9 @@ def first_difference(
     if heads[0] == heads[1] and not is_named and later.digests.startswith(earlier.digests):
         return None
     equal = 0
+    no_items = _Items()
     for key in _merged([*heads[0]], [*heads[1]]):
-        sides = [side.get(key, _NO_ITEMS) for side in heads]
+        sides = [side.get(key, no_items) for side in heads]
         count = common(*(side.digests for side in sides))
         if len(sides[0].digests) != len(sides[1].digests) or _WIDTH * count < len(sides[0].digests):
             differing = [side for side in sides if count < len(side.items)]
@@ -249,9 +250,6 @@ class _Items(NamedTuple):
     items: Sequence[int] = ()
     digests: bytes = b""
     attribution: Sequence[int] = ()
-
-
-_NO_ITEMS: Final = _Items()
 
 
 def _heads(prefix: "Prefix", *, drops_attribution: bool) -> dict[str, _Items]:

@@ -11,7 +11,6 @@ from wiretape.viewer.text.formatting import line
 
 FIELDS: Final = ("source", "name", "bytes", "share_pct", "new")
 _MOST: Final = 20
-_SHORT: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def largest_results(sent: SentContext) -> Iterator[Line]:
         yield [
             *title,
             (f"{line(result.name)} {result.size:,} bytes ", "plain"),
-            (f"from {line(by.id)[:_SHORT]}", "muted"),
+            (f"from {line(by.id)[:8]}", "muted"),
         ]
 
 

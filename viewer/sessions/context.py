@@ -4,7 +4,6 @@ Shares of the bytes estimate shares of the tokens: only the provider's tokenizer
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,7 +51,11 @@ def context(sent: Elements, previous: Elements | None, *, is_known: bool = True)
     Without `is_known` the predecessor is unknown, and so are the new bytes. Bytes of `other` are never new.
     """
     earlier_digests = Counter(element.digest for element in previous.elements) if previous else Counter[bytes]()
-    new_elements = {id(element) for element in sent.elements if not _take(earlier_digests, element.digest)}
+    new_elements = set[int]()
+    for candidate in sent.elements:  # of two equal ones, the second is new if the predecessor had one
+        earlier_digests[candidate.digest] -= 1
+        if earlier_digests[candidate.digest] < 0:
+            new_elements.add(id(candidate))
     sizes, new_sizes = Counter[tuple[str, str | None]](), Counter[tuple[str, str | None]]()
     for element, share in sent.parts():
         key = share.source, share.name
@@ -61,7 +64,14 @@ def context(sent: Elements, previous: Elements | None, *, is_known: bool = True)
             new_sizes[key] += share.size
     ranked = sorted(sizes.items(), key=lambda item: -item[1])
     parts = tuple(ContextPart(*key, size, new_sizes[key] > 0 if is_known else None) for key, size in ranked if size)
-    return RequestContext(sent.size, sum(new_sizes.values()) if is_known else None, parts, (*_results(sent),))
+    results = [
+        SentToolResult(share.name, element.place, element.digest, share.size)
+        for element in sent.elements
+        for share in element.shares
+        if share.source == "tool_results"
+    ]
+    results.sort(key=lambda result: -result.size)
+    return RequestContext(sent.size, sum(new_sizes.values()) if is_known else None, parts, tuple(results))
 
 
 def record(context: RequestContext) -> JsonObject:
@@ -70,18 +80,3 @@ def record(context: RequestContext) -> JsonObject:
 
 def part(item: ContextPart) -> JsonObject:
     return dict(zip(FIELDS, (item.source, item.name, item.size, item.is_new), strict=True))
-
-
-def _take(earlier_digests: Counter[bytes], digest: bytes) -> bool:
-    earlier_digests[digest] -= 1
-    return earlier_digests[digest] >= 0
-
-
-def _results(sent: Elements) -> Iterator[SentToolResult]:
-    results = [
-        SentToolResult(share.name, element.place, element.digest, share.size)
-        for element in sent.elements
-        for share in element.shares
-        if share.source == "tool_results"
-    ]
-    return iter(sorted(results, key=lambda result: -result.size))

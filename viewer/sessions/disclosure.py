@@ -23,8 +23,6 @@ LONGEST: Final = 80
 """Most characters of a name that are quoted."""
 
 _READ: Final = 1024
-_LEAST_PRIVATE: Final = 3
-_MOST_PRODUCTS: Final = 4
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:/+=-]|@(?=[0-9]))*", re.ASCII)
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}", re.IGNORECASE)
@@ -44,16 +42,13 @@ _PRODUCT: Final = re.compile(rf"([A-Za-z][A-Za-z0-9_-]{{0,31}})/({_VERSION})(?![
 _LANGUAGE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,31}/[A-Za-z]{1,16})", re.ASCII)
 _ALONE: Final = re.compile(rf"({_VERSION})(?![A-Za-z0-9])", re.ASCII)
 _REGION: Final = re.compile(r"[a-z]{2}(?:-[a-z]{2,12}-[0-9])?")
-_LOCAL_SUFFIXES: Final = (
-    ".localhost", ".local", ".localdomain", ".internal", ".intranet", ".lan", ".home", ".corp", ".private", ".arpa",
-)  # fmt: skip
 
 
 class Disclosure:
     """The rule for quoting; texts with a `private` word, such as the name of this machine, are left out."""
 
     def __init__(self, private: Iterable[str] = ()) -> None:
-        self._words = sorted({word for word in private if len(word) >= _LEAST_PRIVATE})
+        self._words = sorted({word for word in private if len(word) >= 3})
         words = "|".join(map(re.escape, self._words)) or r"(?!)"
         self._private = re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.IGNORECASE)
 
@@ -82,7 +77,7 @@ class Disclosure:
 
     def client(self, user_agent: object) -> list[str]:
         """Return the products and versions that a User-Agent names, at most four: not its comments, nor other words."""
-        return list(self._products(user_agent))[:_MOST_PRODUCTS] if isinstance(user_agent, str) else []
+        return list(self._products(user_agent))[:4] if isinstance(user_agent, str) else []
 
     def _products(self, user_agent: str) -> Iterator[str]:
         text = user_agent[:_READ]
@@ -128,6 +123,11 @@ def _host(url: object) -> str | None:
         return (parts.hostname or "").rstrip(".") or None if parts else None
     except ValueError:
         return None
+
+
+_LOCAL_SUFFIXES: Final = (
+    ".localhost", ".local", ".localdomain", ".internal", ".intranet", ".lan", ".home", ".corp", ".private", ".arpa",
+)  # fmt: skip
 
 
 def _is_local(host: str) -> bool:

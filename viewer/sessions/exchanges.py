@@ -15,7 +15,6 @@ from wiretape.viewer.sessions.account import OWN_PARTS, Account, Span, account, 
 from wiretape.viewer.sessions.axis import IMPORTED, placed
 
 _FAILURES: Final = frozenset(FAILURES)
-_NS: Final = 8
 
 Turn = Sequence[int | bool | None]
 """A response over a WebSocket, as `turn_spans` of the measures has it."""
@@ -187,4 +186,4 @@ def _turns(exchange: SessionExchange, start_ns: int, continues: int | None, limi
 
 
 def _numbers(gaps: bytes) -> Sequence[int]:
-    return struct.unpack(f"<{len(gaps) // _NS}q", gaps)
+    return struct.unpack(f"<{len(gaps) // 8}q", gaps)

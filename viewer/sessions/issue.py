@@ -11,17 +11,13 @@ from typing import Any, Final
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.sessions.account import PARTS
-from wiretape.viewer.sessions.report import IssueReport, Moment, ReportedExchange, Retry
+from wiretape.viewer.sessions.report import IssueReport, ReportedExchange, Retry
 from wiretape.viewer.text.formatting import UNKNOWN, count, ms, span
 
 MOST_LINES: Final = 60
-_MOST_EVIDENCE: Final = 5
 _MOST_MOMENTS: Final = 8
 _MOST_UNKNOWN: Final = 6
 _MOST_RETRIES: Final = 3
-_MOST_FLAGS: Final = 8
-_TEXT_LINES: Final = 4
-_TEXT_WIDTH: Final = 300
 
 Line = str
 
@@ -35,9 +31,12 @@ def lines(report: IssueReport) -> list[Line]:
 def _exchange(exchange: ReportedExchange, report: IssueReport) -> Iterator[Line]:
     yield f"**Verdict: {exchange.verdict}**: {exchange.ending}"
     yield ""
-    yield from _bullets(exchange.evidence, _MOST_EVIDENCE)
+    yield from _bullets(exchange.evidence, 5)
     yield from _table(("", ""), _facts(exchange, report))
-    yield from _fenced(f"{at.at_ms / 1000:>10,.3f} s  {at.what}" for at in _some(exchange.timeline))
+    moments = exchange.timeline
+    if len(moments) > _MOST_MOMENTS:  # the last one is the end
+        moments = (*moments[: _MOST_MOMENTS - 1], moments[-1])
+    yield from _fenced(f"{moment.at_ms / 1000:>10,.3f} s  {moment.what}" for moment in moments)
     yield "Not known:"
     yield ""
     yield from _bullets(exchange.unknown, _MOST_UNKNOWN)
@@ -48,8 +47,11 @@ def _exchange(exchange: ReportedExchange, report: IssueReport) -> Iterator[Line]
 
 def _facts(exchange: ReportedExchange, report: IssueReport) -> Iterator[tuple[str, str]]:
     yield "exchange", f"{_code(exchange.id)}, began {_time(exchange.started_at)}"
-    models, api = f"{_code(exchange.model)}{_answered(exchange)}", f"{_code(exchange.api)}{_version(exchange)}"
-    yield "model", f"{models}, {exchange.operation or UNKNOWN}, API {api}"
+    response_model = exchange.response_model
+    answered = f" answered by {_code(response_model)}" if response_model not in (None, exchange.model) else ""
+    version = "" if exchange.api_version is None else f" {exchange.api_version}"
+    api = f"{_code(exchange.api)}{version}"
+    yield "model", f"{_code(exchange.model)}{answered}, {exchange.operation or UNKNOWN}, API {api}"
     yield "upstream", _upstream(exchange.upstream)
     status, reason = exchange.status or UNKNOWN, _code(exchange.finish_reason)
     yield "outcome", f"{_outcome(exchange)}, status {status}, finish reason {reason}"
@@ -60,7 +62,8 @@ def _facts(exchange: ReportedExchange, report: IssueReport) -> Iterator[tuple[st
     yield "request ids", _ids(exchange)
     yield "times", _times(exchange)
     size = f"{_counted(exchange.bytes, 'byte')} in {_counted(exchange.reads, 'read')}"
-    yield "received", f"{size}; tokens: {_tokens(exchange)}"
+    tokens = f"{count(exchange.input_tokens)} in, {count(exchange.output_tokens)} out"
+    yield "received", f"{size}; tokens: {tokens}"
     yield "retries", _retries(exchange)
     yield "client", ", ".join(map(_code, exchange.client)) or UNKNOWN
     yield "protocol", _protocol(exchange)
@@ -68,7 +71,8 @@ def _facts(exchange: ReportedExchange, report: IssueReport) -> Iterator[tuple[st
     yield "clock", f"{exchange.clock or UNKNOWN}{late}"
     yield "wiretape", f"{report.wiretape}, recorded by {exchange.recorded_by or UNKNOWN}"
     if exchange.flags:
-        yield "flags", _enumeration(exchange.flags, _MOST_FLAGS)
+        more = f" and {len(exchange.flags) - 8} more" if len(exchange.flags) > 8 else ""
+        yield "flags", ", ".join(exchange.flags[:8]) + more
 
 
 def _several(report: IssueReport) -> Iterator[Line]:
@@ -156,15 +160,6 @@ def _upstream(name: str) -> str:
     return name if " " in name else _code(name)
 
 
-def _answered(exchange: ReportedExchange) -> str:
-    model = exchange.response_model
-    return f" answered by {_code(model)}" if model not in (None, exchange.model) else ""
-
-
-def _version(exchange: ReportedExchange) -> str:
-    return "" if exchange.api_version is None else f" {exchange.api_version}"
-
-
 def _outcome(exchange: ReportedExchange) -> str:
     detail = f" ({exchange.outcome_detail})" if exchange.outcome_detail else ""
     return f"{exchange.outcome}{detail}"
@@ -189,10 +184,6 @@ def _counted(number: int | None, noun: str) -> str:
     return f"{UNKNOWN} {noun}s" if number is None else counted(number, noun)
 
 
-def _tokens(exchange: ReportedExchange) -> str:
-    return f"{count(exchange.input_tokens)} in, {count(exchange.output_tokens)} out"
-
-
 def _retries(exchange: ReportedExchange) -> str:
     parts = [] if exchange.attempt is None else [f"attempt {exchange.attempt} by the client's count"]
     for name, retries in (("before", exchange.retries_before), ("after", exchange.retries_after)):
@@ -213,11 +204,6 @@ def _protocol(exchange: ReportedExchange) -> str:
     return ", ".join(filter(None, (exchange.protocol or UNKNOWN, exchange.framing, exchange.stream, connection)))
 
 
-def _some(moments: Sequence[Moment]) -> list[Moment]:
-    """Return the moments of a timeline, without some in its middle if there are too many."""
-    return [*moments[: _MOST_MOMENTS - 1], *moments[-1:]] if len(moments) > _MOST_MOMENTS else [*moments]
-
-
 def _attachment(ids: Sequence[str]) -> str:
     id_arguments = " ".join(id for id in ids if id != "unknown") or "ID"
     cut = f"`wiretape db cut {id_arguments} -o report.jsonl`"
@@ -228,10 +214,6 @@ def _attachment(ids: Sequence[str]) -> str:
 
 def _distinct(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))[:_MOST_RETRIES]
-
-
-def _enumeration(names: Sequence[str], most: int) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _bullets(texts: Sequence[str], most: int) -> Iterator[Line]:
@@ -261,5 +243,5 @@ def _text(title: str, text: str | None) -> Iterator[Line]:
     text_lines = [line for line in text.splitlines() if line.strip()]
     yield f"{title}:"
     yield ""
-    yield from (f"    {clipped(line, _TEXT_WIDTH)}" for line in text_lines[:_TEXT_LINES])
+    yield from (f"    {clipped(line, 300)}" for line in text_lines[:4])
     yield ""

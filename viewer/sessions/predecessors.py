@@ -132,17 +132,13 @@ class _Session:
     def _split(self, messages: bytes) -> tuple[_Node | None, list[_Token]]:
         """Return the requests that messages begin with, and those behind them; the last result is kept."""
         if messages is not self.last_split[0]:
-            beginning = self._beginning(messages)
+            # The requests with most messages that these begin with, or have all of.
+            shorter = range(bisect_right(self.counts, len(messages) // _WIDTH) - 1, -1, -1)
+            nodes = (self.nodes.get(messages[: _WIDTH * self.counts[at]]) for at in shorter)
+            beginning = next((node for node in nodes if node is not None), None)
             tokens = _tokens(messages, beginning.count if beginning else 0)
             self.last_split = messages, beginning, tokens
         return self.last_split[1:]
-
-    def _beginning(self, messages: bytes) -> _Node | None:
-        """Return the requests with most messages that these begin with, or have all of."""
-        for at in range(bisect_right(self.counts, len(messages) // _WIDTH) - 1, -1, -1):
-            if (node := self.nodes.get(messages[: _WIDTH * self.counts[at]])) is not None:
-                return node
-        return None
 
     def _nearest(self, generation: Generation) -> int | None:
         messages = generation.messages or b""
@@ -161,7 +157,7 @@ class _Session:
             equal = len({*_tokens(messages, 0)}.intersection(_tokens(answered.messages, 0)))
             prefix = common(answered.head + answered.messages, generation.head + messages)
             candidates += [(equal, prefix, order, answered.no)] * (equal > 0 or generation.by_model)
-        *_, nearest = max(candidates, default=_NONE)
+        *_, nearest = max(candidates, default=(0, 0, 0, None))
         return nearest
 
     def _most_equal(self, generation: Generation, messages: bytes) -> "list[_Rank]":
@@ -191,13 +187,12 @@ _Rank = tuple[int, int, int, int | None]
 
 A plain tuple, as there are thousands of them where the requests of a session are mixed.
 """
-_NONE: _Rank = (0, 0, 0, None)
 
 
 def _ranks(generation: Generation, equal: int, equal_prefix: int, latest: _Latest) -> Iterator[_Rank]:
-    """Yield the candidates with the model of a request; each has the same number of equal `first` messages.
+    """Yield the candidates with the model of a request, each with the same number of `equal` messages.
 
-    These belong to the common prefix only behind an equal head.
+    `equal_prefix` of them stand in front, and belong to the common prefix only behind an equal head.
     """
     for (model, head), newest in latest.items():
         if model is None or generation.model is None or model == generation.model:

@@ -33,13 +33,8 @@ from wiretape.viewer.timing.verdicts import Verdict
 
 MOST_EXCHANGES: Final = 5
 """Most exchanges of a session or a filter that are reported one by one."""
-
-LONGEST_TEXT: Final = 2000
-"""Most characters of an error's message and of an answer."""
-
 _LEFT_OUT: Final = "message left out"
 """Stands for the code of an error that has only a message."""
-_MOST_IDS: Final = 5
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _CLOSE: Final = re.compile(r"close_[0-9]{1,5}")
 _CODES: Final = {
@@ -49,7 +44,6 @@ _CODES: Final = {
 _VERSION: Final = re.compile(r"[0-9][0-9A-Za-z.+-]{0,31}")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
-_API_VERSIONS: Final = ("anthropic-version", "openai-version")
 _DOUBTFUL: Final = (
     "clock_suspect", "coarse_clock", "no_timing", "storage_gap", "request_not_stored", "bytes_not_shipped", "rebuilt",
     "imported", "decode_limit", "undecoded", "unknown_payload", "no_usage", "hidden_tokens", "coalesced", "h2_offered",
@@ -61,9 +55,6 @@ _COPIED: Final = (
     "connection_reused", "clock", "clock_error_ms",
 )  # fmt: skip
 """Fields that a report takes from a cleaned row as they are; each is named, since a new one may hold a text."""
-_NETWORK: Final = "whether the network before wiretape or the provider was slow: for the tape, both are upstream"
-
-_STEPPED: Final = "gaps between exchanges: the wall clock was set back, and a gap of unknown length counts as 0"
 
 
 def _is(meaning: str) -> Any:
@@ -243,6 +234,7 @@ def report(
     unknown = exchanges[0].unknown if exchanges else ()
     common = [text for text in unknown if all(text in exchange.unknown for exchange in exchanges)]
     first_start, last_start = map(_moment, started)
+    step_text = "gaps between exchanges: the wall clock was set back, and a gap of unknown length counts as 0"
     return IssueReport(
         kind=kind,
         wiretape=version,
@@ -254,7 +246,7 @@ def report(
         verdict=(parties.pop() if len(parties) == 1 else "unclear") if parties else "none",
         verdicts=counts,
         exchanges=tuple(exchanges),
-        unknown=(*common, *([_STEPPED] if time is not None and time.clock_step else ())),
+        unknown=(*common, *([step_text] if time is not None and time.clock_step else ())),
     )
 
 
@@ -266,7 +258,7 @@ def reported(examined: Examined, rule: Disclosure, limits: Thresholds, *, with_t
     blamed = blame.blame(row.outcome, row.outcome_detail, examined.timed, examined.verdicts, limits)
     error = examined.timed.error
     error_type = None if error is None else payloads.error_type(examined.timed.decoded.item(error.item).data)
-    versions = ({**sent, **received}.get(name, "") for name in _API_VERSIONS)
+    versions = ({**sent, **received}.get(name, "") for name in ("anthropic-version", "openai-version"))
     retry_after = received.get("retry-after", "")
     names: dict[str, Any] = {
         "model": rule.name(examined.row.request_model),
@@ -277,7 +269,8 @@ def reported(examined: Examined, rule: Disclosure, limits: Thresholds, *, with_t
         "response_id": rule.name(examined.row.response_id),
         "finish_reason": rule.name(examined.row.finish_reason),
     }
-    ids = list(_request_ids(received, rule))
+    names_by_header = {header: rule.name(received.get(header)) for header in request_ids.HEADERS}
+    ids = [RequestId(header, name) for header, name in names_by_header.items() if name is not None]
     client = rule.client(sent.get("user-agent"))
     attempts = examined.attempts
     return ReportedExchange(
@@ -290,7 +283,7 @@ def reported(examined: Examined, rule: Disclosure, limits: Thresholds, *, with_t
         error_message=_text(examined.row.error_message if with_text else None, rule),
         answer=_text(examined.row.content if with_text else None, rule),
         retry_after_s=int(retry_after) if _SECONDS.fullmatch(retry_after) else None,
-        request_ids=tuple(ids[:_MOST_IDS]),
+        request_ids=tuple(ids[:5]),
         verdict=blamed.party,
         evidence=blamed.evidence,
         longest_gap_ms=row.max_gap_ms,
@@ -348,12 +341,6 @@ def _first_of(headers: Headers) -> dict[str, str]:
     return {name.lower(): value for name, value in reversed(headers)}
 
 
-def _request_ids(headers: Mapping[str, str], rule: Disclosure) -> Iterator[RequestId]:
-    for header in request_ids.HEADERS:
-        if (value := rule.name(headers.get(header))) is not None:
-            yield RequestId(header, value)
-
-
 def _moment(started_at: object) -> str | None:
     try:
         return f"{units.timestamp(str(started_at)).astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
@@ -368,7 +355,8 @@ def _protocol(row: DetailRow, timed: Attribution) -> str | None:
 
 
 def _text(text: str | None, rule: Disclosure) -> str | None:
-    return None if text is None else rule.text(text, LONGEST_TEXT)
+    # Most characters of an error's message and of an answer.
+    return None if text is None else rule.text(text, 2000)
 
 
 def _timeline(row: DetailRow, examined: Examined) -> list[Moment]:
@@ -380,22 +368,19 @@ def _timeline(row: DetailRow, examined: Examined) -> list[Moment]:
         (row.ttft_ms, "first output"),
         (row.latency_ms, "last output"),
     )
-    moments += [Moment(at, what) for at, what in times if at is not None]
+    moments += [Moment(at_ms, name) for at_ms, name in times if at_ms is not None]
     if (error := examined.timed.error) is not None and error.at_ns is not None:
         moments.append(Moment(error.at_ns / 1e6, "error payload"))
     for verdict in blame.longest(examined.verdicts):
         if verdict.kind == "stall":
             by = {"relay": "wiretape", None: "unclear"}.get(verdict.who, verdict.who)
-            what = f"silence of {ms(units.ms(verdict.lasted_ns))} ms begins ({by})"
-            moments.append(Moment(verdict.from_ns / 1e6, what))
+            silence = f"silence of {ms(units.ms(verdict.lasted_ns))} ms begins ({by})"
+            moments.append(Moment(verdict.from_ns / 1e6, silence))
     moments.sort(key=lambda moment: moment.at_ms)
     if exchange.end_ns is not None:
-        moments.append(Moment(exchange.end_ns / 1e6, _end(row)))
+        end = f"end: {ENDED_BY[row.ended_by].partition(';')[0]}" if row.ended_by in ENDED_BY else "end"
+        moments.append(Moment(exchange.end_ns / 1e6, end))
     return moments
-
-
-def _end(row: DetailRow) -> str:
-    return f"end: {ENDED_BY[row.ended_by].partition(';')[0]}" if row.ended_by in ENDED_BY else "end"
 
 
 def _retries(attempts: Sequence[Attempt], pauses: Sequence[int]) -> tuple[Retry, ...]:
@@ -413,7 +398,7 @@ def _retries(attempts: Sequence[Attempt], pauses: Sequence[int]) -> tuple[Retry,
 def _unknown(
     examined: Examined, row: DetailRow, names: Mapping[str, str | None], *, has_ids: bool, has_client: bool
 ) -> Iterator[str]:
-    yield _NETWORK
+    yield "whether the network before wiretape or the provider was slow: for the tape, both are upstream"
     yield from (f"{flag}: {FLAGS[flag]}" for flag in _DOUBTFUL if flag in row.flags)
     stored_row = examined.row
     recorded = {

@@ -13,9 +13,6 @@ from wiretape.recorder.decode.exchange import FAILURES, Outcome
 WITHIN_NS: Final = 600 * 1_000_000_000
 """Most time between the end of an attempt and the start of the next, in ns."""
 
-_CLOCK_NS: Final = 1_000_000
-"""Starts are of the wall clock, to a microsecond: an attempt may seem to begin a moment before the end of another."""
-
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -83,4 +80,6 @@ def attempts_around(no: int, attempts: Sequence[Attempt]) -> Attempts:
 def _repeats(attempt: Attempt, following: Attempt) -> bool:
     if not attempt.is_given_up or attempt.end_ns is None:
         return False
-    return -_CLOCK_NS <= following.started_ns - attempt.end_ns <= WITHIN_NS
+    # Starts are of the wall clock, to a microsecond: an attempt may seem to begin a moment before the end of another.
+    clock_error_ns = 1_000_000
+    return -clock_error_ns <= following.started_ns - attempt.end_ns <= WITHIN_NS

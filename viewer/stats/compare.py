@@ -64,8 +64,6 @@ UNCLEAR: Final = "no clear difference"
 TOO_FEW: Final = "too few"
 
 _PERCENTS: Final = (50, 95)
-_LEVEL: Final = 0.95
-_BEYOND: Final = 5
 PAIRED: Final = (
     "started_at", "model", "upstream", "status", "outcome", "outcome_detail", "error_code", "finish_reason", "ttfb_ms",
     "ttfc_ms", "ttft_ms", "ttfo_ms", "thinking_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "tps_user",
@@ -116,7 +114,7 @@ def groups(base: Sample, new: Sample, seed: int = 0) -> list[TableRow]:
     )
     trials = [(rate.base[0] + rate.new[0], rate.base[1] + rate.new[1]) for rate in rates if not rate.too_few]
     # Percentiles are those of complete exchanges, and rates count the others, so that both are independent.
-    level = joint_level([correlation_of(base_covariance + new_covariance), nested_correlation(trials)], _LEVEL, seed)
+    level = joint_level([correlation_of(base_covariance + new_covariance), nested_correlation(trials)], 0.95, seed)
     return [*(percentile.row(level) for percentile in percentiles), *(rate.row(level) for rate in rates)]
 
 
@@ -218,7 +216,8 @@ def least(metric: str) -> int:
 
 
 def _least(percent: int) -> float:
-    return max(LEAST, 100 * _BEYOND / (100 - percent))
+    least_beyond = 5
+    return max(LEAST, 100 * least_beyond / (100 - percent))
 
 
 def _estimate(ordered: Values, percent: int) -> tuple[float, float, float]:

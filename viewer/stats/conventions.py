@@ -43,12 +43,11 @@ _AT_HOST: Final = {
 """OpenTelemetry's names of the providers at known hosts, where they differ from wiretape's."""
 _OF_API: Final = {"gemini": "gcp.gen_ai", "bedrock": "aws.bedrock"}
 """The names by the first part of an API's name, where they differ from it and no known host says more."""
-_AZURE_OPENAI: Final = (".openai.azure.com", ".cognitiveservices.azure.com")
 
 
 def provider_of(api: str | None, host: str) -> str:
     """Return OpenTelemetry's name of the provider at a host; of an unknown host, that of the API's form."""
-    if host.endswith(_AZURE_OPENAI):
+    if host.endswith((".openai.azure.com", ".cognitiveservices.azure.com")):
         return "azure.ai.openai"
     if (provider := at_host(host)) is not None:
         return _AT_HOST.get(provider.name, provider.name)

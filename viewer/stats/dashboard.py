@@ -47,8 +47,6 @@ EVENTS: Final = {
     "wiretape.stall": "a stall began; wiretape.stall.duration is its length, in s",
 }
 """The events of spans."""
-
-
 LABEL_SETS: Final = 500
 """Limit of combinations of labels and kinds of error that are counted separately."""
 
@@ -59,12 +57,9 @@ OTHER_ERROR: Final = "_OTHER"
 UNKNOWN: Final = "unknown"
 """OpenTelemetry's modality for tokens whose usage is not broken down by modality."""
 
-_LABEL_CHARACTERS: Final = 120
-_PORTS: Final = {"http": "80", "https": "443"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedExchange:
+class FinishedExchange:
     """An exchange that has ended, as the tape has it; `body` is its decoded answer."""
 
     operation: Operation | None
@@ -89,13 +84,13 @@ class EndedExchange:
 class Traced:
     """The facts of an exchange besides those that are `counted`; None is unknown.
 
-    `started_ns` is the wall time of T0, in ns since the epoch. `before` is the part of its session's time before it, in
+    `started_ns` is the wall time of T0, in ns since the epoch. `pause` is the part of its session's time before it, in
     which no exchange was open, and its length in ns. `stalls` are the beginnings and ends of its stalls, in ns since
     T0.
     """
 
     id: str
-    counted: EndedExchange
+    counted: FinishedExchange
     started_ns: int | None
     request_headers: Sequence[Sequence[str]] = ()
     labels: Mapping[str, str]
@@ -108,7 +103,7 @@ class Traced:
     ttft_ns: int | None = None
     max_gap_ns: int | None = None
     parameters: RequestParameters = NO_PARAMETERS
-    before: tuple[str, int] | None = None
+    pause: tuple[str, int] | None = None
     stalls: Sequence[tuple[int, int]] | None = None
 
 
@@ -179,10 +174,10 @@ class DashboardCounts(Generic[H]):
         self.histograms |= {family: {} for family in self.conventions.families if family.bounds}
         self.counters |= {family: Counter() for family in self.conventions.families if not family.bounds}
 
-    def add(self, ended: EndedExchange) -> None:
+    def add(self, finished: FinishedExchange) -> None:
         """Count an exchange."""
-        numbers, error = measured(ended)
-        labels = labels_of(ended)
+        numbers, error = measured(finished)
+        labels = labels_of(finished)
         if (labels, error) not in self.label_sets and len(self.label_sets) >= LABEL_SETS:
             self.folded += 1
             labels = labels._replace(
@@ -191,14 +186,14 @@ class DashboardCounts(Generic[H]):
             error = OTHER_ERROR if error else ""
         else:
             self.label_sets.add((labels, error))
-        self.outcomes[*labels, ended.judged.outcome] += 1
-        self.times.update({(*labels, part): took_ns for part, took_ns in ended.own_time.items()})
-        self.flags.update(ended.flags)
-        values = _figures(ended, numbers, error)
+        self.outcomes[*labels, finished.judged.outcome] += 1
+        self.times.update({(*labels, part): took_ns for part, took_ns in finished.own_time.items()})
+        self.flags.update(finished.flags)
+        values = _figures(finished, numbers, error)
         for family in self.conventions.families:
             for figure in family.figures:
                 label_values = {"error_type": error, "gen_ai_token_type": figure, "gen_ai_token_modality": UNKNOWN}
-                if ended.operation in family.operations and values[figure]:
+                if finished.operation in family.operations and values[figure]:
                     self._count(
                         family, (*labels, label_values[family.label]) if family.label else labels, values[figure]
                     )
@@ -213,28 +208,28 @@ class DashboardCounts(Generic[H]):
         histograms[labels].add(values)
 
 
-def _figures(ended: EndedExchange, numbers: Numbers | None, error: str) -> dict[Figure, list[float]]:
+def _figures(finished: FinishedExchange, numbers: Numbers | None, error: str) -> dict[Figure, list[float]]:
     numbers = numbers or {}
     gaps = numbers.get("time_per_output_chunk_s")
     values: dict[Figure, Sequence[object]] = {
         "duration": [numbers.get("failed_operation_duration_s" if error else "operation_duration_s")],
         "first_chunk": [numbers.get("time_to_first_chunk_s")],
         "per_chunk": gaps if isinstance(gaps, list) else [],
-        "input": [ended.input_tokens],
-        "output": [ended.output_tokens],
-        "cache_read": [ended.cache_read_input_tokens],
-        "cache_write": [ended.cache_write_input_tokens],
-        "reasoning": [ended.reasoning_tokens],
+        "input": [finished.input_tokens],
+        "output": [finished.output_tokens],
+        "cache_read": [finished.cache_read_input_tokens],
+        "cache_write": [finished.cache_write_input_tokens],
+        "reasoning": [finished.reasoning_tokens],
     }
     return {figure: [value for value in all_ if isinstance(value, int | float)] for figure, all_ in values.items()}
 
 
-def measured(ended: EndedExchange) -> tuple[Numbers | None, str]:
+def measured(finished: FinishedExchange) -> tuple[Numbers | None, str]:
     """Return the numbers of OpenTelemetry's rule, None if the client left; and the kind of error, if it failed."""
-    exchange = ended.exchange
+    exchange = finished.exchange
     is_answer = exchange.status is not None and exchange.status < 300 and exchange.framing != "websocket"
-    has_chunks = is_answer and ended.body.stream and is_whole(exchange, ended.body)
-    request = MeasuredRequest(exchange, ended.judged, ended.body if has_chunks else None)
+    has_chunks = is_answer and finished.body.stream and is_whole(exchange, finished.body)
+    request = MeasuredRequest(exchange, finished.judged, finished.body if has_chunks else None)
     try:
         return otel.otel(request), ""
     except ClientLeft:
@@ -243,29 +238,30 @@ def measured(ended: EndedExchange) -> tuple[Numbers | None, str]:
         return failed.numbers, label(otel.error_type(request)) or OTHER_ERROR
 
 
-def labels_of(ended: EndedExchange) -> Labels:
+def labels_of(finished: FinishedExchange) -> Labels:
     """Return the labels of an exchange, without a limit on their combinations."""
-    address, port = _server(ended.upstream)
+    address, port = _server(finished.upstream)
     return Labels(
-        ended.operation or "",
-        provider_of(ended.api, address),
-        label(ended.request_model),
-        label(ended.response_model),
+        finished.operation or "",
+        provider_of(finished.api, address),
+        label(finished.request_model),
+        label(finished.response_model),
         label(address),
         port,
-        ended.api or "",
+        finished.api or "",
     )
 
 
 def label(text: str | None) -> str:
     """Return a text of a request or an answer as a label: without control characters, and of a bounded length."""
-    return clipped(safe(text or ""), _LABEL_CHARACTERS)
+    return clipped(safe(text or ""), 120)
 
 
 def _server(url: str) -> tuple[str, str]:
     """Return the host and the port of an upstream; empty if its URL has none, as on a damaged tape."""
     try:
         parts = urlsplit(url)
-        return parts.hostname or "", str(parts.port or _PORTS.get(parts.scheme, ""))
+        default_ports = {"http": "80", "https": "443"}
+        return parts.hostname or "", str(parts.port or default_ports.get(parts.scheme, ""))
     except ValueError:
         return "", ""

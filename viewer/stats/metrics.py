@@ -5,7 +5,6 @@ name of its field without the unit, or pooled: all gaps of all exchanges togethe
 single stall hardly shows. Durations are in ms.
 """
 
-import dataclasses
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -46,13 +45,10 @@ def _of(metric: Metric) -> Quantity:
     name, field = metric.name.removesuffix("_ns"), fields.field_name(metric.name)
     prefix = "each exchange's own " if name.startswith("icl_") else ""
     unit = "ms" if metric.unit == "ns" else metric.unit
-    is_whole = metric.unit == "ns" and metric.name in _WHOLE
+    is_whole = metric.unit == "ns" and Measures.__dataclass_fields__[metric.name].type in (int, int | None)
     aliases = tuple(alias for alias in aliases_of(field) if alias != name)
     names = (field, *aliases)
     return Quantity(name, metric.name, unit, prefix + metric.meaning, is_whole, names, metric.of_every_outcome)
-
-
-_WHOLE: Final = {one.name for one in dataclasses.fields(Measures) if one.type in (int, int | None)}
 
 
 _POOLED: Final = (
@@ -62,7 +58,8 @@ _POOLED: Final = (
     ),
 )
 _ALL: Final = {
-    one.name: one for one in (*_POOLED, *(_of(metric) for metric in METRICS.values() if metric.has_statistics))
+    quantity.name: quantity
+    for quantity in (*_POOLED, *(_of(metric) for metric in METRICS.values() if metric.has_statistics))
 }
 _FIRST: Final = (
     "ttft", "ttfc", "ttfo", "icl", "gap", "icl_p50", "icl_p99", "icl_max", "tpot", "tps_user",
@@ -97,10 +94,7 @@ PERIODS: Final = ("day", "hour")
 BOUNDED: Final = {name: quantity for name, quantity in QUANTITIES.items() if quantity.column is not None}
 """Quantities that an objective can bound: one value of each exchange."""
 
-_LABEL: Final = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
 _MS: Final = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "min": 6e4}
-_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zµ%]*)")
-_BOUND = re.compile(r"\s*([a-z0-9_.]+)\s*(<|>)\s*([^<>=,]+?)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +104,9 @@ class Bound:
     quantity: Quantity
     is_highest: bool
     limit: float
+
+
+_LABEL: Final = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
 
 
 def groups(text: str) -> tuple[str, ...]:
@@ -125,6 +122,9 @@ def groups(text: str) -> tuple[str, ...]:
 def group_title(key: str) -> str:
     """Return the heading of groups; that of days and hours has the names of their time zone."""
     return f"{key} ({zone()})" if key in PERIODS else key
+
+
+_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zµ%]*)")
 
 
 def amount(text: str, unit: str) -> float:
@@ -145,6 +145,9 @@ def amount(text: str, unit: str) -> float:
 def objective(text: str) -> list[Bound]:
     """Parse an objective such as `ttft<800ms,icl_p99<200ms,tps_user>20`; raises `ValueError`."""
     return [_bound(part) for part in text.split(",")]
+
+
+_BOUND = re.compile(r"\s*([a-z0-9_.]+)\s*(<|>)\s*([^<>=,]+?)\s*")
 
 
 def _bound(text: str) -> Bound:

@@ -20,11 +20,8 @@ _MAX_TOKENS: Final = (
     "max_completion_tokens", "max_output_tokens", "max_tokens", "maxOutputTokens", "maxTokens", "max_new_tokens",
     "max_tokens_to_sample", "num_predict", "n_predict", "maxTokenCount",
 )  # fmt: skip
-_TOP_P: Final = ("top_p", "topP", "p")
-_STOPS: Final = ("stop", "stop_sequences", "stopSequences")
 _FORMATS: Final = ("response_format", "output_format", "format", "text", "output_config", "responseFormat")
 """The fields that name the format of an answer; each may hold another one."""
-_MODALITIES: Final = ("modalities", "responseModalities", "response_modalities")
 _MIME_TYPES: Final = ("responseMimeType", "response_mime_type", "mime_type", "mimeType")
 _TYPES: Final[Mapping[str, OutputType]] = {
     **dict.fromkeys(("json", "json_object", "json_schema", "object", "application/json"), "json"),
@@ -58,8 +55,8 @@ def parameters_of(body: bytes | None) -> RequestParameters:
     return RequestParameters(
         max_tokens=next((value for value in _values(holders, _MAX_TOKENS) if type(value) is int and value >= 0), None),
         temperature=_number(_values(holders, ("temperature",))),
-        top_p=_number(_values(holders, _TOP_P)),
-        stop_sequences=_stops(_values(holders, _STOPS)),
+        top_p=_number(_values(holders, ("top_p", "topP", "p"))),
+        stop_sequences=_stops(_values(holders, ("stop", "stop_sequences", "stopSequences"))),
         output_type=_output_type(holders),
     )
 
@@ -84,7 +81,7 @@ def _stops(values: Iterable[Any]) -> tuple[str, ...]:
 def _output_type(holders: Iterable[Mapping[str, Any]]) -> OutputType | None:
     """Return the type of output that a request asks for; None if it asks for none in particular."""
     holders = list(holders)
-    for modalities in _values(holders, _MODALITIES):
+    for modalities in _values(holders, ("modalities", "responseModalities", "response_modalities")):
         names = [name.lower() for name in modalities if isinstance(name, str)] if isinstance(modalities, list) else []
         if spoken := next((_SPOKEN[name] for name in names if name in _SPOKEN), None):
             return spoken

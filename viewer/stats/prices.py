@@ -41,9 +41,6 @@ AMOUNTS: Final = {
 SINCE: Final = "first day, or time, of the price's validity, by the start of an exchange; UTC"
 """Meaning of `since`; the other keys of an entry of `[[prices]]` are `PATTERNS` and `AMOUNTS`."""
 
-_REQUIRED: Final = ("input", "output")
-_LONGEST_TEXT: Final = 1000
-_CURRENCY = re.compile(r"[A-Za-z]{1,8}")
 _HIGHEST: Final = 10**6
 
 
@@ -155,7 +152,7 @@ class Prices:
 def entry(values: Mapping[str, object]) -> Price:
     """Read an entry of the configuration. Raises `ValueError`."""
     settings = {name: setting(name, value) for name, value in values.items()}
-    if missing := [name for name in _REQUIRED if name not in values]:
+    if missing := [name for name in ("input", "output") if name not in values]:
         raise ValueError(f"{missing[0]} is missing: the price of {AMOUNTS[missing[0]].partition(';')[0]}")
     return Price(
         tuple((name, settings[name]) for name in PATTERNS if name in settings),
@@ -198,6 +195,9 @@ def setting(name: str, value: object) -> Any:
     raise ValueError(f"{safe(clipped(name, 100))} is not a key of a price: choose from {keys}")
 
 
+_CURRENCY = re.compile(r"[A-Za-z]{1,8}")
+
+
 def currency(value: object) -> str:
     if not isinstance(value, str) or not _CURRENCY.fullmatch(value):
         raise ValueError('it must be up to eight letters in quotes, such as "USD"')
@@ -214,7 +214,8 @@ def _expression(text: str) -> str:
 
 
 def _texts(name: str, value: str | None) -> list[str]:
-    if not value or len(value) > _LONGEST_TEXT:
+    longest_text = 1000
+    if not value or len(value) > longest_text:
         return []
     if name != "upstream":
         return [value]

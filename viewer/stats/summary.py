@@ -56,53 +56,6 @@ WARNINGS: Final = {
     "sample of the exchanges: ranking all gaps takes too long, or too much memory of the server; --exact ranks them",
 }
 """Meanings of the warnings; `few` is followed by its quantities, six others by their counts."""
-
-_COUNTED: Final = (*OUTCOMES, UNMEASURED)
-_HEAD: Final = {
-    "n": "exchanges",
-    "first_at": "start of the first exchange, UTC",
-    "last_at": "start of the last exchange, UTC",
-    **{f"n_{outcome}": f"exchanges of the outcome {outcome}: {meaning}" for outcome, meaning in OUTCOMES.items()},
-    f"n_{UNMEASURED}": "ended exchanges without measures",
-    "error_rate_pct": "failed / (attempts − cancelled): open exchanges are not attempts, client_closed is cancelled, "
-    "all but complete failed",
-    "error_rate_all_pct": "failed / attempts",
-    "stream_error_rate_pct": "error rate of the attempts with a 2xx status: failures that the status does not show",
-    "cancel_rate_pct": "cancelled / attempts",
-    **{name: f"sum of {name.replace('_', ' ')} over the exchanges that report it" for name in TOKENS},
-    "usage_n": "exchanges that report completion tokens",
-    "usage_missing_n": "exchanges with output, or complete, that report none",
-    "goodput_pct": "attempts, less cancelled, that are complete and meet the objective (--slo)",
-    "objective_unknown_n": "complete exchanges that lack a value that the objective bounds",
-    "coalesced_pct": "output chunks that share a read with an earlier one",
-    "measured_n": "exchanges in the figures below: the complete ones, or all with --include-failed; those of silences "
-    "are of all",
-}
-_OF: Final = {
-    "error_rate_n": "attempts − cancelled: the denominator of the error rate",
-    "error_rate_all_n": "attempts: exchanges that have ended; those that are still open are not attempts",
-    "stream_error_rate_n": "attempts with a 2xx status − cancelled",
-    "cancel_rate_n": "attempts",
-    "goodput_n": "attempts − cancelled − objective_unknown_n: the denominator of the goodput",
-}
-_STALLED: Final = {
-    "stalled_pct": "answers that stalled / answers that have ended, whatever ended them; a WebSocket has one each turn",
-    "stalled_n": "answers that have ended, failed and cancelled ones included: the denominator of stalled and given_up",
-    "given_up_pct": "answers that the client left in a stall of upstream's / answers that have ended",
-    "given_up_n": "answers that have ended",
-    "silent_end_n": "streams that broke off in a stall",
-}
-
-_PAID: Final = {
-    "cost": "sum of the known costs of exchanges, by the prices of the configuration (help prices)",
-    "cost_mean": "mean of the known costs",
-    "cost_n": "exchanges whose cost is known",
-    "cost_unknown_n": "complete exchanges whose cost is not known",
-    "currency": "the currency of the costs",
-    "cache_hit_rate_pct": "tokens read from the provider's cache / all tokens of the requests, where both are known",
-    "cache_hit_rate_n": "exchanges where both are known",
-}
-
 PERCENTILES: Final = (50, 90, 95, 99)
 _DECIMALS: Final = 6
 _BLOCK: Final = 1 << 18
@@ -211,6 +164,51 @@ class AttemptCounts:
 
 def fields(by: Sequence[str]) -> tuple[str, ...]:
     return (*by, *schema())
+
+
+_HEAD: Final = {
+    "n": "exchanges",
+    "first_at": "start of the first exchange, UTC",
+    "last_at": "start of the last exchange, UTC",
+    **{f"n_{outcome}": f"exchanges of the outcome {outcome}: {meaning}" for outcome, meaning in OUTCOMES.items()},
+    f"n_{UNMEASURED}": "ended exchanges without measures",
+    "error_rate_pct": "failed / (attempts − cancelled): open exchanges are not attempts, client_closed is cancelled, "
+    "all but complete failed",
+    "error_rate_all_pct": "failed / attempts",
+    "stream_error_rate_pct": "error rate of the attempts with a 2xx status: failures that the status does not show",
+    "cancel_rate_pct": "cancelled / attempts",
+    **{name: f"sum of {name.replace('_', ' ')} over the exchanges that report it" for name in TOKENS},
+    "usage_n": "exchanges that report completion tokens",
+    "usage_missing_n": "exchanges with output, or complete, that report none",
+    "goodput_pct": "attempts, less cancelled, that are complete and meet the objective (--slo)",
+    "objective_unknown_n": "complete exchanges that lack a value that the objective bounds",
+    "coalesced_pct": "output chunks that share a read with an earlier one",
+    "measured_n": "exchanges in the figures below: the complete ones, or all with --include-failed; those of silences "
+    "are of all",
+}
+_OF: Final = {
+    "error_rate_n": "attempts − cancelled: the denominator of the error rate",
+    "error_rate_all_n": "attempts: exchanges that have ended; those that are still open are not attempts",
+    "stream_error_rate_n": "attempts with a 2xx status − cancelled",
+    "cancel_rate_n": "attempts",
+    "goodput_n": "attempts − cancelled − objective_unknown_n: the denominator of the goodput",
+}
+_STALLED: Final = {
+    "stalled_pct": "answers that stalled / answers that have ended, whatever ended them; a WebSocket has one each turn",
+    "stalled_n": "answers that have ended, failed and cancelled ones included: the denominator of stalled and given_up",
+    "given_up_pct": "answers that the client left in a stall of upstream's / answers that have ended",
+    "given_up_n": "answers that have ended",
+    "silent_end_n": "streams that broke off in a stall",
+}
+_PAID: Final = {
+    "cost": "sum of the known costs of exchanges, by the prices of the configuration (help prices)",
+    "cost_mean": "mean of the known costs",
+    "cost_n": "exchanges whose cost is known",
+    "cost_unknown_n": "complete exchanges whose cost is not known",
+    "currency": "the currency of the costs",
+    "cache_hit_rate_pct": "tokens read from the provider's cache / all tokens of the requests, where both are known",
+    "cache_hit_rate_n": "exchanges where both are known",
+}
 
 
 def schema() -> dict[str, str]:
@@ -354,12 +352,13 @@ def row_of(figures: Figures, by: Sequence[str]) -> TableRow:
         # A complete exchange whose objective is undecided is neither good nor bad: it is left out.
         goodput = _percent(objective.met, objective.met + objective.missed + attempts.failed)
         undecided = objective.undecided
+    counted_outcomes = (*OUTCOMES, UNMEASURED)
     values: TableRow = {
         **dict(zip(by, figures.key, strict=True)),
         "n": figures.size,
         "first_at": figures.first_at,
         "last_at": figures.last_at,
-        **{f"n_{outcome}": figures.outcomes.get(outcome, 0) for outcome in _COUNTED},
+        **{f"n_{outcome}": figures.outcomes.get(outcome, 0) for outcome in counted_outcomes},
         "error_rate_pct": _percent(attempts.failed, attempts.judged),
         "error_rate_all_pct": _percent(attempts.failed, attempts.count),
         "stream_error_rate_pct": _percent(after_2xx.failed, after_2xx.judged),
@@ -395,8 +394,8 @@ def row_of(figures: Figures, by: Sequence[str]) -> TableRow:
     }
 
 
-def _share(part: int, whole: int) -> float | None:
-    percent = _percent(part, whole)
+def _share(part: int, total: int) -> float | None:
+    percent = _percent(part, total)
     return None if percent is None else _rounded(percent)
 
 
@@ -484,8 +483,8 @@ def _pooled(sample: Sample, quantity: Quantity) -> Values:
     return sample.gaps if quantity.name == "icl" else moving(sample.gaps)
 
 
-def _percent(part: int, whole: int) -> float | None:
-    return 100 * part / whole if whole else None
+def _percent(part: int, total: int) -> float | None:
+    return 100 * part / total if total else None
 
 
 def _paid(paid: Paid) -> TableRow:

@@ -101,4 +101,4 @@ def test_silence_depends_on_the_position(connection: Connection) -> None:
         "waiting for 0.6 s", None, "silent for 0.6 s", "silent for 2.0 s", "silent for 3.2 s", None, "silent for 0.6 s"
     ]  # fmt: skip
     assert [one.stalled for one in found if one is not None] == [False, False, False, True, False]
-    assert pulse.longest_silence == Silence(3_200 * MS, first=True, stalled=True)
+    assert pulse.longest_silence == Silence(3_200 * MS, awaits_first=True, stalled=True)

@@ -14,7 +14,7 @@ def test_a_kinds_first_event_is_a_position_not_words() -> None:
     assert move is not None
     move(playback)
     assert playback.position == 1
-    assert search.again(playback, transcript, None, back=False) is None
+    assert search.next_match(playback, transcript, None, back=False) is None
     assert failures == ["nothing looked for yet: : and words, or / and a filter for events"]
 
 
@@ -23,6 +23,6 @@ def test_words_are_found_again_until_other_words_are_typed() -> None:
     playback, search = Playback(transcript.at, 500_000_000, lambda: 0), Search(failures.append)
     for typed in ("a", "@content"):
         assert search.go_to(typed, playback, transcript, Times()) is not None
-        assert search.again(playback, transcript, None, back=False) == 1
+        assert search.next_match(playback, transcript, None, back=False) == 1
     assert search.go_to("missing", playback, transcript, Times()) is None
     assert failures[-1].startswith("no such position: 'missing'")

@@ -211,7 +211,9 @@ def test_a_shortened_wait_is_marked() -> None:
 @given(st.lists(st.integers(0, 10**11), max_size=20).map(sorted), st.integers(0, 10**11), st.integers(1, 200))
 def test_waits_spare_cells_in_which_output_came(at: list[int], more: int, cells: int) -> None:
     end = (at[-1] if at else 0) + more
-    taken = [cell for wait in strips.waits(at, 0, end, end, cells) for cell in range(wait.first, wait.last + 1)]
+    taken = [
+        cell for wait in strips.waits(at, 0, end, end, cells) for cell in range(wait.first_cell, wait.last_cell + 1)
+    ]
     assert len(taken) == len(set(taken))
     assert all(0 <= cell < cells for cell in taken)
     ended = {sparkline.cell(one, end, cells) for one in at} if end else set()

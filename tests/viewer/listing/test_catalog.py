@@ -141,8 +141,8 @@ def test_comparing_takes_marked_exchanges_or_one_and_the_selection() -> None:
 
 def test_places_around_an_early_exchange_are_the_first() -> None:
     catalog = Catalog(range(1, 101))
-    assert catalog.around(None, 10) == catalog.around(98, 10) == range(10)
-    assert catalog.around(50, 10) == range(45, 55)
-    assert catalog.around(1, 10) == range(90, 100)
-    assert catalog.around(50, 200) == range(100)
-    assert Catalog().around(None, 10) == range(0)
+    assert catalog.places_around(None, 10) == catalog.places_around(98, 10) == range(10)
+    assert catalog.places_around(50, 10) == range(45, 55)
+    assert catalog.places_around(1, 10) == range(90, 100)
+    assert catalog.places_around(50, 200) == range(100)
+    assert Catalog().places_around(None, 10) == range(0)

@@ -14,18 +14,18 @@ from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.sessions.exchanges import SessionExchange, own_time, stalls_of
 from wiretape.viewer.source.tape import queries, sessions
 from wiretape.viewer.source.tape.columns import JOINED, among, stalled_gaps
-from wiretape.viewer.stats.dashboard import EndedExchange, Traced
+from wiretape.viewer.stats.dashboard import FinishedExchange, Traced
 from wiretape.viewer.stats.parameters import NO_PARAMETERS, RequestParameters, parameters_of
 from wiretape.viewer.stats.tools.request import Judged
 
 
-def _columns(record: type[EndedExchange] | type[Traced], *worked_out: str) -> dict[str, Column]:
+def _columns(record: type[FinishedExchange] | type[Traced], *worked_out: str) -> dict[str, Column]:
     """Return the columns with the names of a record's fields, except those `worked_out`."""
     found = {**exchanges.c, **measures.c}
     return {one.name: found[one.name] for one in fields(record) if one.name in found and one.name not in worked_out}
 
 
-_COUNTED = _columns(EndedExchange, "flags")
+_COUNTED = _columns(FinishedExchange, "flags")
 _TOLD = _columns(Traced, "request_headers", "labels")
 _FACTS = select(
     exchanges.c.no, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns, exchanges.c.gap_bytes,
@@ -42,14 +42,14 @@ def traced(connection: Connection, numbers: Sequence[int], *, of_spans: bool = F
 
     `of_spans` finds the time before each, for which the sessions of the tape are read, and the request's parameters.
     """
-    before = sessions.before(connection, numbers) if of_spans else {}
+    pauses = sessions.before(connection, numbers) if of_spans else {}
     with connection.begin():
         rows = connection.execute(_FACTS.where(among(numbers))).all()
     for row, body in queries.decoded_bodies(connection, ((row.no, row) for row in rows)):
         exchange = Exchange(
             status=row.status, ended_by=row.ended_by, end_ns=row.end_ns, gap_bytes=row.gap_bytes, framing=row.framing
         )
-        counted = EndedExchange(
+        counted = FinishedExchange(
             exchange=exchange,
             judged=Judged(row.outcome or "open", row.error_code, row.duration_ns),
             body=body,
@@ -65,7 +65,7 @@ def traced(connection: Connection, numbers: Sequence[int], *, of_spans: bool = F
             finish_reasons=_finish_reasons(row),
             conversation=row.conversation_key,
             stalls=None if row.first_output_silence_ns is None else stalls_of(_facts(row)),
-            before=before.get(row.no),
+            pause=pauses.get(row.no),
             parameters=_parameters(connection, row) if of_spans else NO_PARAMETERS,
             **{name: getattr(row, name) for name in _TOLD},
         )

@@ -32,10 +32,7 @@ A list may be an array instead, which takes a third of the memory.
 CountTokens = Callable[[str], int]
 """Counts the tokens of a text as a tokenizer does, without its special tokens."""
 
-_CLEAN_ENDS: Final = frozenset({"end", "client", "client_stalled"})
-_FIRST_BAD_STATUS: Final = 300
 _BOM: Final = b"\xef\xbb\xbf"
-_FOREIGN: Final = "of an API that it does not measure"
 _LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
 
 LEFT: Final = "the client left"
@@ -139,7 +136,8 @@ class MeasuredRequest:
         """
         if self.client_left:
             raise ClientLeft
-        if self.exchange.ended_by not in _CLEAN_ENDS:
+        clean_ends = frozenset({"end", "client", "client_stalled"})
+        if self.exchange.ended_by not in clean_ends:
             raise ToolError(f"connection broke ({self.exchange.ended_by})")
 
     def tokens_of(self, texts: Sequence[str]) -> int | None:
@@ -199,14 +197,14 @@ def admitted(
     """
     if seen.judged.outcome == "open":
         return "still open"
-    if (status := seen.exchange.status) is None or status >= _FIRST_BAD_STATUS:
+    if (status := seen.exchange.status) is None or status >= 300:
         return seen
     if not is_stream:
         return "not streamed"
     if not is_whole:
         return "not wholly on the tape"
     if not is_known:
-        return LEFT if seen.client_left else _FOREIGN
+        return LEFT if seen.client_left else "of an API that it does not measure"
     return with_body
 
 

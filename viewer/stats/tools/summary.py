@@ -42,7 +42,6 @@ _LITELLM_SECONDS: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 420.0, 600.0,
 )  # fmt: skip
 """The bounds of the buckets that LiteLLM's histograms have."""
-_MOST_REASONS: Final = 20
 _PERCENTS: Final = (50, 90, 95, 99)
 
 Values = NDArray[np.float64]
@@ -234,7 +233,8 @@ class ToolReport:
             self.failed += 1
             self.refused += outcome == "complete"
             # A reason can quote upstream: there may be as many reasons as exchanges.
-            is_kept = measured.failed in self.failures or len(self.failures) < _MOST_REASONS
+            most_reasons = 20
+            is_kept = measured.failed in self.failures or len(self.failures) < most_reasons
             self.failures[measured.failed if is_kept else "other"] += 1
         else:
             if outcome != "complete":
@@ -258,8 +258,8 @@ class ToolReport:
             is_known = isinstance(last_ms, int | float) and started_ns is not None
             end_ns = started_ns + round(last_ms * 1e6) if is_known else None  # type: ignore[operator]
         if started_ns is not None and end_ns is not None:
-            first, last = self._span or (started_ns, end_ns)
-            self._span = min(first, started_ns), max(last, end_ns)
+            span_start_ns, span_end_ns = self._span or (started_ns, end_ns)
+            self._span = min(span_start_ns, started_ns), max(span_end_ns, end_ns)
 
     def _add_values(self, numbers: Numbers) -> None:
         for metric in self.rule.metrics:

@@ -266,7 +266,7 @@ class InspectorScreen(PlaybackScreen):
     def _find_event(self, direction: int) -> None:
         assert self._exchange is not None
         transcript, matches = self._exchange.transcript, self.panes.events.matches
-        self._go(self._search.again(self.playback, transcript, matches, back=direction < 0))
+        self._go(self._search.next_match(self.playback, transcript, matches, back=direction < 0))
 
     @queued(judged=True)
     def action_errors(self) -> None:

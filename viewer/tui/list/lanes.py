@@ -175,7 +175,7 @@ class LanesScreen(Screen[None], inherit_bindings=False):
         listing, look = self._listing, self._listing.at_present(self._table.look)
         clock_lanes = lanes.lanes(self._rows, look, self._name_of)
         self._table.show(clock_lanes, look, self._selected if self._row is None else self._row.no)
-        if self._rows and not listing.catalog.around(self._selected, MOST).start:
+        if self._rows and not listing.catalog.places_around(self._selected, MOST).start:
             self._selected = None  # a window at the top follows new exchanges; one around an older one stays
         filter_text = self._query.text if self._query.filter else ""
         trouble: list[Part] = [(f" · {safe(str(listing.trouble))}", "error")] if listing.trouble else []

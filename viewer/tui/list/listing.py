@@ -220,7 +220,7 @@ class Listing:
 
     async def read_around(self, number: int | None, most: int) -> list[ListRow]:
         """Return `most` rows around an exchange, or from the top: running ones are measured. Raises `Superseded`."""
-        places, previous_count = self.catalog.around(number, most), most + 1
+        places, previous_count = self.catalog.places_around(number, most), most + 1
         for page in self.catalog.missing(places.start, places.stop - 1):
             await self.read(page)
         while True:

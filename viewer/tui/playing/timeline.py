@@ -223,7 +223,9 @@ class StreamTimeline(CachedLines, Scrubbing):
         picture = self.strips
         tones = [_KINDS.get(sign, "muted") for sign in picture.outputs.ljust(self.cells)]
         for wait in picture.waits:
-            tones[wait.first : wait.last + 1] = [_WAITS[wait.kind][0]] * (wait.last + 1 - wait.first)
+            tones[wait.first_cell : wait.last_cell + 1] = [_WAITS[wait.kind][0]] * (
+                wait.last_cell + 1 - wait.first_cell
+            )
         for row, cells in enumerate(picture.curve(rows)):
             label = "chars" if row == rows - 1 else "" if row else formatting.short_count(picture.characters).rjust(7)
             signs = zip(cells.ljust(self.cells), tones, strict=False)

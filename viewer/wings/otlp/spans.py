@@ -18,7 +18,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from wiretape.recorder.facts import PROTOCOLS
 from wiretape.viewer.record.rows import ending
 from wiretape.viewer.stats.conventions import MEASURED, Conventions
-from wiretape.viewer.stats.dashboard import EndedExchange, Traced, label, labels_of, measured
+from wiretape.viewer.stats.dashboard import FinishedExchange, Traced, label, labels_of, measured
 from wiretape.viewer.wings.otlp.attributes import TelemetryOrigin, Value, of_labels, pairs, user_labels
 
 MOST_STALLS: Final = 32
@@ -149,8 +149,8 @@ def _wiretape_attributes(exchange: Traced, stalled: Sequence[tuple[int, int]]) -
         "wiretape.time_to_first_token": _seconds(exchange.ttft_ns),
         "wiretape.longest_gap": _seconds(exchange.max_gap_ns),
         "wiretape.stall.count": None if exchange.stalls is None else len(stalled),
-        "wiretape.before.part": exchange.before[0] if exchange.before else None,
-        "wiretape.before.duration": _seconds(exchange.before[1]) if exchange.before else None,
+        "wiretape.before.part": exchange.pause[0] if exchange.pause else None,
+        "wiretape.before.duration": _seconds(exchange.pause[1]) if exchange.pause else None,
         "wiretape.flags": counted.flags,
         "wiretape.clock": exchange.clock,
     }
@@ -164,7 +164,7 @@ def _events(started_ns: int, first_s: object, stalled: Sequence[tuple[int, int]]
         yield Span.Event(name="wiretape.stall", time_unix_nano=_unix_ns(started_ns, from_ns), attributes=lasted)
 
 
-def _lasted_ns(counted: EndedExchange) -> int:
+def _lasted_ns(counted: FinishedExchange) -> int:
     exchange, duration_ns = counted.exchange, counted.judged.duration_ns
     if duration_ns is not None and exchange.framing != "websocket":
         return duration_ns

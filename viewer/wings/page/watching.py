@@ -25,7 +25,7 @@ class Reading:
 
 
 class SourceWatch:
-    """A thread that reads a source; `came` is called there with each reading."""
+    """A thread that reads a source; `on_reading` is called there with each."""
 
     def __init__(self, tape: Path, source: PageSource, on_reading: Callable[[Reading], object]) -> None:
         self._tape, self._source, self._on_reading = tape, source, on_reading

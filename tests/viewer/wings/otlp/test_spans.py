@@ -18,7 +18,7 @@ EXCHANGE = Traced(
     id="2643dcc5d112e65c", counted=replace(ONE, cache_read_input_tokens=3), started_ns=T0,
     labels={"run": "a7"}, clock="kernel", response_id="r1",
     request_headers=[["traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]],
-    finish_reasons=["stop"], conversation="c1", ttft_ns=10 * MS, max_gap_ns=20 * MS, before=("tools", 2000 * MS),
+    finish_reasons=["stop"], conversation="c1", ttft_ns=10 * MS, max_gap_ns=20 * MS, pause=("tools", 2000 * MS),
     stalls=(),
 )  # fmt: skip
 HOSTILE = "\x1b[2J\ud800\u202e" + "x" * 500

@@ -9,12 +9,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.exchanges import ONE
 from wiretape.recorder.commands.metrics import Setup
 from wiretape.viewer.stats.conventions import LATEST, RELEASED, Conventions
-from wiretape.viewer.stats.dashboard import EndedExchange
+from wiretape.viewer.stats.dashboard import FinishedExchange
 from wiretape.viewer.stats.tools.otel import OTEL_SECONDS, OTEL_TOKENS
 from wiretape.viewer.wings.prometheus.serve import Exposition
 
 
-def families(one: EndedExchange, conventions: Conventions = RELEASED) -> dict[str, Metric]:
+def families(one: FinishedExchange, conventions: Conventions = RELEASED) -> dict[str, Metric]:
     """Return the metrics of an exchange that Prometheus reads, by their names."""
     exposition = Exposition(Setup(Path("tape.db"), "s", "1", frozenset()), conventions)
     exposition.figures.add(one)
