@@ -83,10 +83,10 @@ EXPECTED = {
 } | NOT_IN_THE_ORACLES
 
 
-def exchange(given: dict[str, Any], **labels: str) -> Iterator[journal.Frame]:
+def exchange(example: dict[str, Any], **labels: str) -> Iterator[journal.Frame]:
     """Return the frames of an exchange as a relay would send them; the id is made of the labels."""
     id = hashlib.sha256(repr(labels).encode()).hexdigest()[:16]
-    body, status, start = b'{"model":"m","stream":true}', given.get("status", 200), 0
+    body, status, start = b'{"model":"m","stream":true}', example.get("status", 200), 0
     yield journal.Begin(
         id=id, started_at="2026-03-01T12:00:00.000000Z", method="POST", path="/v1/chat/completions",
         upstream="https://api.example.com", headers=[], body=body, body_size=len(body),
@@ -102,12 +102,12 @@ def exchange(given: dict[str, Any], **labels: str) -> Iterator[journal.Frame]:
             sent_ns=MS,
             headers_ns=2 * MS,
         )
-    for seq, one in enumerate(given["reads"]):
-        data, at = one["text"].encode(), round(one["t_ms"] * MS)
+    for seq, read_ in enumerate(example["reads"]):
+        data, at = read_["text"].encode(), round(read_["t_ms"] * MS)
         yield read(id, seq, at, at, data)
         start += len(data)
-    end = round((given.get("t_eof") or given.get("t_eof_ms") or given["reads"][-1]["t_ms"] + 1) * MS)
-    ended_by = given.get("end") or ("end" if status else "refused")
+    end = round((example.get("t_eof") or example.get("t_eof_ms") or example["reads"][-1]["t_ms"] + 1) * MS)
+    ended_by = example.get("end") or ("end" if status else "refused")
     yield journal.End(id=id, ended_by=ended_by, end_ns=end, connected_ns=MS, sent_ns=MS, bytes=start)
 
 
@@ -118,13 +118,13 @@ def oracles() -> Iterator[journal.Frame]:
         yield from exchange(row, example="ex5_population", row=row["id"])
 
 
-def said(**choice: Any) -> str:
+def answer_of(**choice: Any) -> str:
     payload = {"object": "chat.completion.chunk", "model": "m", "choices": [{"index": 0, **choice}]}
     return f"data: {json.dumps(payload)}\n\n"
 
 
-TEXTS = [said(delta={"content": f"{at} "}) for at in range(CHUNKS)]
-TEXTS.append(said(delta={}, finish_reason="stop") + "data: [DONE]\n\n")
+TEXTS = [answer_of(delta={"content": f"{at} "}) for at in range(CHUNKS)]
+TEXTS.append(answer_of(delta={}, finish_reason="stop") + "data: [DONE]\n\n")
 
 
 def answers(random: Generator, run: str, factor: float) -> Iterator[journal.Frame]:
@@ -133,12 +133,14 @@ def answers(random: Generator, run: str, factor: float) -> Iterator[journal.Fram
     As with a real service an exchange has a pace of its own, and a few break off.
     """
     for number in range(EACH):
-        first = random.lognormal(6, 0.25)
+        first_ms = random.lognormal(6, 0.25)
         gaps = random.lognormal(3, 0.3, CHUNKS) * random.lognormal(0, 0.15)
-        instants = factor * np.cumsum([first, *gaps])
-        kept = CHUNKS // 2 if random.random() < 0.03 else None
+        instants = factor * np.cumsum([first_ms, *gaps])
+        kept_chunks = CHUNKS // 2 if random.random() < 0.03 else None
         reads = [{"t_ms": at, "text": text} for at, text in zip(instants.tolist(), TEXTS, strict=True)]
-        yield from exchange({"reads": reads[:kept], "end": "eof" if kept else "end"}, run=run, number=str(number))
+        yield from exchange(
+            {"reads": reads[:kept_chunks], "end": "eof" if kept_chunks else "end"}, run=run, number=str(number)
+        )
 
 
 def frames() -> Iterator[journal.Frame]:
@@ -165,9 +167,9 @@ def run(tape: Path, *arguments: str, code: int = 0) -> Result:
     return result
 
 
-def measured_as(tape: Path, tool: str, where: str) -> tuple[dict[str, Any], str]:
+def measured_as(tape: Path, tool: str, filter_text: str) -> tuple[dict[str, Any], str]:
     """Return the output of `stats --as` for machines, by metric, and its remarks."""
-    result = run(tape, "stats", "--as", tool, "-f", where, "--format", "json")
+    result = run(tape, "stats", "--as", tool, "-f", filter_text, "--format", "json")
     return {row["metric"]: row for row in json.loads(result.stdout)}, result.stderr
 
 
@@ -183,9 +185,9 @@ def test_an_example_measured_like_a_tool_agrees(recorded: Path, tool: str, name:
     failed = expected.pop("failed", None)
     assert f"{tool}: {1 if failed else 0} of 1 failed" in beside
     assert (f"failed there: {failed} × 1" in beside) == bool(failed)
-    named = {PRINTED[tool][key]: value for key, value in expected.items() if key in PRINTED[tool]}
-    assert named or failed
-    for metric, value in named.items():
+    expected_values = {PRINTED[tool][key]: value for key, value in expected.items() if key in PRINTED[tool]}
+    assert expected_values or failed
+    for metric, value in expected_values.items():
         if metric in rows:
             check_row(rows[metric], value)
         else:
@@ -199,17 +201,17 @@ def check_row(row: dict[str, Any], expected: float | list[float] | None) -> None
     """Compare a row over one exchange with its value, or all its values."""
     values = expected if isinstance(expected, list) else [] if expected is None else [expected]
     in_unit = {"s": 1000.0}.get(row["unit"], 1.0) if not row["metric"].startswith("gen_ai.") else 1.0
-    wanted = [value / in_unit for value in values]
-    if not wanted:
+    expected_values = [value / in_unit for value in values]
+    if not expected_values:
         assert (row["n"], row["mean"]) == (0, None)
         return
     assert (row["mean"], row["min"], row["max"]) == (
-        near(sum(wanted) / len(wanted)),
-        near(min(wanted)),
-        near(max(wanted)),
+        near(sum(expected_values) / len(expected_values)),
+        near(min(expected_values)),
+        near(max(expected_values)),
     )
     # guidellm weighs: there n counts tokens.
-    assert row["n"] == len(wanted) or row["metric"] in ("inter_token_latency_ms", "time_per_output_token_ms")
+    assert row["n"] == len(expected_values) or row["metric"] in ("inter_token_latency_ms", "time_per_output_token_ms")
 
 
 def test_all_tools_are_shown() -> None:
@@ -241,13 +243,13 @@ def test_the_population_has_the_percentiles_of_each_way(recorded: Path, tool: st
 
 
 def test_our_own_figures_are_those_of_the_oracles_too(recorded: Path) -> None:
-    (found,) = json.loads(run(recorded, "stats", "-f", "label:example=ex5_population", "--format", "json").stdout)
+    (row,) = json.loads(run(recorded, "stats", "-f", "label:example=ex5_population", "--format", "json").stdout)
     for rate in ("error_rate_pct", "error_rate_all_pct", "stream_error_rate_pct", "cancel_rate_pct"):
-        assert found[rate] == near(POPULATION[rate])
+        assert row[rate] == near(POPULATION[rate])
     expected = POPULATION["ttft_complete"]
-    assert (found["ttft_mean_ms"], found["ttft_std_ms"]) == (near(expected["mean"]), near(expected["std_pop"]))
+    assert (row["ttft_mean_ms"], row["ttft_std_ms"]) == (near(expected["mean"]), near(expected["std_pop"]))
     for percent in (50, 90, 95, 99):
-        assert found[f"ttft_p{percent}_ms"] == near(expected[f"p{percent}"])
+        assert row[f"ttft_p{percent}_ms"] == near(expected[f"p{percent}"])
 
 
 def compared(tape: Path, base: str, new: str, code: int) -> dict[str, dict[str, Any]]:
@@ -284,21 +286,21 @@ def test_nothing_is_found_where_nothing_is(recorded: Path) -> None:
 def test_many_halves_of_the_same_few_seem_different(recorded: Path) -> None:
     """All intervals of a comparison hold together with 95 %: of 20 comparisons of equals, 1 may find a difference."""
     with queries.opened(recorded) as connection:
-        alike = tables.exchanges.c.labels["run"].in_(("base", "same"))
-        (whole,) = overview.samples(connection, where=alike, gaps=False)
+        filter_ = tables.exchanges.c.labels["run"].in_(("base", "same"))
+        (pooled,) = overview.samples(connection, where=filter_, gaps=False)
     alarms = 0
     for seed in range(20):
-        one, other = np.array_split(np.random.default_rng(seed).permutation(whole.size), 2)
-        rows = compare.groups(part_of(whole, one), part_of(whole, other), seed)
+        half, other = np.array_split(np.random.default_rng(seed).permutation(pooled.size), 2)
+        rows = compare.groups(part_of(pooled, half), part_of(pooled, other), seed)
         alarms += any(row["verdict"] in (compare.WORSE, compare.BETTER) for row in rows)
     assert alarms <= 3
 
 
-def part_of(whole: summary.Sample, places: Any) -> summary.Sample:
-    columns = {name: values[places] for name, values in whole.columns.items()}
-    kept = whole.complete[places]
-    counts = Counter({"complete": int(kept.sum()), "truncated": int((~kept).sum())})
-    return summary.Sample((), counts, counts, kept, kept, kept, columns, whole.gaps)
+def part_of(sample: summary.Sample, places: Any) -> summary.Sample:
+    columns = {name: values[places] for name, values in sample.columns.items()}
+    complete_values = sample.complete[places]
+    counts = Counter({"complete": int(complete_values.sum()), "truncated": int((~complete_values).sum())})
+    return summary.Sample((), counts, counts, complete_values, complete_values, complete_values, columns, sample.gaps)
 
 
 def build(tape: Path, *rules: str) -> subprocess.CompletedProcess[str]:
@@ -310,10 +312,10 @@ def build(tape: Path, *rules: str) -> subprocess.CompletedProcess[str]:
 def test_a_build_is_stopped_by_a_rule_that_fails(recorded: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     rules = ("--max", "ttft.p95=500ms", "--min", "n=100", "--junit", str(report), "-f", "label:run=new")
-    ended = build(recorded, *rules)
-    assert ended.returncode == 3
-    assert "shipped" not in ended.stdout
-    assert "fails" in ended.stdout
+    result = build(recorded, *rules)
+    assert result.returncode == 3
+    assert "shipped" not in result.stdout
+    assert "fails" in result.stdout
     suite = ElementTree.fromstring(report.read_bytes()).find("testsuite")
     assert suite is not None
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
@@ -323,11 +325,11 @@ def test_a_build_is_stopped_by_a_rule_that_fails(recorded: Path, tmp_path: Path)
 
 def test_a_build_goes_on_when_every_rule_holds(recorded: Path) -> None:
     rules = ("--max", "ttft.p95=5s", "--max", "error_rate=20%", "-f", "label:run=base")
-    ended = forked.run(["check", "--db", recorded, *rules])
-    assert (ended.returncode, ended.stderr) == (0, "")
+    result = forked.run(["check", "--db", recorded, *rules])
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_a_build_with_nothing_to_judge_is_stopped_too(recorded: Path) -> None:
-    ended = forked.run(["check", "--db", recorded, "--max", "ttft.p95=5s", "-f", "label:run=none"])
-    assert ended.returncode == 4
-    assert "nothing to judge" in ended.stdout
+    result = forked.run(["check", "--db", recorded, "--max", "ttft.p95=5s", "-f", "label:run=none"])
+    assert result.returncode == 4
+    assert "nothing to judge" in result.stdout

@@ -43,12 +43,12 @@ PASSWORDS = {children.PROXY_PASSWORD: OWN, "HTTPS_PROXY": f"http://u:{OTHER}@127
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, in which nothing may be imported."""
-    made = tmp_path / "cloned"
-    made.mkdir()
+    clone = tmp_path / "cloned"
+    clone.mkdir()
     for name in HOSTILE:
-        (made / f"{name}.py").write_text(MARKER)
-    monkeypatch.chdir(made)
-    return made
+        (clone / f"{name}.py").write_text(MARKER)
+    monkeypatch.chdir(clone)
+    return clone
 
 
 def imported(directory: Path) -> set[str]:
@@ -93,14 +93,14 @@ def test_processes_that_measure_import_nothing_from_the_directory(
 
 def descendants(pid: int) -> dict[str, bytes]:
     """Return the environment of each process below one, by the arguments of its command."""
-    found = dict[str, bytes]()
+    contents = dict[str, bytes]()
     children_of = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     for child in itertools.chain.from_iterable(children_of):
         with contextlib.suppress(OSError):  # it has ended since
             arguments = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            found[arguments] = Path(f"/proc/{child}/environ").read_bytes()
-            found |= descendants(int(child))
-    return found
+            contents[arguments] = Path(f"/proc/{child}/environ").read_bytes()
+            contents |= descendants(int(child))
+    return contents
 
 
 def test_a_recorders_children_import_nothing_and_get_no_password(directory: Path, tmp_path: Path) -> None:
@@ -116,17 +116,17 @@ def test_a_recorders_children_import_nothing_and_get_no_password(directory: Path
     with subprocess.Popen([*WIRETAPE, *command], env=os.environ | PASSWORDS, **streams) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        found = dict[str, bytes]()
+        contents = dict[str, bytes]()
 
         def have_started() -> bool:
-            found.update(descendants(process.pid))
-            return all(any(f"-m {module} " in arguments for arguments in found) for module in modules)
+            contents.update(descendants(process.pid))
+            return all(any(f"-m {module} " in arguments for arguments in contents) for module in modules)
 
         until(have_started)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert imported(directory) == set()
-    for arguments, environment in found.items():
+    for arguments, environment in contents.items():
         if not arguments or "wiretape.viewer.cli record" in arguments:
             continue  # it has just been forked, and is not another program yet
         assert OWN.encode() not in environment, arguments
@@ -145,5 +145,5 @@ def test_a_command_imports_as_it_always_does(directory: Path, tmp_path: Path) ->
 
 def test_only_one_module_names_the_interpreter_that_children_run() -> None:
     paths = [path for package in ("recorder", "viewer") for path in (ROOT / package).rglob("*.py")]
-    named = re.compile(r"\bsys\.executable\b")
-    assert [path.name for path in paths if named.search(path.read_text("utf-8"))] == ["children.py"]
+    executable = re.compile(r"\bsys\.executable\b")
+    assert [path.name for path in paths if executable.search(path.read_text("utf-8"))] == ["children.py"]

@@ -26,12 +26,12 @@ def wiretape(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return run(arguments)
 
 
-def assert_one_line(done: subprocess.CompletedProcess[str], code: int, said: str) -> None:
+def assert_one_line(done: subprocess.CompletedProcess[str], code: int, message: str) -> None:
     assert done.returncode == code, done.stderr
     assert done.stdout == ""
     assert done.stderr.startswith("wiretape: ")
     assert done.stderr.count("\n") == 1
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize("command", [["ls"], ["show", "@"], ["export"], ["db", "check"], ["db", "rebuild"]])
@@ -46,15 +46,15 @@ def test_another_applications_database_is_one_line_and_8(command: list[str], tmp
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     connection.close()
-    before = path.read_bytes()
+    content = path.read_bytes()
     assert_one_line(wiretape(*command, "--db", path), 8, "another application")
-    assert path.read_bytes() == before
+    assert path.read_bytes() == content
     assert [file.name for file in tmp_path.iterdir()] == ["theirs.db"]
 
 
-@each_case("asked", ["--version", "-V", "version"])
-def test_the_version_is_printed(asked: str) -> None:
-    assert wiretape(asked).stdout == "wiretape 0.1.0\n"
+@each_case("option", ["--version", "-V", "version"])
+def test_the_version_is_printed(option: str) -> None:
+    assert wiretape(option).stdout == "wiretape 0.1.0\n"
 
 
 def test_a_wrong_option_is_2() -> None:
@@ -92,11 +92,11 @@ def test_an_unreadable_argument_is_one_line(tape: Path, arguments: tuple[str, ..
     ids=" ".join,
 )
 def test_a_terminal_gets_no_control_from_the_tape(tape: Path, arguments: tuple[str, ...]) -> None:
-    shown = on_terminal(tape, *arguments)
-    assert "cmd()" in shown
-    rest = re.sub(r"\x1b\[[0-9;]*m", "", shown).replace("\r\n", "\n")
-    assert not {sign for sign in rest if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0} - {"\n"}
-    assert not re.search("[\u202a-\u202e\u2066-\u2069\u2028\u2029]", rest)
+    output = on_terminal(tape, *arguments)
+    assert "cmd()" in output
+    text = re.sub(r"\x1b\[[0-9;]*m", "", output).replace("\r\n", "\n")
+    assert not {sign for sign in text if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0} - {"\n"}
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u2028\u2029]", text)
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -108,9 +108,9 @@ def test_a_reader_that_leaves_is_no_error(tape: Path, unbuffered: str) -> None:
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None
-    said = process.stderr.read()
+    output = process.stderr.read()
     process.stderr.close()
-    assert (process.wait(timeout=60), said) == (141, b"")
+    assert (process.wait(timeout=60), output) == (141, b"")
 
 
 def test_a_followed_list_ends_with_its_reader(tape: Path) -> None:
@@ -133,8 +133,10 @@ def test_whatever_is_read_no_more_ends_quietly(tape: Path) -> None:
             [*RUN, *command.split()], stdout=closed, stderr=subprocess.PIPE, cwd=ROOT, env=environment
         )
     os.close(closed)
-    ended = {command: (process.communicate(timeout=60)[1], process.returncode) for command, process in started.items()}
-    assert ended == dict.fromkeys(commands, (b"", 141))
+    results = {
+        command: (process.communicate(timeout=60)[1], process.returncode) for command, process in started.items()
+    }
+    assert results == dict.fromkeys(commands, (b"", 141))
 
 
 def test_an_interrupted_command_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,9 +168,9 @@ def test_a_question_that_was_answered_with_no_is_1(monkeypatch: pytest.MonkeyPat
 def exit_code_of(body: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> object:
     monkeypatch.setitem(group.commands, "tested", click.Command("tested", callback=body))
     monkeypatch.setattr(sys, "argv", ["wiretape", "tested"])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as raised:
         main()
-    return ended.value.code
+    return raised.value.code
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -178,8 +180,8 @@ def test_output_that_does_not_fit_is_one_line(tape: Path, unbuffered: str) -> No
     command = [sys.executable, "-m", "wiretape.viewer.cli", "show", TOOLS, "--part", "raw"]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT, env=environment, check=False)
-    said = b"wiretape: the output cannot be written (No space left on device)\n"
-    assert (done.returncode, done.stderr) == (1, said)
+    output = b"wiretape: the output cannot be written (No space left on device)\n"
+    assert (done.returncode, done.stderr) == (1, output)
 
 
 def test_importing_the_commands_loads_no_heavy_library() -> None:
@@ -208,27 +210,27 @@ def test_a_command_imports_no_module_of_another() -> None:
     code = "import sys; from wiretape.viewer.cli import main; sys.argv[1:] = ['ls', '--help']\ntry: main()\n"
     code += "except SystemExit: print(*(name for name in sys.modules if '.commands.' in name))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    others = {f"wiretape.{wing}.commands.{name}" for wing in ("recorder", "viewer") for name in group.commands}
-    found = others.intersection(done.stdout.splitlines()[-1].split())
-    assert found == {"wiretape.viewer.commands.ls", "wiretape.viewer.commands.completion"}
+    other_modules = {f"wiretape.{wing}.commands.{name}" for wing in ("recorder", "viewer") for name in group.commands}
+    loaded = other_modules.intersection(done.stdout.splitlines()[-1].split())
+    assert loaded == {"wiretape.viewer.commands.ls", "wiretape.viewer.commands.completion"}
 
 
 def test_the_list_of_commands_imports_none_of_them() -> None:
     code = "import sys; from wiretape.viewer.cli import main; sys.argv[1:] = ['--help']\ntry: main()\n"
     code += "except SystemExit: print(*(name for name in sys.modules if '.commands.' in name))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    found = {name.rpartition(".")[2] for name in done.stdout.splitlines()[-1].split()}
-    assert found & group.commands.keys() == {"completion"}
+    loaded = {name.rpartition(".")[2] for name in done.stdout.splitlines()[-1].split()}
+    assert loaded & group.commands.keys() == {"completion"}
 
 
 @pytest.mark.parametrize("command", [(), ("db",), ("fleet",)], ids=" ".join)
 def test_no_summary_is_cut_at_80_columns(command: tuple[str, ...], tape: Path) -> None:
-    shown = wiretape(*command, "--help").stdout
-    listed = shown.partition("Commands:" if command else "Record:")[2].partition("  Examples:")[0]
-    assert listed
-    assert "..." not in listed
-    assert "…" not in listed
-    lines = [line for line in listed.splitlines() if line and not line.endswith(":")]
+    output = wiretape(*command, "--help").stdout
+    names = output.partition("Commands:" if command else "Record:")[2].partition("  Examples:")[0]
+    assert names
+    assert "..." not in names
+    assert "…" not in names
+    lines = [line for line in names.splitlines() if line and not line.endswith(":")]
     assert all(len(line) <= 80 and re.match(r"  [a-z]", line) for line in lines)  # no summary takes two lines
 
 

@@ -20,10 +20,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
         monkeypatch.delenv(f"WIRETAPE_{name}", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    own = tmp_path / "config" / "wiretape" / "config.toml"
-    own.parent.mkdir(parents=True)
-    assert config.user_file() == own
-    return tmp_path / config.LOCAL_FILE, own
+    user_file = tmp_path / "config" / "wiretape" / "config.toml"
+    user_file.parent.mkdir(parents=True)
+    assert config.user_file() == user_file
+    return tmp_path / config.LOCAL_FILE, user_file
 
 
 def test_missing_files_are_no_mistake() -> None:
@@ -35,16 +35,16 @@ def test_nearer_file_comes_first(files: tuple[Path, Path]) -> None:
     near, far = files
     near.write_text('theme = "nord"\n[keys]\nplay = "p"\n[views]\nslow = "ttft>800ms"\n')
     far.write_text('theme = "dracula"\nslo = "ttft<1s"\n[keys]\nplay = "z"\ngroup = "g"\n')
-    found = config.read()
-    assert found.keys == {"play": "p", "group": "g"}
-    assert (found.views, found.theme, found.slo) == ({"slow": "ttft>800ms"}, "nord", "ttft<1s")
+    settings = config.read()
+    assert settings.keys == {"play": "p", "group": "g"}
+    assert (settings.views, settings.theme, settings.slo) == ({"slow": "ttft>800ms"}, "nord", "ttft<1s")
 
 
 ENTRY = '[[prices]]\nmodel = "m"\ninput = 2\noutput = 3\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message_"),
     [
         ("[keys", "1:6: no TOML: Expected ']' at the end of a table declaration"),
         ("\n[thresholds\n", "2:12: no TOML: "),
@@ -90,12 +90,12 @@ ENTRY = '[[prices]]\nmodel = "m"\ninput = 2\noutput = 3\n'
         ("currency = 3", "1:1: currency: it must be up to eight letters in quotes"),
     ],
 )
-def test_a_mistake_is_named_with_file_line_and_column(text: str, said: str, files: tuple[Path, Path]) -> None:
-    for read in (config.read, thresholds):
+def test_a_mistake_is_named_with_file_line_and_column(text: str, message_: str, files: tuple[Path, Path]) -> None:
+    for reader in (config.read, thresholds):
         files[0].write_text(text)
         with pytest.raises(ConfigError) as raised:
-            read()
-        place, _, message = said.partition(": ")
+            reader()
+        place, _, message = message_.partition(": ")
         line, _, column = place.partition(":")
         assert str(raised.value).startswith(f".wiretape.toml, line {line}, column {column}: {message}")
         assert "\n" not in str(raised.value)
@@ -126,9 +126,9 @@ def test_an_unreadable_file_is_an_error(files: tuple[Path, Path]) -> None:
 @pytest.mark.parametrize("theme", ["nrod", "zzz"])
 def test_an_unknown_theme_is_an_error(theme: str, files: tuple[Path, Path]) -> None:
     files[0].write_text(f"\ntheme = '{theme}'")
-    told = "did you mean nord?" if theme == "nrod" else "there are dark, light and auto"
+    message = "did you mean nord?" if theme == "nrod" else "there are dark, light and auto"
     with pytest.raises(
-        ConfigError, match="line 2, column 1: there is no theme " + theme + ": " + told.replace("?", ".")
+        ConfigError, match="line 2, column 1: there is no theme " + theme + ": " + message.replace("?", ".")
     ):
         config.read().check_theme(["nord", "dracula"])
     Config().check_theme(["nord"])
@@ -137,9 +137,9 @@ def test_an_unknown_theme_is_an_error(theme: str, files: tuple[Path, Path]) -> N
 
 def test_every_configured_command_stops_for_the_same_mistake(tape: Path, files: tuple[Path, Path]) -> None:
     files[0].write_text('[views]\nslow = "("\n')
-    said = ".wiretape.toml, line 2, column 1: slow under [views] is no filter: "
+    output = ".wiretape.toml, line 2, column 1: slow under [views] is no filter: "
     for command in (("show", "@"), ("stats",), ("ls", "-f", "cost>1"), ("export", "@", "--format", "asciicast")):
-        assert str(run(tape, *command, code=1).exception).startswith(said)
+        assert str(run(tape, *command, code=1).exception).startswith(output)
     run(tape, "ls")
 
 
@@ -159,9 +159,10 @@ def test_each_source_of_thresholds_comes_before_the_next(
 
 
 def test_the_help_says_lists_use_the_tapes_flags(tape: Path) -> None:
-    said = " ".join(run(tape, "show", "--help").stdout.split())
+    output = " ".join(run(tape, "show", "--help").stdout.split())
     assert (
-        "Lists, filters and --format json use the flags on the tape, set by the default limits. [default: 0.05]" in said
+        "Lists, filters and --format json use the flags on the tape, set by the default limits. [default: 0.05]"
+        in output
     )
 
 
@@ -174,7 +175,7 @@ def test_empty_variables_and_unrelated_files_say_nothing(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("value", "message"),
     [
         ({"stall_ms": "-1"}, "--stall-ms is '-1': it must be a number above 0"),
         ({"stall_ms": "nan"}, "--stall-ms is 'nan'"),
@@ -185,9 +186,9 @@ def test_empty_variables_and_unrelated_files_say_nothing(
         ({"burst_share": "1.1"}, "--burst-share is '1.1': it must be a number above 0, at most 1"),
     ],
 )
-def test_a_wrong_option_is_named(given: dict[str, str | None], said: str) -> None:
-    with pytest.raises(click.UsageError, match="^" + said.replace(".", r"\.")):
-        thresholds(given)
+def test_a_wrong_option_is_named(value: dict[str, str | None], message: str) -> None:
+    with pytest.raises(click.UsageError, match="^" + message.replace(".", r"\.")):
+        thresholds(value)
 
 
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +227,7 @@ def test_rules_come_from_toml_with_dots_or_quotes(tmp_path: Path) -> None:
 
 
 @each_case(
-    ("document", "said"),
+    ("document", "message"),
     [
         ("most.ttft = 1", ", line 1, column 1: 'most' is not one of the tables max and min, nor slo"),
         ("max = 3", ", line 1, column 1: max is no table: write [max]"),
@@ -242,8 +243,8 @@ def test_rules_come_from_toml_with_dots_or_quotes(tmp_path: Path) -> None:
         ("[max]\nn = " + "[" * 9000, ": its tables or lists are nested too deep"),
     ],
 )
-def test_a_mistake_in_rules_is_named_with_its_place(document: str, said: str) -> None:
+def test_a_mistake_in_rules_is_named_with_its_place(document: str, message: str) -> None:
     Path("rules.toml").write_text(document)
     with pytest.raises(ConfigError) as raised:
         config.rules(Path("rules.toml"))
-    assert str(raised.value).startswith(f"rules.toml{said}")
+    assert str(raised.value).startswith(f"rules.toml{message}")

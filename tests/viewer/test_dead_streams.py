@@ -61,8 +61,8 @@ def test_words_name_the_silence_and_its_length(dead: Path) -> None:
 
 
 def test_the_threshold_of_the_user_decides_words_and_verdicts(dead: Path) -> None:
-    shown = run(dead, "show", SILENT, "--stall-ms", "5000").stdout
-    assert shown.startswith("⊘ the client closed the connection ")
+    output = run(dead, "show", SILENT, "--stall-ms", "5000").stdout
+    assert output.startswith("⊘ the client closed the connection ")
     assert (
         json.loads(run(dead, "show", SILENT, "--part", "timing", "--stall-ms", "5000", "--format", "json").stdout) == []
     )
@@ -92,6 +92,6 @@ def test_silence_behind_the_first_output_counts_as_stalled(dead: Path) -> None:
 
 
 def test_a_report_lists_the_longest_first_silence(dead: Path) -> None:
-    found = json.loads(run(dead, "report", "-f", "path:*", "--format", "json").stdout)
-    silences = {one["id"]: one["first_output_silence_ms"] for one in found["exchanges"]}
+    report = json.loads(run(dead, "report", "-f", "path:*", "--format", "json").stdout)
+    silences = {row["id"]: row["first_output_silence_ms"] for row in report["exchanges"]}
     assert silences[NEVER] == max(silences.values()) > 3500

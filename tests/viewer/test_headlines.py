@@ -31,7 +31,7 @@ def by_model(fixture: Path) -> dict[str, dict[str, Any]]:
 
 def on_screen(tape: Path) -> dict[str, dict[str, str]]:
     """Return the table of the viewer's stats screen: by model, the text below each heading."""
-    found: dict[str, dict[str, str]] = {}
+    headlines_by_source: dict[str, dict[str, str]] = {}
 
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen(""), (200, 40)) as (app, pilot):
@@ -41,16 +41,18 @@ def on_screen(tape: Path) -> dict[str, dict[str, str]]:
             await wait_for(pilot, lambda: screen.data.pooled and "GAP" in seen(app))
             heads, *lines = (re.split(r" {2,}", line.strip(" ▌")) for line in seen(app).splitlines()[1:6])
             titles = [head.replace(" ms ", " ") for head in heads]
-            found.update({line[0]: dict(zip(titles, line, strict=True)) for line in lines if line[0] != "all"})
+            headlines_by_source.update(
+                {line[0]: dict(zip(titles, line, strict=True)) for line in lines if line[0] != "all"}
+            )
 
     journey(steps())
-    return found
+    return headlines_by_source
 
 
 def test_the_viewer_has_the_figures_of_stats(fixture: Path, by_model: dict[str, dict[str, Any]]) -> None:
-    shown = on_screen(fixture)
+    screen = on_screen(fixture)
     expected = {model: {head: figure(row[name]) for head, name in FIGURES.items()} for model, row in by_model.items()}
-    assert {model: {head: row[head] for head in FIGURES} for model, row in shown.items()} == expected
+    assert {model: {head: row[head] for head in FIGURES} for model, row in screen.items()} == expected
 
 
 def test_the_page_has_the_figures_of_stats(fixture: Path, by_model: dict[str, dict[str, Any]], tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_the_page_has_the_figures_of_stats(fixture: Path, by_model: dict[str, di
         row = by_model[group["name"]]
         assert (n, p50, p99, longest) == (row["gap_n"], row["gap_p50_ms"], row["gap_p99_ms"], row["gap_max_ms"])
     (whole,) = json.loads(run(fixture, "stats", "--format", "json").stdout)
-    headlines = {one["name"]: one["value"] for one in data["headlines"]}
+    headlines = {headline["name"]: headline["value"] for headline in data["headlines"]}
     assert (headlines["gap p99"], headlines["longest gap"]) == (whole["gap_p99_ms"], whole["gap_max_ms"])
 
 

@@ -51,13 +51,13 @@ def test_a_statistic_has_its_fields_name_without_unit(row: NameRow) -> None:
 
 def test_every_name_is_accepted_and_the_fields_printed(tape: Path) -> None:
     for row in COLUMNS:
-        own = [name for name in names_of(row) if "," not in name]
-        listed = run(tape, "ls", "--columns", ",".join(own), "--format", "csv").stdout
-        assert header(listed) == [row.name]
+        column_names = [name for name in names_of(row) if "," not in name]
+        output = run(tape, "ls", "--columns", ",".join(column_names), "--format", "csv").stdout
+        assert header(output) == [row.name]
 
 
 def test_exports_take_every_name_of_their_columns(tape: Path) -> None:
-    for row in (one for one in COLUMNS if one.aliases and one.name in run_header(tape)):
+    for row in (column for column in COLUMNS if column.aliases and column.name in run_header(tape)):
         exported = run(tape, "export", "--columns", ",".join(names_of(row)), "--format", "csv").stdout
         assert header(exported) == [row.name]
 
@@ -68,10 +68,12 @@ def run_header(tape: Path) -> list[str]:
 
 @pytest.mark.parametrize("command", [("stats",), ("export", "--table", "summary")])
 def test_statistics_take_every_name_as_columns(command: tuple[str, ...], tape: Path) -> None:
-    asked = [f"{name}_{one}" for row in STATISTICS for name in names_of(row) for one in ("n", "p50", "max")]
-    meant = [summary.field_name(QUANTITIES[row.statistic], one) for row in STATISTICS for one in ("n", "p50", "max")]
-    found = header(run(tape, *command, "--columns", ",".join(asked), "--format", "csv").stdout)
-    assert sorted(found) == sorted(meant)
+    columns = [f"{name}_{suffix}" for row in STATISTICS for name in names_of(row) for suffix in ("n", "p50", "max")]
+    expected = [
+        summary.field_name(QUANTITIES[row.statistic], suffix) for row in STATISTICS for suffix in ("n", "p50", "max")
+    ]
+    printed = header(run(tape, *command, "--columns", ",".join(columns), "--format", "csv").stdout)
+    assert sorted(printed) == sorted(expected)
 
 
 def test_a_histogram_takes_an_alias(tape: Path) -> None:
@@ -100,15 +102,18 @@ OTHERWISE = {
 
 
 def test_a_statistics_heading_is_its_columns_name() -> None:
-    named = {title: name for title, name in digest.NAMED.items() if name not in ("n", "p50", "p95", "p99", "max")}
-    for title, name in named.items():
+    labels = {title: name for title, name in digest.NAMED.items() if name not in ("n", "p50", "p95", "p99", "max")}
+    for title, name in labels.items():
         stem = title.removesuffix(" ms").replace(" ", "_")
         assert name in {summary.ALIASES.get(stem, stem), f"{stem}_ms", f"{stem}_p50_ms"}
 
 
 @each_case(
     ("title", "name"),
-    [*((title, name) for name, title in ranking.LABELS.items()), *((one.title, one.field) for one in layout.COLUMNS)],
+    [
+        *((title, name) for name, title in ranking.LABELS.items()),
+        *((column.title, column.field) for column in layout.COLUMNS),
+    ],
 )
 def test_the_viewers_headings_are_their_columns_names(title: str, name: str | None) -> None:
     words = title.lower().removesuffix(" ms").replace(" ", "_")

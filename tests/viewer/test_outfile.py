@@ -62,10 +62,10 @@ def test_another_export_to_the_file_is_refused_harmlessly(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_signal_to_end_leaves_nothing_behind(tmp_path: Path, name: str) -> None:
     number = signal.Signals[name]
-    before = signal.getsignal(number)
-    with pytest.raises(SystemExit) as ended, outfile.replacing(tmp_path / "out.csv"):
+    handler = signal.getsignal(number)
+    with pytest.raises(SystemExit) as raised, outfile.replacing(tmp_path / "out.csv"):
         signal.raise_signal(number)
-    assert (ended.value.code, os.listdir(tmp_path), signal.getsignal(number)) == (128 + number, [], before)
+    assert (raised.value.code, os.listdir(tmp_path), signal.getsignal(number)) == (128 + number, [], handler)
 
 
 def test_a_device_is_written_to_and_not_replaced() -> None:
@@ -86,11 +86,11 @@ def database(path: Path) -> Path:
     return path
 
 
-def refused(path: Path, why: str, tape: Path | None = None) -> None:
-    before = path.read_bytes() if path.is_file() else None
-    with pytest.raises(OutputRefused, match=why), outfile.replacing(path, tape) as file:
+def refused(path: Path, reason: str, tape: Path | None = None) -> None:
+    content = path.read_bytes() if path.is_file() else None
+    with pytest.raises(OutputRefused, match=reason), outfile.replacing(path, tape) as file:
         file.write(b"never")
-    assert (path.read_bytes() if path.is_file() else None) == before
+    assert (path.read_bytes() if path.is_file() else None) == content
     assert not list(path.parent.glob("*.part"))
 
 
@@ -145,6 +145,6 @@ def test_a_database_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> No
 
 
 def test_a_descriptor_of_this_process_is_written_to(tmp_path: Path) -> None:
-    with (tmp_path / "out").open("wb") as own, outfile.replacing(Path(f"/dev/fd/{own.fileno()}")) as file:
+    with (tmp_path / "out").open("wb") as out_file, outfile.replacing(Path(f"/dev/fd/{out_file.fileno()}")) as file:
         file.write(b"rows")
     assert (tmp_path / "out").read_bytes() == b"rows"

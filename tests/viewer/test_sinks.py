@@ -31,15 +31,15 @@ def own_tape(tape: Path, tmp_path: Path) -> Path:
 def test_each_exchange_is_shipped_once_after_acknowledgement(own_tape: Path, place: Place) -> None:
     address, count = place
     shipped = ship(own_tape, address)
-    there = count()
-    assert 0 < there <= shipped  # a collector gets generations only
+    count_before = count()
+    assert 0 < count_before <= shipped  # a collector gets generations only
     assert ship(own_tape, address) == 0
     with settled.opened(own_tape, decodes=True) as exchanges:
         ((name, until),) = destinations(own_tape, exchanges.identity())
     assert (name, until > 0) == (contracts.destination(address).name, True)
     next(own_tape.parent.glob("*.shipped-*[!k]")).unlink()
     assert ship(own_tape, address) == shipped
-    assert count() == there
+    assert count() == count_before
 
 
 def test_a_batch_that_is_taken_again_is_the_same(own_tape: Path, place: Place) -> None:
@@ -55,10 +55,10 @@ def test_a_batch_that_is_taken_again_is_the_same(own_tape: Path, place: Place) -
         batch = sink.take(lane, Progress())
         assert batch is not None
         assert (batch.lane, batch.since) == (lane, 0)
-        again = sink.take(lane, Progress(0, batch.until))
-        assert again == batch
-        for each in (batch, again):
-            sink.send(each)
+        repeated = sink.take(lane, Progress(0, batch.until))
+        assert repeated == batch
+        for batch_ in (batch, repeated):
+            sink.send(batch_)
         progress.put(lane, Progress(batch.until))
         assert sink.take(lane, Progress(batch.until)) is None
     assert 0 < count() <= batch.count

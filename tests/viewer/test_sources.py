@@ -60,13 +60,13 @@ def test_the_same_exchanges_are_counted_listed_and_found(source: Browsed, local:
 
 def test_the_figures_are_the_same(source: Browsed, local: Browsed) -> None:
     for keys in ((), ("model",)):
-        theirs, ours = ([*each.figures(keys, ALL, Measuring())] for each in (source, local))
+        theirs, ours = ([*source_.figures(keys, ALL, Measuring())] for source_ in (source, local))
         assert [(group.key, group.size, group.tokens, +group.outcomes) for group in theirs] == [
             (group.key, group.size, group.tokens, +group.outcomes) for group in ours
         ]
-        for group, own in zip(theirs, ours, strict=True):
-            assert group.statistics.keys() == own.statistics.keys()
-            for name, statistics in own.statistics.items():
+        for group, row_groups in zip(theirs, ours, strict=True):
+            assert group.statistics.keys() == row_groups.statistics.keys()
+            for name, statistics in row_groups.statistics.items():
                 assert group.statistics[name] == pytest.approx(statistics), name
     assert source.failures(ALL) == local.failures(ALL)
     assert source.endings(ALL) == local.endings(ALL)
@@ -77,15 +77,15 @@ def test_the_figures_are_the_same(source: Browsed, local: Browsed) -> None:
 
 
 def test_a_screen_lists_it_in_pages(source: Browsed, local: Browsed) -> None:
-    listed = source.listed(None, None, SYSTEM)
-    assert [row.id for row in source.visible(listed.numbers)] == [
+    listing = source.listed(None, None, SYSTEM)
+    assert [row.id for row in source.visible(listing.numbers)] == [
         row.id for row in local.visible(local.listed(None, None, SYSTEM).numbers)
     ]
-    assert listed.page is not None
-    assert source.further(None, None, listed.page).numbers == []
-    preview = source.details(listed.numbers[0], Thresholds()).preview
+    assert listing.page is not None
+    assert source.further(None, None, listing.page).numbers == []
+    preview = source.details(listing.numbers[0], Thresholds()).preview
     assert preview is not None
-    assert source.changes(None, listed.change, listed.numbers) is None
+    assert source.changes(None, listing.change, listing.numbers) is None
 
 
 def test_an_unsupported_request_is_refused_with_the_alternative(place: Place, source: Browsed) -> None:

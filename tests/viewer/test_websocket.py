@@ -21,8 +21,8 @@ from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.timing.verdicts import verdicts
 
 
-def shown(there: Path, *arguments: str) -> bytes:
-    with opened(tape := there / "tape.db") as store:
+def output_of(directory: Path, *arguments: str) -> bytes:
+    with opened(tape := directory / "tape.db") as store:
         record(store, frames("0123456789abcdef", CAME, SENT))
     result = CliRunner().invoke(group, [*arguments, "--db", str(tape)])
     assert (result.exit_code, result.stderr) == (0, ""), result.output
@@ -30,8 +30,8 @@ def shown(there: Path, *arguments: str) -> bytes:
 
 
 def test_events_say_which_way_they_went() -> None:
-    came, sent = [(20 + at, data) for at, data in enumerate(CAME)], [(10, SENT[0]), (30, b"".join(SENT[1:]))]
-    lines = list(events.lines(Transcript(decode(*websocket(came, sent))), Times()))
+    received, sent = [(20 + at, data) for at, data in enumerate(CAME)], [(10, SENT[0]), (30, b"".join(SENT[1:]))]
+    lines = list(events.lines(Transcript(decode(*websocket(received, sent))), Times()))
     assert [" ".join(line.split()[3:5]) for line in lines[1:]] == [
         "→ sent", "← boundary", "← content", "← content", "← finish", "← ping", "← close", "→ pong", "→ close",
     ]  # fmt: skip
@@ -40,22 +40,24 @@ def test_events_say_which_way_they_went() -> None:
 
 
 def test_the_parts_of_a_websocket_have_both_directions(tmp_path: Path) -> None:
-    assert shown(tmp_path, "show", "@", "--part", "raw") == b"".join(CAME)
-    assert shown(tmp_path, "show", "@", "--part", "request") == b"".join(SENT)
+    assert output_of(tmp_path, "show", "@", "--part", "raw") == b"".join(CAME)
+    assert output_of(tmp_path, "show", "@", "--part", "request") == b"".join(SENT)
     reads = [
-        json.loads(line) for line in shown(tmp_path, "show", "@", "--part", "reads", "--format", "jsonl").splitlines()
+        json.loads(line)
+        for line in output_of(tmp_path, "show", "@", "--part", "reads", "--format", "jsonl").splitlines()
     ]
     assert [read["sender"] for read in reads].count("client") == len(SENT)
     assert sum(read["size"] for read in reads) == len(b"".join(CAME + SENT))
     told = [
-        json.loads(line) for line in shown(tmp_path, "show", "@", "--part", "events", "--format", "jsonl").splitlines()
+        json.loads(line)
+        for line in output_of(tmp_path, "show", "@", "--part", "events", "--format", "jsonl").splitlines()
     ]
     assert [event["data"] for event in told if event["sender"] == "client"] == [ASK, "�", "1000"]
-    assert json.loads(shown(tmp_path, "ls", "--format", "jsonl"))["outcome"] == "complete"
+    assert json.loads(output_of(tmp_path, "ls", "--format", "jsonl"))["outcome"] == "complete"
 
 
 def test_an_archive_has_the_messages_of_both_directions(tmp_path: Path) -> None:
-    (entry,) = json.loads(shown(tmp_path, "export", "@", "--format", "har"))["log"]["entries"]
+    (entry,) = json.loads(output_of(tmp_path, "export", "@", "--format", "har"))["log"]["entries"]
     messages = entry["_webSocketMessages"]
     assert (messages[0]["type"], messages[0]["opcode"], messages[0]["data"]) == ("send", 1, ASK)
     assert {message["opcode"] for message in messages} == {1, 8, 9, 10}
@@ -63,27 +65,29 @@ def test_an_archive_has_the_messages_of_both_directions(tmp_path: Path) -> None:
 
 
 def test_the_time_between_two_responses_is_no_stall() -> None:
-    came = [(20 + at, data) for at, data in enumerate(CAME[:4])]
-    again = [bytes(UPSTREAM.send_data(message)) for message in response(2, "a", "b")]
-    later = [(60_020 + at, data) for at, data in enumerate(again)]
+    received = [(20 + at, data) for at, data in enumerate(CAME[:4])]
+    answer_frames = [bytes(UPSTREAM.send_data(message)) for message in response(2, "a", "b")]
+    later = [(60_020 + at, data) for at, data in enumerate(answer_frames)]
     slow = [*later[:2], *((at + 5000, data) for at, data in later[2:])]
-    asked = [(10, SENT[0]), (60_010, bytes(CLIENT.send_data(ASK)))]
+    sent = [(10, SENT[0]), (60_010, bytes(CLIENT.send_data(ASK)))]
     for answers, stalls in ((later, []), (slow, [5001])):
-        facts, reads, body = websocket([*came, *answers], asked, end_ms=66_000)
+        facts, reads, body = websocket([*received, *answers], sent, end_ms=66_000)
         decoded = decode(facts, reads, body)
-        found = verdicts(Attribution(facts, reads, decoded), "complete", DEFAULT)
-        assert [verdict.lasted_ns // 1_000_000 for verdict in found] == stalls
-        whole = open_exchange(StoredAnswer("id", RecordedExchange(facts, reads, body), "complete"), DEFAULT)
-        assert [voice.content.text for voice in whole.transcript.voices] == ["Hello", "ab"]
+        verdicts_found = verdicts(Attribution(facts, reads, decoded), "complete", DEFAULT)
+        assert [verdict.lasted_ns // 1_000_000 for verdict in verdicts_found] == stalls
+        inspected = open_exchange(StoredAnswer("id", RecordedExchange(facts, reads, body), "complete"), DEFAULT)
+        assert [voice.content.text for voice in inspected.transcript.voices] == ["Hello", "ab"]
 
 
 def test_a_late_delivery_between_two_responses_is_no_stall() -> None:
-    again = [bytes(UPSTREAM.send_data(message)) for message in response(2, "a", "b")]
-    asked = [(10, SENT[0]), (500, bytes(CLIENT.send_data(ASK)))]
-    came = [(20 + at, data) for at, data in enumerate(CAME[:4])] + [(520 + at, data) for at, data in enumerate(again)]
+    answer_frames = [bytes(UPSTREAM.send_data(message)) for message in response(2, "a", "b")]
+    sent = [(10, SENT[0]), (500, bytes(CLIENT.send_data(ASK)))]
+    received = [(20 + at, data) for at, data in enumerate(CAME[:4])] + [
+        (520 + at, data) for at, data in enumerate(answer_frames)
+    ]
     for late, stalls in ((5, []), (6, ["delivery"])):  # from the first output of the second response on, or the second
-        facts, reads, body = websocket(came, asked, end_ms=6000)
+        facts, reads, body = websocket(received, sent, end_ms=6000)
         relayed_ns = [at_ns + 5_000_000_000 * (place >= late) for place, at_ns in enumerate(reads.at_ns)]
         delayed = dataclasses.replace(reads, relayed_ns=relayed_ns)
-        found = verdicts(Attribution(facts, delayed, decode(facts, delayed, body)), "complete", DEFAULT)
-        assert [verdict.form for verdict in found] == stalls
+        verdicts_found = verdicts(Attribution(facts, delayed, decode(facts, delayed, body)), "complete", DEFAULT)
+        assert [verdict.form for verdict in verdicts_found] == stalls

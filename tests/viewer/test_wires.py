@@ -40,13 +40,13 @@ def transcript(connection: Connection, name: str) -> Transcript:
     return Transcript(queries.observed(connection, queries.find(connection, IDS[name]))[2])
 
 
-def shown(wires: Path, name: str, *arguments: str) -> Any:
+def rows_of(wires: Path, name: str, *arguments: str) -> Any:
     return json.loads(run(wires, "show", IDS[name], "--format", "json", *arguments).stdout)
 
 
 @each_wire
 def test_show_has_the_texts_the_tokens_and_the_api(wires: Path, name: str) -> None:
-    row = shown(wires, name)
+    row = rows_of(wires, name)
     assert (row["api"], row["outcome"], row["content"], row["reasoning"]) == (
         WIRES[name].api, "complete", CONTENT, REASONING,
     )  # fmt: skip
@@ -64,29 +64,29 @@ def test_raw_parts_and_sse_exports_are_exact_bodies(wires: Path, name: str) -> N
 
 def test_text_is_found_and_apis_are_filtered_by_name(wires: Path) -> None:
     assert run(wires, "ls", "-f", f'text:"{CONTENT}"', "--columns", "id").stdout.count("\n") == len(WIRES) + 1
-    found = run(wires, "ls", "-f", "api:bedrock.*", "--columns", "id").stdout.split()
-    assert sorted(found[1:]) == [IDS["bedrock"], IDS["bedrock-invoke"]]
+    ids = run(wires, "ls", "-f", "api:bedrock.*", "--columns", "id").stdout.split()
+    assert sorted(ids[1:]) == [IDS["bedrock"], IDS["bedrock-invoke"]]
 
 
 @each_wire
 def test_an_answer_grows_and_folds_its_reasoning(recorded: Connection, name: str) -> None:
-    told = transcript(recorded, name)
-    (voice,) = told.voices
+    transcript_ = transcript(recorded, name)
+    (voice,) = transcript_.voices
     (call,) = voice.calls
     assert (voice.reasoning.text, voice.content.text) == (REASONING, CONTENT)
     assert (call.name.text, call.arguments.text) == (TOOL, ARGUMENTS)
     assert (len(voice.reasoning.events), len(voice.content.events)) == (2, 2)
     assert len(call.arguments.events) == (1 if name in WITHOUT_PIECES else 2)
-    parts = AnswerLayout(told, 40).parts
+    parts = AnswerLayout(transcript_, 40).parts
     assert [(part.kind, part.folded) for part in parts] == [("reasoning", True), ("content", False), ("tool", False)]
 
 
 @each_wire
 def test_every_event_has_a_kind_and_a_summary(recorded: Connection, name: str) -> None:
-    told = transcript(recorded, name)
-    kinds = [told.kind(number) for number in range(len(told))]
+    transcript_ = transcript(recorded, name)
+    kinds = [transcript_.kind(number) for number in range(len(transcript_))]
     assert {"reasoning", "content", "tool", "finish"} <= set(kinds) <= set(KINDS) - {"malformed", "error"}
-    summaries = {kind: events.summary(told, number) for number, kind in enumerate(kinds)}
+    summaries = {kind: events.summary(transcript_, number) for number, kind in enumerate(kinds)}
     assert summaries["content"] == "'see.'"
     assert "{" not in summaries["finish"]
     assert summaries.get("usage") in (None, "12 in, 9 out", "12 in")
@@ -95,12 +95,12 @@ def test_every_event_has_a_kind_and_a_summary(recorded: Connection, name: str) -
 
 @each_wire
 def test_an_events_parts_are_values_with_bytes(recorded: Connection, name: str) -> None:
-    told = transcript(recorded, name)
-    number = next(number for number in range(len(told)) if told.text(number) == "see.")
-    head, *parts = tree.of(told, number)
-    assert (head.start, head.end) == (told.starts[number], told.ends[number])
-    json.loads(told.payload(number))
-    values = {part.label: told.data[part.start : part.end] for part in parts}
+    transcript_ = transcript(recorded, name)
+    number = next(number for number in range(len(transcript_)) if transcript_.text(number) == "see.")
+    head, *parts = tree.of(transcript_, number)
+    assert (head.start, head.end) == (transcript_.starts[number], transcript_.ends[number])
+    json.loads(transcript_.payload(number))
+    values = {part.label: transcript_.data[part.start : part.end] for part in parts}
     if name == "bedrock-invoke":  # the object is packed in base64
         assert (values["type"], values["p"]) == (b"chunk", b'"abcdefgh"')
     else:
@@ -109,10 +109,12 @@ def test_an_events_parts_are_values_with_bytes(recorded: Connection, name: str) 
 
 @pytest.mark.parametrize("name", WIRES)
 def test_no_known_apis_event_has_an_unknown_kind(recorded: Connection, name: str) -> None:
-    drawn = transcript(recorded, name)
-    unknown = [drawn.fields(number, 200) for number in range(len(drawn)) if drawn.kind(number) == "other"]
+    transcript_ = transcript(recorded, name)
+    unknown = [
+        transcript_.fields(number, 200) for number in range(len(transcript_)) if transcript_.kind(number) == "other"
+    ]
     assert unknown == []
-    assert "?" not in strips.legend(drawn)
+    assert "?" not in strips.legend(transcript_)
 
 
 def test_events_of_other_kinds_are_named_by_their_type(recorded: Connection) -> None:
@@ -124,18 +126,20 @@ def test_events_of_other_kinds_are_named_by_their_type(recorded: Connection) -> 
 
 
 def test_the_last_event_has_the_ends_marker(recorded: Connection) -> None:
-    for name, ended in (("messages", 17), ("responses", 15), ("bedrock", 10), ("ollama", 5), ("gemini", None)):
-        ends = [one.position - 1 for one in markers.markers(transcript(recorded, name), None) if one.sign == "D"]
-        assert ends == ([] if ended is None else [ended]), name
+    for name, count in (("messages", 17), ("responses", 15), ("bedrock", 10), ("ollama", 5), ("gemini", None)):
+        ends = [
+            marker.position - 1 for marker in markers.markers(transcript(recorded, name), None) if marker.sign == "D"
+        ]
+        assert ends == ([] if count is None else [count]), name
 
 
 def test_a_frame_with_wrong_checksum_is_malformed() -> None:
     sound = event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "Hi"}})
     facts = Exchange(status=200, content_type=FRAMES, ended_by="end", connected_ns=0, headers_ns=0, end_ns=1)
-    told = Transcript(decode(facts, [], sound + sound[:-1] + b"\0" + sound))
-    assert [told.kind(number) for number in range(3)] == ["content", "malformed", "content"]
-    assert events.summary(told, 1).startswith('broken: {"contentBlockIndex"')
-    assert [(part.label, part.text) for part in tree.of(told, 1)][1:] == [
+    transcript_ = Transcript(decode(facts, [], sound + sound[:-1] + b"\0" + sound))
+    assert [transcript_.kind(number) for number in range(3)] == ["content", "malformed", "content"]
+    assert events.summary(transcript_, 1).startswith('broken: {"contentBlockIndex"')
+    assert [(part.label, part.text) for part in tree.of(transcript_, 1)][1:] == [
         ("type", "contentBlockDelta"), ("broken", "a checksum is wrong, or the headers cannot be read"),
     ]  # fmt: skip
 
@@ -147,9 +151,12 @@ def test_a_mid_stream_error_is_an_event_with_message(name: str) -> None:
     facts = Exchange(
         status=200, content_type=wire.type, ended_by="end", connected_ns=0, headers_ns=0, end_ns=1, path=wire.path
     )
-    told = Transcript(decode(facts, [], b"".join(parts)))
-    assert (told.kind(len(told) - 1), events.summary(told, len(told) - 1)) == ("error", FAULT)
-    assert "E" in [one.sign for one in markers.markers(told, None)]
+    transcript_ = Transcript(decode(facts, [], b"".join(parts)))
+    assert (transcript_.kind(len(transcript_) - 1), events.summary(transcript_, len(transcript_) - 1)) == (
+        "error",
+        FAULT,
+    )
+    assert "E" in [marker.sign for marker in markers.markers(transcript_, None)]
 
 
 def test_there_is_a_wire_of_every_api_that_generates() -> None:
@@ -159,15 +166,15 @@ def test_there_is_a_wire_of_every_api_that_generates() -> None:
 
 @each_wire
 def test_chunks_are_exported_as_rows(wires: Path, name: str) -> None:
-    found = run(wires, "export", IDS[name], "--table", "chunks", "--format", "jsonl").stdout.splitlines()
-    chunks = [json.loads(line) for line in found]
+    lines = run(wires, "export", IDS[name], "--table", "chunks", "--format", "jsonl").stdout.splitlines()
+    chunks = [json.loads(line) for line in lines]
     texts = {
         field: "".join(chunk[field] or "" for chunk in chunks)
         for field in ("reasoning", "content", "tool_name", "tool_arguments")
     }
     assert list(texts.values()) == [REASONING, CONTENT, TOOL, ARGUMENTS]
     counted = [chunk for chunk in chunks if chunk["kinds"] != "ping"]
-    assert len({chunk["seq"] for chunk in counted}) == shown(wires, name)["chunks"]
+    assert len({chunk["seq"] for chunk in counted}) == rows_of(wires, name)["chunks"]
 
 
 @each_wire
@@ -175,8 +182,8 @@ def test_archives_and_casts_have_what_came(wires: Path, name: str) -> None:
     archive = json.loads(run(wires, "export", IDS[name], "--format", "har").stdout)
     (entry,) = archive["log"]["entries"]
     assert entry["response"]["content"].get("encoding") == ("base64" if WIRES[name].type == FRAMES else None)
-    assert len(entry["_eventSourceMessages"]) == shown(wires, name)["events"]
-    assert all(json.loads(one["data"]) for one in entry["_eventSourceMessages"] if one["data"] != "[DONE]")
+    assert len(entry["_eventSourceMessages"]) == rows_of(wires, name)["events"]
+    assert all(json.loads(message["data"]) for message in entry["_eventSourceMessages"] if message["data"] != "[DONE]")
     cast = run(wires, "export", IDS[name], "--format", "asciicast").stdout
     assert "see." in cast
     assert TOOL in cast
@@ -196,14 +203,15 @@ def test_tools_count_streams_of_unmeasured_apis(wires: Path) -> None:
 
 def test_a_hostile_event_type_is_printed_safely() -> None:
     body = event("\x1b[2J\x00", {"a": "\x1b]0;x\x07"})
-    told = Transcript(
+    transcript_ = Transcript(
         decode(
             Exchange(status=200, content_type=FRAMES, ended_by="end", connected_ns=0, headers_ns=0, end_ns=1), [], body
         )
     )
-    assert [told.kind(0), *(line for line in events.lines(told, Times()) if "\x1b" in line or "\0" in line)] == [
-        "other"
-    ]
+    assert [
+        transcript_.kind(0),
+        *(line for line in events.lines(transcript_, Times()) if "\x1b" in line or "\0" in line),
+    ] == ["other"]
 
 
 @given(st.sampled_from(sorted(WIRES)), st.data())
@@ -222,10 +230,10 @@ def test_no_damaged_body_hides_its_events(name: str, data: st.DataObject) -> Non
         path=WIRES[name].path,
     )
     decoded = decode(facts, [], bytes(body))
-    told = Transcript(decoded)
-    assert sum(1 for _ in events.lines(told, Times())) == len(told) + 1
-    for number in range(len(told)):
-        parts = tree.of(told, number)
+    transcript_ = Transcript(decoded)
+    assert sum(1 for _ in events.lines(transcript_, Times())) == len(transcript_) + 1
+    for number in range(len(transcript_)):
+        parts = tree.of(transcript_, number)
         assert all(0 <= part.start <= part.end <= len(body) for part in parts)
-    assert len(list(events.table(told, decoded))) == len(told)
-    assert AnswerLayout(told, 40).parts is not None
+    assert len(list(events.table(transcript_, decoded))) == len(transcript_)
+    assert AnswerLayout(transcript_, 40).parts is not None

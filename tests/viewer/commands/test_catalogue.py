@@ -25,33 +25,35 @@ from wiretape.viewer.commands.catalogue import EXAMPLES, SECTIONS, SUMMARIES, co
 
 
 def paths(command: click.Command, path: str = "") -> list[str]:
-    found = [path] if path else []
+    arguments = [path] if path else []
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
-            found += paths(child, f"{path} {name}".strip())
-    return found
+            arguments += paths(child, f"{path} {name}".strip())
+    return arguments
 
 
 def test_every_command_has_a_summary_and_three_examples() -> None:
     assert set(paths(group)) == SUMMARIES.keys() == EXAMPLES.keys()
     assert {len(set(examples)) for examples in EXAMPLES.values()} == {3}
     for path, examples in EXAMPLES.items():
-        own = [one for one in examples if path in one or path == "version"]
-        assert own if path in ("db", "fleet") else len(own) == 3, path
+        own_examples = [example for example in examples if path in example or path == "version"]
+        assert own_examples if path in ("db", "fleet") else len(own_examples) == 3, path
 
 
 def test_every_command_is_in_one_section() -> None:
-    listed = [name for commands in SECTIONS.values() for name in commands]
+    section_names = [name for commands in SECTIONS.values() for name in commands]
     top = {name for name, command in group.commands.items() if not command.hidden}
-    assert len(listed) == len(set(listed))
-    assert set(listed) == {*top, "db cut"}
+    assert len(section_names) == len(set(section_names))
+    assert set(section_names) == {*top, "db cut"}
 
 
 @each_case("path", list(EXAMPLES))
 def test_the_help_of_a_command_ends_with_its_examples(path: str) -> None:
-    shown = run(Path("none.db"), *path.split(), "--help").stdout
-    assert shown.rstrip().endswith("Examples:\n" + "\n".join(f"    {command_line(one)}" for one in EXAMPLES[path]))
-    assert max(map(len, shown.splitlines())) <= 100
+    output = run(Path("none.db"), *path.split(), "--help").stdout
+    assert output.rstrip().endswith(
+        "Examples:\n" + "\n".join(f"    {command_line(arguments)}" for arguments in EXAMPLES[path])
+    )
+    assert max(map(len, output.splitlines())) <= 100
 
 
 @pytest.fixture
@@ -95,23 +97,23 @@ def ran(arguments: list[str], place: Path) -> str:
     with forked.Forked([*forked.CLI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=place) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        shown = process.stdout.read().decode()
+        output = process.stdout.read().decode()
         assert process.wait(60) == 0, process.stderr.read()
-        return shown
+        return output
 
 
 def examples(is_chosen: Callable[[str], object]) -> list[str]:
-    return sorted({one for many in EXAMPLES.values() for one in many if is_chosen(one)})
+    return sorted({example for many in EXAMPLES.values() for example in many if is_chosen(example)})
 
 
 def kind(example: str) -> str:
     if ("db.example.com" in example and "--print" not in example) or "otlp+http" in example:
         return "remote"
-    first = example.split()[0]
-    return first if first in ("view", "record", "serve", "demo") else "local"
+    command = example.split()[0]
+    return command if command in ("view", "record", "serve", "demo") else "local"
 
 
-@pytest.mark.parametrize("example", examples(lambda one: kind(one) == "local"))
+@pytest.mark.parametrize("example", examples(lambda command: kind(command) == "local"))
 def test_an_example_works_on_the_tape_of_the_demo(example: str, place: Path) -> None:
     for file, command in _FILES.items():
         if file in example and "-o" not in example:
@@ -124,14 +126,14 @@ def test_an_example_works_on_the_tape_of_the_demo(example: str, place: Path) -> 
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("example", examples(lambda one: kind(one) == "demo" and "&&" in one))
+@pytest.mark.parametrize("example", examples(lambda command: kind(command) == "demo" and "&&" in command))
 def test_an_example_works_after_the_demo(example: str, place: Path) -> None:
-    demo, _, rest = example.partition(" && wiretape ")
+    demo, _, remainder = example.partition(" && wiretape ")
     assert demo == "demo --db demo.db"  # the fixture's own command
-    assert ran(shlex.split(rest), place)
+    assert ran(shlex.split(remainder), place)
 
 
-@pytest.mark.parametrize("example", examples(lambda one: kind(one) == "view"))
+@pytest.mark.parametrize("example", examples(lambda command: kind(command) == "view"))
 def test_a_viewer_example_shows_the_demos_tape(example: str, place: Path) -> None:
     with Terminal([*forked.CLI, *shlex.split(example)], directory=place) as terminal:
         terminal.wait_for("demo-")
@@ -139,7 +141,7 @@ def test_a_viewer_example_shows_the_demos_tape(example: str, place: Path) -> Non
         assert terminal.ended() == 0
 
 
-@pytest.mark.parametrize("example", examples(lambda one: kind(one) in ("record", "serve")))
+@pytest.mark.parametrize("example", examples(lambda command: kind(command) in ("record", "serve")))
 def test_a_server_example_runs_until_stopped(example: str, place: Path) -> None:
     anywhere = [] if "--listen" in example else ["--listen", "127.0.0.1:0"]
     command = [*forked.CLI, *shlex.split(example), *anywhere]
@@ -150,7 +152,7 @@ def test_a_server_example_runs_until_stopped(example: str, place: Path) -> None:
         assert process.wait(60) == 0
 
 
-@each_case("example", examples(lambda one: kind(one) == "remote"))
+@each_case("example", examples(lambda command: kind(command) == "remote"))
 def test_an_example_for_another_machine_is_accepted(example: str) -> None:
     command: click.Command = group
     words = shlex.split(example)

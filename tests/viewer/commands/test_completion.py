@@ -34,11 +34,11 @@ def values(completer: Completer, tape: Path | None, typed: str = "", **params: o
 
 
 def test_the_latest_ids_are_offered_with_what_they_are(tape: Path) -> None:
-    found = {item.value: item.help for item in offered(completion.ids, tape)}
-    assert list(found)[:6] == ["@", "@err", "@stall", "@slow", "@s", LIVE]
-    assert found[TOOLS] == "12:00 gpt-x-mini 3.1 s no_usage stall"
-    assert found[FAILED] == "12:00 gpt-x-mini 0.1 s error_event no_done no_finish no_usage single_chunk"
-    assert found[LIVE] == "12:00 gpt-x open"
+    help_by_id = {item.value: item.help for item in offered(completion.ids, tape)}
+    assert list(help_by_id)[:6] == ["@", "@err", "@stall", "@slow", "@s", LIVE]
+    assert help_by_id[TOOLS] == "12:00 gpt-x-mini 3.1 s no_usage stall"
+    assert help_by_id[FAILED] == "12:00 gpt-x-mini 0.1 s error_event no_done no_finish no_usage single_chunk"
+    assert help_by_id[LIVE] == "12:00 gpt-x open"
 
 
 def test_ids_continue_typed_text_and_appear_once(tape: Path) -> None:
@@ -223,9 +223,9 @@ def test_asking_loads_nothing_but_click_and_the_standard_library(tape: Path) -> 
     )
     for words in ("wiretape show ", "wiretape ls -f model:", "wiretape check --max ttft.", "wiretape ls --label "):
         place = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-        asked = {"_WIRETAPE_COMPLETE": "bash_complete", **place, "WIRETAPE_DB": str(tape)}
+        environ = {"_WIRETAPE_COMPLETE": "bash_complete", **place, "WIRETAPE_DB": str(tape)}
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=os.environ | asked
+            [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=os.environ | environ
         )
         assert done.stdout.startswith("plain,")
         assert done.stderr == "['__main__', 'click', 'wiretape']\n"

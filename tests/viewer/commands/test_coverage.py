@@ -52,8 +52,8 @@ def unread(tmp_path_factory: pytest.TempPathFactory) -> Path:
     streams = [(COMPLETE_READS, "end"), (FOREIGN_READS, "end"), (FOREIGN_READS, "eof")]
     made = []
     for no, (parts, by) in enumerate(streams, 1):
-        first = begin(f"bbbb00000000000{no}", no, b'{"model": "m", "stream": true}')
-        made += [first, *response(first.id, parts), end(first.id, parts, by)]
+        first_begin = begin(f"bbbb00000000000{no}", no, b'{"model": "m", "stream": true}')
+        made += [first_begin, *response(first_begin.id, parts), end(first_begin.id, parts, by)]
     return recorded(tmp_path_factory.mktemp("unread") / "tape.db", made)
 
 
@@ -68,9 +68,9 @@ def test_streams_that_are_not_decoded_neither_succeed_nor_fail(unread: Path) -> 
 
 
 def test_an_undecoded_streams_text_is_called_that(unread: Path) -> None:
-    shown = run(unread, "show", "bbbb000000000002", "--part", "text")
-    assert shown.stdout == ""
-    assert "not decoded" in shown.stderr
+    output = run(unread, "show", "bbbb000000000002", "--part", "text")
+    assert output.stdout == ""
+    assert "not decoded" in output.stderr
     page = run(unread, "show", "bbbb000000000002", "--format", "table").output
     assert "no output" not in page
     assert page.startswith("? complete")
@@ -87,8 +87,8 @@ def test_probes_for_models_do_not_change_the_error_rate(tape: Path, command: tup
 @pytest.mark.parametrize("command", [("stats",), ("export", "--table", "summary")])
 def test_a_filter_that_names_the_operation_decides(tape: Path, command: tuple[str, ...]) -> None:
     counts = {
-        where: figures(tape, *command, "-f", where)[0]["n"]
-        for where in ("operation:models", "operation:*", "-operation:other", "is:err", "is:err or operation:chat")
+        filter_text: figures(tape, *command, "-f", filter_text)[0]["n"]
+        for filter_text in ("operation:models", "operation:*", "-operation:other", "is:err", "is:err or operation:chat")
     }
     assert counts == {
         "operation:models": 1, "operation:*": 4, "-operation:other": 3, "is:err": 0, "is:err or operation:chat": 4,
@@ -175,8 +175,8 @@ def forget(path: Path) -> None:
 
 def test_mcp_calls_are_filtered_and_grouped_by_method(tmp_path: Path) -> None:
     tape = recorded(tmp_path / "calls.db", list(calls_by_mcp()))
-    listed = run(tape, "ls", "--columns", "id,rpc_method,tool_name", "-f", "tool_name:search").stdout
-    assert [line.split("\t")[1:] for line in listed.splitlines()] == [
+    output = run(tape, "ls", "--columns", "id,rpc_method,tool_name", "-f", "tool_name:search").stdout
+    assert [line.split("\t")[1:] for line in output.splitlines()] == [
         ["rpc_method", "tool_name"],
         ["tools/call", "search"],
         ["tools/call", "search"],
@@ -188,5 +188,5 @@ def test_mcp_calls_are_filtered_and_grouped_by_method(tmp_path: Path) -> None:
         ("tools/call", "search"): 50,
         ("tools/list", None): 0,
     }
-    first, *_ = csv.DictReader(run(tape, "export", "--format", "csv").stdout.splitlines())
-    assert (first["rpc_method"], first["tool_name"]) == ("tools/call", "search")
+    first_row, *_ = csv.DictReader(run(tape, "export", "--format", "csv").stdout.splitlines())
+    assert (first_row["rpc_method"], first_row["tool_name"]) == ("tools/call", "search")

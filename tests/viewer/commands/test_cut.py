@@ -70,9 +70,9 @@ def test_websocket_messages_are_redacted_both_ways_within_frames(tmp_path: Path)
     with opened(tape := tmp_path / "tape.db") as store:
         record(store, websocket("0123456789abcdef", CAME, SENT))
     there = cut_of(tape, tmp_path / "cut.db", "--redact", 'gpt-[^"]*|[Hh]el')
-    before, after = (run(one, "show", "@", "--part", "raw").stdout_bytes for one in (tape, there))
-    assert after != before
-    assert len(after) == len(before)
+    original, redacted = (run(path, "show", "@", "--part", "raw").stdout_bytes for path in (tape, there))
+    assert redacted != original
+    assert len(redacted) == len(original)
     run(there, "db", "check")
 
 
@@ -84,12 +84,12 @@ def run_raising(tape: Path, *arguments: str) -> None:
 
 def test_what_is_redacted_keeps_its_length_across_reads(tape: Path, tmp_path: Path) -> None:
     there = cut_of(tape, tmp_path / "cut.jsonl", COMPLETE, "--redact", 'wor[^"]*', "--redact", "gpt-x-mini|a7")
-    before, after = (json.loads(run(one, "export", COMPLETE, "--format", "json", "--table", "texts").stdout)[0]
-                     for one in (tape, there))  # fmt: skip
-    assert after["content"] == "Hello, *****"
-    assert (after["model"], after["labels"]) == ("*" * 10, {"run": "**"})
+    original, redacted = (json.loads(run(path, "export", COMPLETE, "--format", "json", "--table", "texts").stdout)[0]
+                     for path in (tape, there))  # fmt: skip
+    assert redacted["content"] == "Hello, *****"
+    assert (redacted["model"], redacted["labels"]) == ("*" * 10, {"run": "**"})
     assert exported(there)[1] == run(tape, "export", COMPLETE, "--format", "jsonl", "--table", "reads").stdout
-    assert after["icl_max_ms"] == before["icl_max_ms"]
+    assert redacted["icl_max_ms"] == original["icl_max_ms"]
 
 
 def test_overlapping_patterns_are_redacted_with_stars_for_bytes() -> None:
@@ -103,11 +103,11 @@ def compressed(path: Path, coding: str, secret: bytes, headers: list[tuple[bytes
         b'data: {"choices": [{"index": 0, "delta": {"content": "%s"}}]}\n\n' % word for word in (b"a", secret, b"b")
     ]
     parts = [piece for piece in COMPRESS[coding](events, True) if piece]
-    asked = b"".join(COMPRESS[coding]([b'{"model": "m", "user": "%s"}' % secret], False))
+    request = b"".join(COMPRESS[coding]([b'{"model": "m", "user": "%s"}' % secret], False))
     coded = (b"content-encoding", coding.encode())
     answered = [(b"content-type", b"text/event-stream"), (b"content-length", b"%d" % len(b"".join(parts))), coded]
     with opened(path) as store:
-        record(store, [begin("e1", body=asked, headers=[(b"content-length", b"%d" % len(asked)), coded]),
+        record(store, [begin("e1", body=request, headers=[(b"content-length", b"%d" % len(request)), coded]),
                        head("e1", headers or answered), *body("e1", parts), end("e1", parts)])  # fmt: skip
     return path
 
@@ -121,9 +121,9 @@ def rows_of(tape: Path, table: str) -> list[dict]:
 def test_a_compressed_body_is_redacted_and_stored_decoded(tmp_path: Path, coding: str, suffix: str) -> None:
     packed = compressed(tmp_path / "packed.db", coding, b"hidden")
     there = cut_of(packed, tmp_path / f"cut.{suffix}", "--redact", "hidden")
-    before, after = rows_of(packed, "reads"), rows_of(there, "reads")
-    assert [read["at_ms"] for read in after] == [read["at_ms"] for read in before]
-    chunks = [[(one["at_ms"], one["read"]) for one in rows_of(tape, "chunks")] for tape in (packed, there)]
+    original, redacted = rows_of(packed, "reads"), rows_of(there, "reads")
+    assert [read["at_ms"] for read in redacted] == [read["at_ms"] for read in original]
+    chunks = [[(chunk["at_ms"], chunk["read"]) for chunk in rows_of(tape, "chunks")] for tape in (packed, there)]
     assert chunks[0] == chunks[1]
     (row,) = rows_of(there, "texts")
     assert row["content"] == "a******b"
@@ -132,7 +132,7 @@ def test_a_compressed_body_is_redacted_and_stored_decoded(tmp_path: Path, coding
     assert exchange["request_body"] == '{"model": "m", "user": "******"}'
     assert "content-encoding" not in text
     assert ["content-length", str(len(exchange["request_body"]))] in exchange["request_headers"]
-    assert ["content-length", str(sum(read["size"] for read in after))] in exchange["response_headers"]
+    assert ["content-length", str(sum(read["size"] for read in redacted))] in exchange["response_headers"]
     run(cut_of(there, tmp_path / "again.db"), "db", "check")
 
 
@@ -155,19 +155,19 @@ def test_an_undecodable_body_is_not_cut_with_redaction(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content_type", "data", "why"),
+    ("content_type", "data", "reason"),
     [
         (b"application/grpc", message(zlib.compress(b"my secret"), 1), "messages of it are compressed"),
         (b"application/grpc-web-text", base64.b64encode(message("my secret")), "messages of it are compressed"),
     ],
 )
 def test_messages_that_are_compressed_are_not_redacted(
-    tmp_path: Path, content_type: bytes, data: bytes, why: str
+    tmp_path: Path, content_type: bytes, data: bytes, reason: str
 ) -> None:
     headers = [(b"content-type", content_type), (b"grpc-encoding", b"deflate")]
     with opened(framed := tmp_path / "framed.db") as store:
         record(store, [begin("e1"), head("e1", headers), *body("e1", [data]), end("e1", [data])])
-    with pytest.raises(WiretapeError, match=f"{why}: leave it out"):
+    with pytest.raises(WiretapeError, match=f"{reason}: leave it out"):
         run_raising(framed, "--redact", "secret")
     assert run(framed, "db", "cut", "@", "--redact", "other", "-o", "-").stdout
 
@@ -186,15 +186,17 @@ def test_messages_with_a_length_are_redacted_one_by_one(tmp_path: Path, content_
 def test_a_truncated_request_keeps_its_size_or_unknown_size(tmp_path: Path) -> None:
     with opened(tape := tmp_path / "tape.db") as store:
         for id, size in (("e1", None), ("e2", 7), ("e3", 3)):
-            first, *pieces, _ = upload(id, [b"abc"])
-            record(store, [first, *pieces, journal.Uploaded(id, size, None, truncated=True), end(id, [], "refused")])
+            first_part, *pieces, _ = upload(id, [b"abc"])
+            record(
+                store, [first_part, *pieces, journal.Uploaded(id, size, None, truncated=True), end(id, [], "refused")]
+            )
     from_text = cut_of(cut_of(tape, tmp_path / "cut.jsonl"), tmp_path / "cut.db")
-    for one in (tape, from_text):
-        with closing(sqlite3.connect(one)) as connection:
-            found = connection.execute(
+    for path in (tape, from_text):
+        with closing(sqlite3.connect(path)) as connection:
+            rows = connection.execute(
                 "SELECT id, request_size, request_sha256, request_body FROM exchanges ORDER BY id"
             )
-            assert found.fetchall() == [(f"e{n}", size, None, b"abc") for n, size in ((1, None), (2, 7), (3, 3))]
+            assert rows.fetchall() == [(f"e{n}", size, None, b"abc") for n, size in ((1, None), (2, 7), (3, 3))]
 
 
 def test_one_that_still_runs_is_not_cut(tape: Path) -> None:
@@ -262,8 +264,8 @@ def test_equal_recordings_differ_only_in_ids_and_timestamps(demo: tuple[Path, st
 
 
 def test_a_session_lists_used_upstreams_with_distinct_ports(tmp_path: Path) -> None:
-    fixed, first, second = (f"http://127.0.0.1:{port}/v1" for port in (8000, 40001, 40002))
-    there = [("old", first), ("new", second), ("fixed", fixed), ("unused", "https://api.example.com")]
+    fixed, first_url, second = (f"http://127.0.0.1:{port}/v1" for port in (8000, 40001, 40002))
+    there = [("old", first_url), ("new", second), ("fixed", fixed), ("unused", "https://api.example.com")]
     ids = ("e111", "e222", "e333")
     with opened(tape := tmp_path / "tape.db", msgspec.structs.replace(SESSION, upstreams=there)) as store:
         for id, (_, url) in zip(ids, there, strict=False):
@@ -271,10 +273,10 @@ def test_a_session_lists_used_upstreams_with_distinct_ports(tmp_path: Path) -> N
 
     def upstreams(*ids: str) -> list[list[str]]:
         lines = run(tape, "db", "cut", *ids, "-o", "-").stdout.splitlines()
-        found: list[list[str]] = json.loads(lines[1])["upstreams"]
-        return found
+        names: list[list[str]] = json.loads(lines[1])["upstreams"]
+        return names
 
-    assert upstreams(*ids) == [["old", first], ["new", second], ["fixed", fixed]]
+    assert upstreams(*ids) == [["old", first_url], ["new", second], ["fixed", fixed]]
     assert upstreams(*ids[1:]) == [["new", "http://127.0.0.1/v1"], ["fixed", fixed]]
 
 
@@ -304,7 +306,7 @@ def test_reading_a_text_leaves_no_tape_behind(tape: Path, tmp_path: Path) -> Non
     text, place = cut_of(tape, tmp_path / "cut.jsonl", COMPLETE), tmp_path / "temporary"
     place.mkdir()
     command = [sys.executable, *forked.CLI, "play", COMPLETE, "--db", str(text), "--loop", "--no-wait"]
-    left = []
+    remains = []
     for number in (signal.SIGKILL, signal.SIGTERM):
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(place)}) as process:
             assert process.stdout is not None
@@ -312,7 +314,7 @@ def test_reading_a_text_leaves_no_tape_behind(tape: Path, tmp_path: Path) -> Non
             process.send_signal(number)
             process.stdout.close()
             code = process.wait(60)
-        left.append((code, len(found := list(place.iterdir()))))
-        for one in found:
-            os.utime(one, (1, 1))
-    assert left == [(-signal.SIGKILL, 1), (128 + signal.SIGTERM, 0)]
+        remains.append((code, len(remaining_files := list(place.iterdir()))))
+        for remaining_file in remaining_files:
+            os.utime(remaining_file, (1, 1))
+    assert remains == [(-signal.SIGKILL, 1), (128 + signal.SIGTERM, 0)]

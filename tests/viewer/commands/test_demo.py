@@ -53,8 +53,8 @@ def test_the_next_steps_start_with_the_viewer_and_work(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     lines = demo[1].partition("try next:\n")[2].splitlines()
-    *steps, own = [shlex.split(re.split(" {2,}", line.strip())[0])[1:] for line in lines]
-    assert own[0] == "run"
+    *steps, view_command = [shlex.split(re.split(" {2,}", line.strip())[0])[1:] for line in lines]
+    assert view_command[0] == "run"
     assert [step[0] for step in steps[:3]] == ["view", "view", "ls"]
     for step in steps:
         with Terminal([*CLI, *step], columns=120, directory=tmp_path) as terminal:
@@ -108,7 +108,7 @@ def test_what_is_not_at_the_usual_place_is_found(by_scene: dict[str, dict[str, A
 
 
 def test_demo_texts_read_as_prose(by_scene: dict[str, dict[str, Any]]) -> None:
-    texts = [one[kind] for one in by_scene.values() for kind in ("content", "reasoning") if one[kind]]
+    texts = [row[kind] for row in by_scene.values() for kind in ("content", "reasoning") if row[kind]]
     assert len(texts) == 15
     for text in texts:
         assert re.search(r"[ ][.,;:!?]|  |^ | $", text) is None, text
@@ -118,41 +118,43 @@ def test_demo_texts_read_as_prose(by_scene: dict[str, dict[str, Any]]) -> None:
 
 def test_streams_of_other_apis_are_measured_like_chat(by_scene: dict[str, dict[str, Any]]) -> None:
     messages, responses = by_scene["messages"], by_scene["responses"]
-    assert [one["api"] for one in (messages, responses)] == ["anthropic.messages", "openai.responses"]
+    assert [row["api"] for row in (messages, responses)] == ["anthropic.messages", "openai.responses"]
     assert messages["reasoning"].startswith("Tokyo is in Japan")
     assert messages["tool_calls"][0]["arguments"] == '{"city":"Tokyo"}'
     assert (messages["input_tokens"], messages["output_tokens"]) == (21, 46)
     assert responses["content"] == "A pause is as long as nobody speaks."
     assert (responses["finish_reason"], responses["reasoning_tokens"]) == ("completed", 24)
-    assert all(one["ttfo_ms"] > one["ttft_ms"] > 100 for one in (messages, responses))
+    assert all(row["ttfo_ms"] > row["ttft_ms"] > 100 for row in (messages, responses))
     assert not {"hidden_tokens", "no_usage"} & {*messages["flags"], *responses["flags"]}
 
 
 def test_the_agents_session_has_turns_continuing_each_other(session: list[dict[str, Any]]) -> None:
-    assert len({one["conversation"] for one in session}) == 1
-    assert [one["outcome_detail"] for one in session] == [None, "rate_limited", None, None, None]
-    assert [one["continues"] for one in session] == [None, *(one["id"] for one in session[:-1])]
+    assert len({row["conversation"] for row in session}) == 1
+    assert [row["outcome_detail"] for row in session] == [None, "rate_limited", None, None, None]
+    assert [row["continues"] for row in session] == [None, *(row["id"] for row in session[:-1])]
 
 
 def test_the_agent_waits_for_tools_and_before_retries(session: list[dict[str, Any]]) -> None:
-    starts = [datetime.fromisoformat(one["started_at"]).timestamp() for one in session]
-    ends = [start + one["duration_ms"] / 1000 for start, one in zip(starts, session, strict=True)]
-    pauses = [after - end for end, after in zip(ends, starts[1:], strict=False)]
+    starts = [datetime.fromisoformat(row["started_at"]).timestamp() for row in session]
+    ends = [start + row["duration_ms"] / 1000 for start, row in zip(starts, session, strict=True)]
+    pauses = [next_start - end for end, next_start in zip(ends, starts[1:], strict=False)]
     assert all(pause >= least for pause, least in zip(pauses, (0.79, 0.59, 0.49, 0.09), strict=True)), pauses
 
 
 def test_the_agents_stall_costs_its_next_turns_cache(session: list[dict[str, Any]]) -> None:
-    assert ["stall" in one["flags"] for one in session] == [False, False, False, True, False]
-    assert [one["cache_read_input_tokens"] for one in session] == [0, None, 1268, 1455, 0]
-    for before, after in pairwise(one for one in session if one["input_tokens"]):
-        assert after["cache_read_input_tokens"] in (0, before["input_tokens"] - 3)
-    assert [one["cache_verdict"] for one in session] == ["first", None, "hit", "hit", "prefix_changed"]
+    assert ["stall" in row["flags"] for row in session] == [False, False, False, True, False]
+    assert [row["cache_read_input_tokens"] for row in session] == [0, None, 1268, 1455, 0]
+    for previous, following in pairwise(row for row in session if row["input_tokens"]):
+        assert following["cache_read_input_tokens"] in (0, previous["input_tokens"] - 3)
+    assert [row["cache_verdict"] for row in session] == ["first", None, "hit", "hit", "prefix_changed"]
     assert session[-1]["cache_broken_at"] == "system[1]"
 
 
 def test_the_last_stall_and_last_error_are_scenes(demo: tuple[Path, str]) -> None:
-    shown = [wiretape("show", reference, "--format", "json", "--db", demo[0]) for reference in ("@stall", "@err", "@")]
-    assert [json.loads(one)["model"] for one in shown] == ["demo-stall", "demo-failing", "demo-agent"]
+    outputs = [
+        wiretape("show", reference, "--format", "json", "--db", demo[0]) for reference in ("@stall", "@err", "@")
+    ]
+    assert [json.loads(output)["model"] for output in outputs] == ["demo-stall", "demo-failing", "demo-agent"]
 
 
 def test_the_demo_leaves_a_whole_tape_and_no_key(demo: tuple[Path, str]) -> None:

@@ -32,8 +32,8 @@ ID = "cccc000000000001"
 
 
 def frames(parts: list[tuple[int, bytes]] = STREAM) -> list[journal.Frame]:
-    first = begin(ID, 1, b'{"model": "m"}', "/v2/parts")
-    return [first, *response(ID, parts), end(ID, parts)]
+    first_frame = begin(ID, 1, b'{"model": "m"}', "/v2/parts")
+    return [first_frame, *response(ID, parts), end(ID, parts)]
 
 
 @pytest.fixture(autouse=True)
@@ -50,18 +50,18 @@ def tape(tmp_path: Path) -> Path:
     return recorded(tmp_path / "tape.db", frames())
 
 
-def shown(tape: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads(run(tape, "show", ID, "--format", "json").stdout)
-    return found
+def facts_shown(tape: Path) -> dict[str, object]:
+    facts: dict[str, object] = json.loads(run(tape, "show", ID, "--format", "json").stdout)
+    return facts
 
 
 def test_a_trial_explains_events_and_changes_nothing(tape: Path) -> None:
     tried = run(tape, "dialect", "try", "own.toml").stdout.splitlines()
     assert [line.split()[3] for line in tried[1:4]] == ["content", "content", "done"]
-    told = {line.split(maxsplit=1)[0]: line.split(maxsplit=1)[1] for line in tried[5:]}
-    assert (told["api"], told["outcome"], told["ttft_ms"]) == ("own", "complete", "100.0")
-    assert told["content"] == "Let me see."
-    assert (shown(tape)["api"], shown(tape)["content"]) == ("unknown", None)
+    lines_by_name = {line.split(maxsplit=1)[0]: line.split(maxsplit=1)[1] for line in tried[5:]}
+    assert (lines_by_name["api"], lines_by_name["outcome"], lines_by_name["ttft_ms"]) == ("own", "complete", "100.0")
+    assert lines_by_name["content"] == "Let me see."
+    assert (facts_shown(tape)["api"], facts_shown(tape)["content"]) == ("unknown", None)
     assert json.loads(run(tape, "dialect", "try", "own.toml", "--format", "json").stdout)["content"] == "Let me see."
 
 
@@ -87,13 +87,13 @@ def test_a_files_mistake_is_reported_with_its_line(tape: Path, folder: Path) -> 
 
 def test_a_rebuild_uses_given_declarations_and_stores_them(tape: Path, folder: Path) -> None:
     assert run(tape, "db", "rebuild", "--dialect", "own.toml").stdout.endswith("1 exchange derived again, 1 changed\n")
-    row = shown(tape)
+    row = facts_shown(tape)
     assert (row["api"], row["outcome"], row["content"], row["operation"]) == ("own", "complete", "Let me see.", "chat")
     assert run(tape, "db", "rebuild").stdout.endswith("1 exchange derived again, 0 changed\n")
     (folder / "own.toml").write_text(OWN + 'operation = "other"\n')
     run(tape, "db", "rebuild", "--dialect", "own.toml")
-    assert shown(tape)["operation"] == "other"
-    assert shown(tape)["dialect_version"] != row["dialect_version"]
+    assert facts_shown(tape)["operation"] == "other"
+    assert facts_shown(tape)["dialect_version"] != row["dialect_version"]
 
 
 def test_a_copied_tape_is_decoded_by_its_declarations(tape: Path, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_copied_tape_is_decoded_by_its_declarations(tape: Path, tmp_path: Path
     run(tmp_path / "merged.db", "db", "merge", "copy.jsonl", "--db", "merged.db")
     for path in (tmp_path / "copy.db", tmp_path / "merged.db"):
         assert run(path, "db", "rebuild", "--db", str(path)).stdout.endswith("1 exchange derived again, 0 changed\n")
-        assert (shown(path)["api"], shown(path)["content"]) == ("own", "Let me see.")
+        assert (facts_shown(path)["api"], facts_shown(path)["content"]) == ("own", "Let me see.")
 
 
 def test_an_upgrade_derives_again_after_a_changed_declaration(tape: Path) -> None:
@@ -118,7 +118,7 @@ def test_an_upgrade_derives_again_after_a_changed_declaration(tape: Path) -> Non
 def test_toml_values_that_json_lacks_become_texts(tape: Path, folder: Path) -> None:
     (folder / "own.toml").write_text(f"{OWN}since = 2026-01-01\nlarge = {10**40}\nnone = nan\nmost = -inf\n")
     run(tape, "db", "rebuild", "--dialect", "own.toml")
-    assert shown(tape)["content"] == "Let me see."
+    assert facts_shown(tape)["content"] == "Let me see."
     assert run(tape, "db", "check").stdout.endswith("is whole\n")
     (folder / "own.toml").write_text(f'{OWN}text_of_a_book = "{"x" * (1 << 20)}"\n')
     assert "declares too much" in str(run(tape, "db", "rebuild", "--dialect", "own.toml", code=1).exception)
@@ -140,20 +140,25 @@ def test_recording_and_rebuilding_with_declarations_give_equal_rows(tmp_path: Pa
         store.begin_session(msgspec.structs.replace(SESSION, dialects=declared))
         store.settle(store.append(frames()))
         assert [*rederive(store)] == [False]
-    assert (shown(path)["api"], shown(path)["content"]) == ("own", "Let me see.")
+    assert (facts_shown(path)["api"], facts_shown(path)["content"]) == ("own", "Let me see.")
 
 
 def test_all_declared_dialects_are_recorded_and_derived_alike(tmp_path: Path) -> None:
     made: list[journal.Frame] = []
     for no, wire in enumerate(DECLARED_WIRES.values()):
-        first = begin(f"{no:016x}", no, wire.request or b'{"stream": true}', wire.path)
-        asked = [(name.encode(), value.encode()) for name, value in wire.headers.request]
-        first = msgspec.structs.replace(first, headers=[*first.headers, *asked])
-        parts = [(100 + 10 * place, one) for place, one in enumerate((*wire.events, *wire.ending))]
-        head, *reads = response(first.id, parts)
+        first_frame = begin(f"{no:016x}", no, wire.request or b'{"stream": true}', wire.path)
+        headers = [(name.encode(), value.encode()) for name, value in wire.headers.request]
+        first_frame = msgspec.structs.replace(first_frame, headers=[*first_frame.headers, *headers])
+        parts = [(100 + 10 * place, event_) for place, event_ in enumerate((*wire.events, *wire.ending))]
+        head, *reads = response(first_frame.id, parts)
         assert isinstance(head, journal.Head)
         answered = [(name.encode(), value.encode()) for name, value in wire.headers.response]
-        made += [first, msgspec.structs.replace(head, headers=[*head.headers, *answered]), *reads, end(first.id, parts)]
+        made += [
+            first_frame,
+            msgspec.structs.replace(head, headers=[*head.headers, *answered]),
+            *reads,
+            end(first_frame.id, parts),
+        ]
     path = recorded(tmp_path / "all.db", made)
     rows = map(json.loads, run(path, "ls", "--columns", "all", "--format", "jsonl").stdout.splitlines())
     apis = {row["id"]: (row["api"], row["outcome"]) for row in rows}
@@ -182,15 +187,15 @@ def test_attributes_are_in_a_page_only_with_the_texts(folder: Path) -> None:
 
 def test_configured_declarations_apply_and_their_mistakes_do_not_fail(tape: Path, folder: Path) -> None:
     (folder / ".wiretape.toml").write_text(OWN)
-    listed = run(tape, "dialect", "list").stdout.splitlines()
-    assert [line.split("\t")[0] for line in listed[1:3]] == ["own", "a2a"]
-    assert listed[1].endswith("\tconfiguration")
+    names = run(tape, "dialect", "list").stdout.splitlines()
+    assert [line.split("\t")[0] for line in names[1:3]] == ["own", "a2a"]
+    assert names[1].endswith("\tconfiguration")
     (folder / ".wiretape.toml").write_text(OWN + 'theme = 7\ntext = "again"\n')
     rebuilt = run(tape, "db", "rebuild")
     assert "the dialects of the configuration are left out: .wiretape.toml, line 8" in rebuilt.stderr
     (folder / ".wiretape.toml").write_text(OWN)
     run(tape, "db", "rebuild")
-    assert shown(tape)["content"] == "Let me see."
+    assert facts_shown(tape)["content"] == "Let me see."
 
 
 def test_the_file_of_a_directory_comes_before_the_users(tape: Path, folder: Path) -> None:
@@ -199,7 +204,7 @@ def test_the_file_of_a_directory_comes_before_the_users(tape: Path, folder: Path
     far.parent.mkdir(parents=True)
     far.write_text(OWN.replace('"/v2/parts"', '"/v3/parts"'))
     run(tape, "db", "rebuild")
-    assert shown(tape)["content"] == "Let me see."
+    assert facts_shown(tape)["content"] == "Let me see."
 
 
 @each_case("text", [

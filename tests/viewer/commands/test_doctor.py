@@ -40,25 +40,25 @@ def examined(tape: Path, *arguments: str, code: int = 0, **environment: str) -> 
 
 
 def test_a_place_in_order_is_0(tape: Path) -> None:
-    found = examined(tape)
-    assert list(found)[:5] == ["wiretape", "sqlite", "tape", "mode", "recorder"]
-    assert "problem" not in {level for level, _ in found.values()}
-    assert found["tape"] == ("ok", f"{tape}, schema {REVISION}")
-    assert found["recorder"][0] == "note"  # the tape's session has no end
+    report = examined(tape)
+    assert list(report)[:5] == ["wiretape", "sqlite", "tape", "mode", "recorder"]
+    assert "problem" not in {level for level, _ in report.values()}
+    assert report["tape"] == ("ok", f"{tape}, schema {REVISION}")
+    assert report["recorder"][0] == "note"  # the tape's session has no end
 
 
 def test_a_missing_tape_is_no_problem_and_stays_missing(tmp_path: Path) -> None:
-    found = examined(tmp_path / "new" / "tape.db")
-    assert (found["tape"][0], found["directory"]) == ("note", ("ok", f"{tmp_path / 'new'} will be made"))
+    report = examined(tmp_path / "new" / "tape.db")
+    assert (report["tape"][0], report["directory"]) == ("note", ("ok", f"{tmp_path / 'new'} will be made"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_no_tape_exits_3(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear all")
-    found = examined(path, code=3)
-    assert found["tape"] == ("problem", f"{path} is not a database, not a wiretape tape")
-    assert "mode" not in found
+    report = examined(path, code=3)
+    assert report["tape"] == ("problem", f"{path} is not a database, not a wiretape tape")
+    assert "mode" not in report
     assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
 
 
@@ -91,7 +91,7 @@ def test_who_holds_the_tape_is_named(tmp_path: Path) -> None:
 
 
 def test_the_environment_is_looked_at_and_keeps_its_secrets(tape: Path) -> None:
-    found = examined(
+    report = examined(
         tape,
         code=3,
         OPENAI_BASE_URL="http://u:sk-secret@127.0.0.1:9/sk-secret",
@@ -99,8 +99,8 @@ def test_the_environment_is_looked_at_and_keeps_its_secrets(tape: Path) -> None:
         HTTP_PROXY="http://u:sk-secret@proxy:1",
         SSL_CERT_FILE="/none/sk-secret",
     )
-    assert found["OPENAI_BASE_URL"] == ("note", "points at http://127.0.0.1:9; no recorder of this tape runs")
-    assert (found["proxy"][0], found["certificates"][0]) == ("problem", "problem")
+    assert report["OPENAI_BASE_URL"] == ("note", "points at http://127.0.0.1:9; no recorder of this tape runs")
+    assert (report["proxy"][0], report["certificates"][0]) == ("problem", "problem")
 
 
 def test_an_upstream_is_only_asked_when_it_is_named(tape: Path) -> None:

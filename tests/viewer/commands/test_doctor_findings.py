@@ -18,7 +18,7 @@ NO_BASES = {"OPENAI_BASE_URL": ""}
 
 
 @each_case(
-    ("check", "facts", "level", "said"),
+    ("check", "facts", "level", "message"),
     [
         (doctor.judge_sqlite, ((3, 51, 3),), "ok", "3.51.3"),
         (doctor.judge_sqlite, ((3, 40, 1),), "ok", "no other program"),
@@ -87,14 +87,14 @@ NO_BASES = {"OPENAI_BASE_URL": ""}
         (doctor.judge_extra, (doctor.EXTRAS[0], False), "note", "no Parquet"),
     ],
 )
-def test_a_fact_is_judged(check: Callable[..., Finding], facts: tuple[Any, ...], level: str, said: str) -> None:
-    found = check(*facts)
-    assert (found.level, said in found.found) == (level, True), found
-    assert found.level == "ok" or found.advice or found.check == "filesystem"
+def test_a_fact_is_judged(check: Callable[..., Finding], facts: tuple[Any, ...], level: str, message: str) -> None:
+    finding = check(*facts)
+    assert (finding.level, message in finding.found) == (level, True), finding
+    assert finding.level == "ok" or finding.advice or finding.check == "filesystem"
 
 
 @each_case(
-    ("given", "wanted", "level", "said"),
+    ("urls", "upstreams", "level", "message"),
     [
         ({"OPENAI_BASE_URL": "http://127.0.0.1:8377/v1/"}, BASES, "ok", "points at the recorder"),
         ({"OPENAI_BASE_URL": "http://127.0.0.1:8377"}, BASES, "note", "another path"),
@@ -112,11 +112,11 @@ def test_a_fact_is_judged(check: Callable[..., Finding], facts: tuple[Any, ...],
     ],
 )
 def test_where_sdks_are_pointed_is_judged_without_a_secret(
-    given: dict[str, str], wanted: dict[str, str], level: str, said: str
+    urls: dict[str, str], upstreams: dict[str, str], level: str, message: str
 ) -> None:
-    (found,) = doctor.judge_base_urls(given, wanted)
-    assert (found.level, said in found.found) == (level, True), found
-    assert "sk-secret" not in f"{found}"
+    (finding,) = doctor.judge_base_urls(urls, upstreams)
+    assert (finding.level, message in finding.found) == (level, True), finding
+    assert "sk-secret" not in f"{finding}"
 
 
 def test_unset_variables_without_a_recorder_are_not_mentioned() -> None:
@@ -125,7 +125,7 @@ def test_unset_variables_without_a_recorder_are_not_mentioned() -> None:
 
 
 @each_case(
-    ("given", "level"),
+    ("environ", "level"),
     [
         ({"http_proxy": "http://u:sk-secret@proxy:1"}, "note"),
         ({"HTTP_PROXY": "x", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "problem"),
@@ -133,15 +133,15 @@ def test_unset_variables_without_a_recorder_are_not_mentioned() -> None:
         ({"ALL_PROXY": "x", "no_proxy": "*"}, "ok"),
     ],
 )
-def test_a_proxy_between_sdk_and_recorder_is_a_problem(given: dict[str, str], level: str) -> None:
-    (found,) = doctor.judge_proxies(given, BASES)
-    assert found.level == level
-    assert "sk-secret" not in f"{found}"
+def test_a_proxy_between_sdk_and_recorder_is_a_problem(environ: dict[str, str], level: str) -> None:
+    (finding,) = doctor.judge_proxies(environ, BASES)
+    assert finding.level == level
+    assert "sk-secret" not in f"{finding}"
 
 
 def test_a_proxy_for_https_spares_an_http_recorder() -> None:
-    given = {"HTTPS_PROXY": "x", "https_proxy": "x", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
-    assert list(doctor.judge_proxies(given, BASES)) == []
+    environ = {"HTTPS_PROXY": "x", "https_proxy": "x", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
+    assert list(doctor.judge_proxies(environ, BASES)) == []
 
 
 def test_the_innermost_mount_says_the_kind_of_filesystem() -> None:

@@ -28,9 +28,9 @@ def run_with(tape: Path, stdin: str | IO[bytes], *arguments: str, code: int = 0)
 
 
 def test_export_is_csv_on_stdout_unless_told_otherwise(tape: Path) -> None:
-    found = run(tape, "export").stdout_bytes
-    assert found.startswith(",".join(FIELDS).encode() + b"\r\n")
-    assert run(tape, "export", "-o", "-").stdout_bytes == found
+    exported = run(tape, "export").stdout_bytes
+    assert exported.startswith(",".join(FIELDS).encode() + b"\r\n")
+    assert run(tape, "export", "-o", "-").stdout_bytes == exported
     assert "aaaa000000000001" in run(tape, "export", "--format", "table").stdout
 
 
@@ -47,12 +47,12 @@ def test_a_files_suffix_gives_the_format(tape: Path, tmp_path: Path, name: str, 
 def test_booleans_are_true_or_false_in_every_format(demo: tuple[Path, str]) -> None:
     commands = dict.fromkeys(("export", "export --table texts", "ls"), "connection_reused")
     for command, column in {**commands, "export --table chunks": "output"}.items():
-        found = {
+        exported = {
             format: set(run(demo[0], *command.split(), "--columns", column, "--format", format).stdout.split())
             for format in ("csv", "tsv", "jsonl")
         }
-        assert found["csv"] == found["tsv"] == {column, "false", "true"}
-        assert found["jsonl"] == {f'{{"{column}":{value}}}' for value in ("false", "true")}
+        assert exported["csv"] == exported["tsv"] == {column, "false", "true"}
+        assert exported["jsonl"] == {f'{{"{column}":{value}}}' for value in ("false", "true")}
 
 
 def test_the_helps_expressions_find_unknown_values_in_sqlite(demo: tuple[Path, str]) -> None:
@@ -63,10 +63,10 @@ def test_the_helps_expressions_find_unknown_values_in_sqlite(demo: tuple[Path, s
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(f"CREATE TABLE exchanges ({', '.join(f'{name} TEXT' for name in header)})")  # as .import
         connection.executemany(f"INSERT INTO exchanges VALUES ({', '.join('?' * len(header))})", lines)
-        found = connection.execute(f"SELECT {', '.join(expressions)} FROM exchanges").fetchone()
-    known = [float(line[header.index("ttft_ms")]) for line in lines if line[header.index("ttft_ms")]]
+        exported = connection.execute(f"SELECT {', '.join(expressions)} FROM exchanges").fetchone()
+    values = [float(line[header.index("ttft_ms")]) for line in lines if line[header.index("ttft_ms")]]
     assert [expression[:4] for expression in expressions] == ["avg(", "max("]
-    assert found == (pytest.approx(sum(known) / len(known)), max(known))
+    assert exported == (pytest.approx(sum(values) / len(values)), max(values))
 
 
 def test_formulas_are_guarded_unless_raw_csv_is_asked_for(tape: Path) -> None:
@@ -74,8 +74,8 @@ def test_formulas_are_guarded_unless_raw_csv_is_asked_for(tape: Path) -> None:
     assert "'=cmd()" not in run(tape, "export", "--raw-csv").stdout
 
 
-def ids(found: str) -> list[str]:
-    return [line.split(",")[0] for line in found.splitlines()[1:]]
+def ids(exported: str) -> list[str]:
+    return [line.split(",")[0] for line in exported.splitlines()[1:]]
 
 
 def test_a_mark_for_excel_is_written_on_request(tape: Path, tmp_path: Path) -> None:
@@ -129,11 +129,11 @@ def test_nonsense_is_a_usage_error(tape: Path, arguments: tuple[str, ...]) -> No
 
 def test_the_header_can_be_left_out(tape: Path, tmp_path: Path) -> None:
     for format in ("csv", "tsv"):
-        whole = run(tape, "export", "--format", format).stdout_bytes
+        full_export = run(tape, "export", "--format", format).stdout_bytes
         path = tmp_path / format
         run(tape, "export", "--format", format, "--no-header", "-o", str(path))
-        found = run(tape, "export", "--format", format, "--no-header").stdout_bytes
-        assert path.read_bytes() == found == whole[whole.index(b"\n") + 1 :]
+        exported = run(tape, "export", "--format", format, "--no-header").stdout_bytes
+        assert path.read_bytes() == exported == full_export[full_export.index(b"\n") + 1 :]
 
 
 def test_bytes_do_not_go_to_a_terminal(tape: Path) -> None:
@@ -169,10 +169,10 @@ def test_an_interrupt_is_quiet_and_leaves_no_file(tape: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("format", ["csv", "json", "parquet", "har", "sse", "asciicast", "gif", "trace"])
 def test_no_format_is_written_over_a_tape(tape: Path, format: str) -> None:
-    before = tape.read_bytes()
+    content = tape.read_bytes()
     result = run_with(tape, "", "export", COMPLETE, "--format", format, "-o", str(tape), code=1)
     assert (type(result.exception), result.exception.exit_code) == (OutputRefused, 2)  # type: ignore[union-attr]
-    assert tape.read_bytes() == before
+    assert tape.read_bytes() == content
 
 
 def test_the_schema_is_not_written_over_a_tape(tape: Path) -> None:
@@ -182,8 +182,8 @@ def test_the_schema_is_not_written_over_a_tape(tape: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.xyz", "day.csv.gz", "v1.2"])
 def test_an_unknown_suffix_requires_a_format(tape: Path, tmp_path: Path, name: str) -> None:
-    said = run(tape, "export", "-o", str(tmp_path / name), code=2).stderr
-    assert "add --format, or use one of .csv, .tsv, .jsonl, .json, .parquet, .sse, .html, .har, .cast" in said
+    error = run(tape, "export", "-o", str(tmp_path / name), code=2).stderr
+    assert "add --format, or use one of .csv, .tsv, .jsonl, .json, .parquet, .sse, .html, .har, .cast" in error
     assert list(tmp_path.iterdir()) == []
     run(tape, "export", "--format", "tsv", "-o", str(tmp_path / name))
     assert (tmp_path / name).read_bytes().startswith(b"id\t")
@@ -193,8 +193,10 @@ def test_requested_columns_keep_their_order(tape: Path, tmp_path: Path) -> None:
     assert run(tape, "export", "--columns", "status,id,ttft", "-n", "1").stdout_bytes.splitlines() == [
         b"status,id,ttft_ms", b"200,aaaa000000000001,110.0",
     ]  # fmt: skip
-    found = run(tape, "export", COMPLETE, "--table", "reads", "--columns", "size,seq", "-n", "1", "--format", "jsonl")
-    assert list(json.loads(found.stdout)) == ["size", "seq"]
+    exported = run(
+        tape, "export", COMPLETE, "--table", "reads", "--columns", "size,seq", "-n", "1", "--format", "jsonl"
+    )
+    assert list(json.loads(exported.stdout)) == ["size", "seq"]
     chunk = run(
         tape, "export", TOOLS, "--table", "chunks", "--columns", "tool_name,kinds", "-n", "2", "--format", "tsv"
     )
@@ -205,8 +207,8 @@ def test_requested_columns_keep_their_order(tape: Path, tmp_path: Path) -> None:
 
 
 def test_an_unknown_column_lists_those_of_the_table(tape: Path) -> None:
-    said = run(tape, "export", "--table", "reads", "--columns", "siz", code=2).stderr
-    assert "there is no column 'siz': choose from size, " in said
+    error = run(tape, "export", "--table", "reads", "--columns", "siz", code=2).stderr
+    assert "there is no column 'siz': choose from size, " in error
     assert "leave it out" in run(tape, "export", "--columns", "id", "--format", "har", code=2).stderr
 
 
@@ -221,8 +223,8 @@ def test_two_exchanges_race_in_their_named_order(tape: Path, tmp_path: Path) -> 
         header, *_ = run(tape, "export", *ids, "--format", "asciicast").stdout.splitlines()
         assert re.findall(r"aaaa0{11}\d", json.loads(header)["title"]) == [*ids]
     path = tmp_path / "x.gif"
-    told = run(tape, "export", COMPLETE, TOOLS, "-o", str(path), "--max-gap", "500ms", "--size", "60x16").stderr
-    assert told == f"wrote {path} (9 frames)\n"
+    result = run(tape, "export", COMPLETE, TOOLS, "-o", str(path), "--max-gap", "500ms", "--size", "60x16").stderr
+    assert result == f"wrote {path} (9 frames)\n"
     assert path.read_bytes().startswith(b"GIF89a")
 
 

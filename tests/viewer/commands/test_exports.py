@@ -32,9 +32,9 @@ from wiretape.viewer.stats import summary
 @pytest.mark.parametrize("id", [COMPLETE, ODD])
 def test_sse_is_the_body_byte_for_byte(tape: Path, id: str) -> None:
     body = b"".join(data for _, data in (COMPLETE_READS if id == COMPLETE else ODD_READS))
-    found = run(tape, "export", id, "--format", "sse").stdout_bytes
-    assert found == body
-    assert_golden(f"{id[:4]}.sse", found)
+    exported = run(tape, "export", id, "--format", "sse").stdout_bytes
+    assert exported == body
+    assert_golden(f"{id[:4]}.sse", exported)
 
 
 def test_a_summary_is_the_golden_file_byte_for_byte(tape: Path) -> None:
@@ -44,18 +44,18 @@ def test_a_summary_is_the_golden_file_byte_for_byte(tape: Path) -> None:
 
 def test_a_summary_is_what_stats_gives(tape: Path) -> None:
     for by in ((), ("--by", "outcome,label.run")):
-        asked = ("--format", "jsonl", *by)
-        assert run(tape, "export", "--table", "summary", *asked).stdout == run(tape, "stats", *asked).stdout
+        arguments = ("--format", "jsonl", *by)
+        assert run(tape, "export", "--table", "summary", *arguments).stdout == run(tape, "stats", *arguments).stdout
     (row,) = map(json.loads, run(tape, "export", TOOLS, "--table", "summary", "--format", "jsonl").stdout.splitlines())
     assert (tuple(row), row["n"]) == (summary.fields(()), 1)
 
 
 def test_a_file_says_how_much_it_holds(tape: Path, tmp_path: Path) -> None:
-    told = {"x.csv": "7 rows", "x.har": "7 exchanges"}
-    for name, holds in told.items():
+    counts = {"x.csv": "7 rows", "x.har": "7 exchanges"}
+    for name, holds in counts.items():
         assert run(tape, "export", "-o", str(tmp_path / name)).stderr == f"wrote {tmp_path / name} ({holds})\n"
-    one = tmp_path / "x.sse"
-    assert run(tape, "export", LIMITED, "-o", str(one)).stderr == f"wrote {one} ({one.stat().st_size} bytes)\n"
+    sse = tmp_path / "x.sse"
+    assert run(tape, "export", LIMITED, "-o", str(sse)).stderr == f"wrote {sse} ({sse.stat().st_size} bytes)\n"
 
 
 @pytest.mark.parametrize("table", ["exchanges", "texts", "chunks", "reads", "summary"])
@@ -79,9 +79,9 @@ def test_parquet_of_many_rows_has_them_all(tape: Path, connection: Connection, t
 
 
 def test_a_terminal_gets_a_readable_schema(tape: Path) -> None:
-    shown = on_terminal(tape, "export", "--schema", "--table", "reads", columns=140)
-    assert "T0 → when the socket gave it" in shown
-    assert "\t" not in shown
+    output = on_terminal(tape, "export", "--schema", "--table", "reads", columns=140)
+    assert "T0 → when the socket gave it" in output
+    assert "\t" not in output
 
 
 def trace(tape: Path, *arguments: str) -> list[JsonObject]:
@@ -90,13 +90,15 @@ def trace(tape: Path, *arguments: str) -> list[JsonObject]:
 
 def test_a_trace_has_the_demos_generations_by_arrival(demo: tuple[Path, str]) -> None:
     names = ("started_at", "input_tokens", "output_tokens")
-    listed = run(demo[0], "export", "--columns", ",".join(names), "-f", "tok.in>0 and tok.out>0", "--format", "jsonl")
-    counted = sorted(tuple(json.loads(line)[name] for name in names) for line in listed.stdout.splitlines())
-    first = datetime.fromisoformat(counted[0][0])
-    offsets = [(datetime.fromisoformat(at) - first) / timedelta(milliseconds=1) for at, *_ in counted]
-    found = trace(demo[0])
-    assert [row["timestamp"] for row in found] == pytest.approx(offsets, abs=0.001)
-    assert [(row["input_length"], row["output_length"]) for row in found] == [tuple(tokens) for _, *tokens in counted]
+    listing = run(demo[0], "export", "--columns", ",".join(names), "-f", "tok.in>0 and tok.out>0", "--format", "jsonl")
+    counted = sorted(tuple(json.loads(line)[name] for name in names) for line in listing.stdout.splitlines())
+    start = datetime.fromisoformat(counted[0][0])
+    offsets = [(datetime.fromisoformat(at) - start) / timedelta(milliseconds=1) for at, *_ in counted]
+    trace_lines = trace(demo[0])
+    assert [row["timestamp"] for row in trace_lines] == pytest.approx(offsets, abs=0.001)
+    assert [(row["input_length"], row["output_length"]) for row in trace_lines] == [
+        tuple(tokens) for _, *tokens in counted
+    ]
 
 
 def test_a_trace_has_no_text_and_names_omissions(tape: Path) -> None:
@@ -122,9 +124,9 @@ def test_a_trace_covers_generations_unless_asked_otherwise(tmp_path: Path) -> No
 
 
 def test_hostile_prompts_of_a_trace_cannot_control_a_terminal(tape: Path) -> None:
-    shown = on_terminal(tape, "export", ODD, "--format", "trace", "--with-messages")
-    assert json.loads(shown)["payload"] == {"model": HOSTILE}
-    assert not {"\x1b", "\x9b", "\u202e"} & {*shown}
+    output = on_terminal(tape, "export", ODD, "--format", "trace", "--with-messages")
+    assert json.loads(output)["payload"] == {"model": HOSTILE}
+    assert not {"\x1b", "\x9b", "\u202e"} & {*output}
 
 
 def test_a_trace_of_imported_exchanges_has_their_prompts(tmp_path: Path) -> None:

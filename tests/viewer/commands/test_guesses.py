@@ -63,9 +63,9 @@ GUESSES = {
 
 def answer(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
     monkeypatch.setattr(sys, "argv", ["wiretape", *words])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as raised:
         main()
-    assert ended.value.code == 2
+    assert raised.value.code == 2
     return capsys.readouterr().err
 
 
@@ -73,22 +73,22 @@ def answer(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 def test_a_wrong_guess_gets_what_was_meant(
     typed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = answer(typed.split(), monkeypatch, capsys)
-    assert GUESSES[typed] in said
-    assert said.count("\n") == 1
-    assert said.endswith("--help)\n")  # where the full list is
+    output = answer(typed.split(), monkeypatch, capsys)
+    assert GUESSES[typed] in output
+    assert output.count("\n") == 1
+    assert output.endswith("--help)\n")  # where the full list is
 
 
 def test_what_resembles_nothing_gets_no_suggestion(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = answer(["ls", "--xyzzy"], monkeypatch, capsys)
-    assert said == "wiretape ls: no option --xyzzy (see wiretape ls --help)\n"
+    output = answer(["ls", "--xyzzy"], monkeypatch, capsys)
+    assert output == "wiretape ls: no option --xyzzy (see wiretape ls --help)\n"
 
 
 def test_forty_guesses_get_at_most_three_suggestions_each() -> None:
     assert len(GUESSES) >= 40
-    assert all(said.count(",") + said.count(" or ") < 3 for said in GUESSES.values())
+    assert all(output.count(",") + output.count(" or ") < 3 for output in GUESSES.values())
 
 
 def exists(words: str) -> bool:
@@ -104,12 +104,12 @@ def exists(words: str) -> bool:
     return True
 
 
-@each_case("suggested", sorted({one for many in guesses.COMMANDS.values() for one in many.split("|")}))
+@each_case("suggested", sorted({command for many in guesses.COMMANDS.values() for command in many.split("|")}))
 def test_every_command_that_may_be_suggested_exists(suggested: str) -> None:
     assert exists(suggested)
 
 
-@each_case("suggested", sorted({one.split()[0] for many in guesses.OPTIONS.values() for one in many.split("|")}))
+@each_case("suggested", sorted({option.split()[0] for many in guesses.OPTIONS.values() for option in many.split("|")}))
 def test_every_option_that_may_be_suggested_exists(suggested: str) -> None:
     assert any(suggested in option.opts for command in group.commands.values() for option in command.params)
 
@@ -119,16 +119,16 @@ def test_no_guess_is_a_command_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "output"),
     [("model:gpt", "`model:gpt*` matches 5"), ("model:mini", "`model:*mini*` matches"), ("is:ok model:none", "0 of")],
 )
-def test_an_unmatched_text_suggests_the_matching_wildcard(tape: Path, typed: str, said: str) -> None:
-    assert said in run(tape, "ls", "-f", typed).stderr
+def test_an_unmatched_text_suggests_the_matching_wildcard(tape: Path, typed: str, output: str) -> None:
+    assert output in run(tape, "ls", "-f", typed).stderr
 
 
 @pytest.mark.parametrize("arguments", [("show", "--format", "json"), ("play", "--as", "sse", "--speed", "0")])
 def test_show_and_play_take_the_newest_by_default(tape: Path, arguments: tuple[str, ...]) -> None:
-    command, *rest = arguments
-    assert run(tape, *arguments).stdout == run(tape, command, "last", *rest).stdout == run(
-        tape, command, "@", *rest
+    command, *remainder = arguments
+    assert run(tape, *arguments).stdout == run(tape, command, "last", *remainder).stdout == run(
+        tape, command, "@", *remainder
     ).stdout  # fmt: skip

@@ -22,8 +22,8 @@ EXAMPLES = re.findall(r"^- `(.+?)`:", topics.text("filters").partition("## Examp
 def test_without_a_topic_topics_and_commands_are_listed() -> None:
     text = run(NONE, "help").stdout
     assert set(topics.names()) == set(re.findall(r"^- `([a-z-]+)`: ", text, re.MULTILINE))
-    listed = {line.split()[0] for line in text.splitlines() if line.startswith("  ")}
-    assert {name for name, command in group.commands.items() if not command.hidden} <= listed
+    names = {line.split()[0] for line in text.splitlines() if line.startswith("  ")}
+    assert {name for name, command in group.commands.items() if not command.hidden} <= names
 
 
 @each_case("path", [("ls",), ("db", "upgrade"), ("db",), ("help",)], ids=" ".join)
@@ -43,16 +43,16 @@ def test_no_topic_has_the_name_of_a_command() -> None:
 
 
 def test_a_topic_on_a_terminal_is_drawn() -> None:
-    shown = on_terminal(NONE, "help", "filters", columns=80)
-    assert "\x1b[" in shown
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    output = on_terminal(NONE, "help", "filters", columns=80)
+    assert "\x1b[" in output
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
     assert " • model:gpt-*: a text with a wildcard; case is ignored" in plain
     assert "##" not in plain
     assert max(len(line) for line in plain.splitlines()) <= 80
 
 
 @each_case(
-    ("path", "said"),
+    ("path", "message"),
     [
         (("filtrs",), "there is no help on 'filtrs'; did you mean filters or fields?"),
         (("sho",), "did you mean show"),
@@ -63,8 +63,8 @@ def test_a_topic_on_a_terminal_is_drawn() -> None:
         (("nothing-of-the-kind",), "wiretape help lists all topics"),
     ],
 )
-def test_an_unknown_topic_gets_the_closest_ones(path: tuple[str, ...], said: str) -> None:
-    assert said in " ".join(run(NONE, "help", *path, code=2).stderr.split())
+def test_an_unknown_topic_gets_the_closest_ones(path: tuple[str, ...], message: str) -> None:
+    assert message in " ".join(run(NONE, "help", *path, code=2).stderr.split())
 
 
 @each_case("name", [*OUTCOMES, *FLAGS, *QUANTITIES, *RATES, *(field_name(name) for name in METRICS), *fields.NAMES])
@@ -80,9 +80,9 @@ def test_a_metrics_definition_has_unit_and_other_names() -> None:
     assert run(NONE, "help", "TTFT_ms").stdout == text
 
 
-@each_case(("name", "found"), [("itl", "`icl`"), ("E2EL", "`latency`"), ("OPENAI_BASE_URL", "`/openai/v1` in")])
-def test_the_names_of_other_tools_and_variables_have_definitions(name: str, found: str) -> None:
-    assert found in run(NONE, "help", name).stdout
+@each_case(("name", "words"), [("itl", "`icl`"), ("E2EL", "`latency`"), ("OPENAI_BASE_URL", "`/openai/v1` in")])
+def test_the_names_of_other_tools_and_variables_have_definitions(name: str, words: str) -> None:
+    assert words in run(NONE, "help", name).stdout
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -93,7 +93,7 @@ def test_each_example_of_the_filter_language_works(tape: Path, example: str) -> 
 def test_the_filter_language_is_explained_with_valid_values() -> None:
     assert len(EXAMPLES) > 10
     text = topics.text("filters")
-    assert all(expected in text for expected in (one.expected for one in operators.KINDS.values()))
+    assert all(expected in text for expected in (operator_kind.expected for operator_kind in operators.KINDS.values()))
     assert all(choice in text for choices in fields.CHOICES.values() for choice in choices)
 
 

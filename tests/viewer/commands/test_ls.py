@@ -36,8 +36,8 @@ def test_ls_says_whose_a_stall_was(tape: Path) -> None:
 
 def test_a_pipe_has_the_tables_columns_in_full(tape: Path) -> None:
     (row,) = json.loads(run(tape, "ls", "-f", "flag:stall", "--format", "json").stdout)
-    shown = set(tables.LISTED) - {"mark"} | {"id", "outcome_detail"}
-    assert set(row) == shown
+    displayed = set(tables.LISTED) - {"mark"} | {"id", "outcome_detail"}
+    assert set(row) == displayed
     assert (row["id"], row["started_at"][-1], row["happened"]) == (TOOLS, "Z", "stall 3.0 s by upstream")
     assert "there is no column 'mark'" in run(tape, "ls", "--columns", "mark", "--format", "csv", code=2).stderr
 
@@ -52,9 +52,9 @@ def test_columns_are_in_an_order_of_meaning_everywhere(tape: Path) -> None:
 
 
 def test_ls_formats_have_the_same_fields(tape: Path) -> None:
-    found = json.loads(run(tape, "ls", "--format", "json").stdout)
-    assert [row["id"] for row in found][-2:] == [TOOLS, COMPLETE]
-    assert tuple(found[0]) == tables.PIPED
+    rows = json.loads(run(tape, "ls", "--format", "json").stdout)
+    assert [row["id"] for row in rows][-2:] == [TOOLS, COMPLETE]
+    assert tuple(rows[0]) == tables.PIPED
     header, *_ = csv.reader(io.StringIO(run(tape, "ls", "--format", "csv").stdout))
     assert tuple(header) == tables.PIPED
     assert len(run(tape, "ls", "--format", "jsonl", "-n", "3").stdout.splitlines()) == 3
@@ -88,10 +88,10 @@ def interrupted(tape: Path, *arguments: str, lines: int) -> list[str]:
     with forked.Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        found = [process.stdout.readline().decode() for _ in range(lines)]
+        lines_read = [process.stdout.readline().decode() for _ in range(lines)]
         process.send_signal(signal.SIGINT)
         assert (process.wait(60), process.stdout.read(), process.stderr.read()) == (130, b"", b"")
-    return found
+    return lines_read
 
 
 def test_ls_follows_until_it_is_interrupted(tape: Path) -> None:
@@ -120,9 +120,9 @@ def test_ls_fits_its_terminal(tape: Path, terminal: str) -> None:
     shown = on_terminal(tape, "ls", columns=60, terminal=terminal)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).split("\r\n")
     assert max(map(len, lines)) <= 60
-    said = " ".join(" ".join(lines).partition("hidden: ")[2].split())
-    assert said.startswith("started UTC, upstream, status, outcome, max gap ms, ")
-    assert said.endswith("; widen the terminal or use --columns")
+    output = " ".join(" ".join(lines).partition("hidden: ")[2].split())
+    assert output.startswith("started UTC, upstream, status, outcome, max gap ms, ")
+    assert output.endswith("; widen the terminal or use --columns")
 
 
 def test_ls_prints_requested_columns_in_order(tape: Path) -> None:
@@ -135,10 +135,10 @@ def test_ls_prints_requested_columns_in_order(tape: Path) -> None:
 
 
 def test_an_unknown_column_lists_the_closest_first(tape: Path) -> None:
-    said = run(tape, "ls", "--columns", "id,outcom", code=2).stderr
-    assert "there is no column 'outcom': choose from outcome, outcome_detail, " in said
-    listed = run(tape, "ls", "--columns", "help").stdout.splitlines()
-    assert set(FIELDS) <= {line.split(" ")[0] for line in listed}
+    output = run(tape, "ls", "--columns", "id,outcom", code=2).stderr
+    assert "there is no column 'outcom': choose from outcome, outcome_detail, " in output
+    names = run(tape, "ls", "--columns", "help").stdout.splitlines()
+    assert set(FIELDS) <= {line.split(" ")[0] for line in names}
 
 
 @pytest.mark.parametrize("arguments", [("--spark",), ("--format", "ids")])
@@ -182,9 +182,9 @@ def test_gaps_are_drawn_on_one_axis(tape: Path) -> None:
 
 
 def test_drawings_can_be_ascii(tape: Path) -> None:
-    shown = run(tape, "ls", "--spark", "--ascii", "-f", "flag:stall").stdout
-    assert shown.isascii()
-    assert shown.splitlines()[1].endswith("@")
+    output = run(tape, "ls", "--spark", "--ascii", "-f", "flag:stall").stdout
+    assert output.isascii()
+    assert output.splitlines()[1].endswith("@")
     assert "@" in run(tape, "ls", "--ascii", "--format", "table", "-f", "flag:stall").stdout
 
 
@@ -204,17 +204,17 @@ def test_impossible_drawings_and_ends_are_usage_errors(tape: Path, arguments: tu
 def test_a_drawing_fills_its_terminal(tape: Path, columns: int) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "ls", "--spark", columns=columns)).split("\r\n")
     assert columns - 2 <= max(len(line.rstrip()) for line in lines if not line.startswith("gaps:")) <= columns
-    shown = " ".join(" ".join(lines).split())
-    assert shown.count("gaps: ▁ <3 ▂ 3 ▃ 10 ▄ 30 ▅ 100 ▆ 300 ms ▇ 1 █ 3 s · first output │ end") == 1
-    assert "--columns" not in shown
+    output = " ".join(" ".join(lines).split())
+    assert output.count("gaps: ▁ <3 ▂ 3 ▃ 10 ▄ 30 ▅ 100 ▆ 300 ms ▇ 1 █ 3 s · first output │ end") == 1
+    assert "--columns" not in output
 
 
 def test_people_are_told_why_nothing_matches(tape: Path) -> None:
-    said = on_terminal(tape, "ls", "-f", "model:gpt-* ttft>800s", columns=200).splitlines()[-1]
-    assert said == "wiretape: 0 of 7 exchanges match. `model:gpt-*` alone matches 5; `ttft>800s` alone matches 0"
-    said = on_terminal(tape, "ls", "-f", 'error:"*slow down*"').splitlines()[-1]
+    output = on_terminal(tape, "ls", "-f", "model:gpt-* ttft>800s", columns=200).splitlines()[-1]
+    assert output == "wiretape: 0 of 7 exchanges match. `model:gpt-*` alone matches 5; `ttft>800s` alone matches 0"
+    output = on_terminal(tape, "ls", "-f", 'error:"*slow down*"').splitlines()[-1]
     assert (
-        said
+        output
         == 'wiretape: 0 of 7 exchanges match. * in quotes is no wildcard; search within a text by ~: error~"rate limit"'
     )
     assert run(tape, "ls", "--model", "none", "-f", "a").stderr == "wiretape: 0 of 7 exchanges match\n"
@@ -231,13 +231,13 @@ def test_a_bare_word_searches_model_text_and_id(tape: Path) -> None:
 
 def test_conversations_are_listed_with_totals_and_exchanges(tape: Path) -> None:
     result = run(tape, "ls", "--by", "conversation", "--format", "json", "-f", "status:200")
-    found = json.loads(result.stdout)
-    assert tuple(found[0]) == CONVERSATION_FIELDS
+    rows = json.loads(result.stdout)
+    assert tuple(rows[0]) == CONVERSATION_FIELDS
     listed = json.loads(run(tape, "ls", "--format", "json", "-f", "status:200").stdout)
-    assert sum(row["exchanges"] for row in found) == len(listed) == len(found)
-    for row in found:
-        (one,) = json.loads(run(tape, "ls", "--format", "json", "-f", f"conversation:{row['conversation']}").stdout)
-        assert (one["id"], one["output_tokens"]) == (row["id"], row["output_tokens"])
+    assert sum(row["exchanges"] for row in rows) == len(listed) == len(rows)
+    for row in rows:
+        (match,) = json.loads(run(tape, "ls", "--format", "json", "-f", f"conversation:{row['conversation']}").stdout)
+        assert (match["id"], match["output_tokens"]) == (row["id"], row["output_tokens"])
     lines = run(tape, "ls", "--by", "conversation", "--columns", "conversation,exchanges", "--format", "table").stdout
     assert lines.splitlines()[0].split() == ["conversation", "exchanges"]
 

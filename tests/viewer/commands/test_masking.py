@@ -26,19 +26,19 @@ def delta(text: str) -> bytes:
 def leaking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tape of a request with two secrets, whose answer brings one of them in pieces."""
     monkeypatch.chdir(tmp_path)
-    asked = {"model": "m", "user": "cust-17", "messages": [{"role": "user", "content": f"a\n{KEY}"}]}
-    asked |= {"tools": [{"type": "mcp", "authorization": "hunter2"}]}
+    request = {"model": "m", "user": "cust-17", "messages": [{"role": "user", "content": f"a\n{KEY}"}]}
+    request |= {"tools": [{"type": "mcp", "authorization": "hunter2"}]}
     answer = [*map(delta, PIECES), b"data: [DONE]\n\n"]
     with opened(tape := tmp_path / "tape.db") as store:
-        record(store, [begin("e1", body=json.dumps(asked).encode()), head("e1", TYPE), *body("e1", answer),
+        record(store, [begin("e1", body=json.dumps(request).encode()), head("e1", TYPE), *body("e1", answer),
                        end("e1", answer)])  # fmt: skip
     return tape
 
 
-def made(tape: Path, command: str, *options: str) -> tuple[str, str]:
+def files_of(tape: Path, command: str, *options: str) -> tuple[str, str]:
     """Return the text in what a command makes, and what it says."""
-    name, *rest = command.split()
-    words = [*name.split(), *rest] if name != "db" else ["db", *rest]
+    name, *arguments = command.split()
+    words = [*name.split(), *arguments] if name != "db" else ["db", *arguments]
     verb = words[:2] if name == "db" else words[:1]
     if name == "report":
         done = run(tape, *verb, "@", *words[1:], *options)
@@ -47,17 +47,17 @@ def made(tape: Path, command: str, *options: str) -> tuple[str, str]:
     done = run(tape, *verb, "@", *words[len(verb) :], *options, "-o", str(file))
     data = file.read_bytes()
     if "--html" in words:
-        found = page.read(data)
-        pieces = "".join(piece for text in found.data["texts"] for piece in text["pieces"])
-        return pieces + "".join(map(repr, found.blocks.values())), done.stderr
+        page_data = page.read(data)
+        pieces = "".join(piece for text in page_data.data["texts"] for piece in text["pieces"])
+        return pieces + "".join(map(repr, page_data.blocks.values())), done.stderr
     return data.decode(), done.stderr
 
 
 @pytest.mark.parametrize("command", PUBLIC)
 def test_shared_files_have_no_secrets_and_count_masked_ones(leaking: Path, command: str) -> None:
-    text, said = made(leaking, command)
+    text, message = files_of(leaking, command)
     assert not any(part in text for part in (KEY, "LmX0wPvT6yRk92bcDE", "Zq81"))
-    assert "1 secret masked" in said if command.startswith("report") else "3 secrets masked" in said
+    assert "1 secret masked" in message if command.startswith("report") else "3 secrets masked" in message
     if "text" not in command:
         assert "hunter2" not in text
         assert STARS in text
@@ -66,16 +66,16 @@ def test_shared_files_have_no_secrets_and_count_masked_ones(leaking: Path, comma
 
 @pytest.mark.parametrize("command", [command for command in PUBLIC if not command.startswith("report")])
 def test_secrets_are_kept_on_request(leaking: Path, command: str) -> None:
-    text, said = made(leaking, command, "--no-redact")
+    text, message = files_of(leaking, command, "--no-redact")
     assert "LmX0wPvT6yRk92bcDE" in text
-    assert "masked" not in said
+    assert "masked" not in message
 
 
 @pytest.mark.parametrize("command", PUBLIC)
 @pytest.mark.parametrize("rule", ["pattern = 'cust-[0-9]+'", "pattern = 'cust-'\n[[redact]]\nfield = 'user'"])
 def test_rules_of_the_configuration_are_applied_as_well(leaking: Path, command: str, rule: str) -> None:
     Path(".wiretape.toml").write_text(f"[[redact]]\n{rule}\n")
-    text, _ = made(leaking, command)
+    text, _ = files_of(leaking, command)
     assert "cust-17" not in text
     assert KEY not in text
 

@@ -40,8 +40,8 @@ def test_nothing_asked_for_is_everything() -> None:
 
 
 def test_all_that_is_asked_for_must_fit() -> None:
-    said = run("-f", "a or b", "--filter", "is:ok", "--label", "run=a*", "--label", "x", "-n", "0", "-s", "-gap.max")
-    assert said.output == "(a or b) outcome:complete label:run=a* label:x|0|('max_gap_ms', True)\n"
+    output = run("-f", "a or b", "--filter", "is:ok", "--label", "run=a*", "--label", "x", "-n", "0", "-s", "-gap.max")
+    assert output.output == "(a or b) outcome:complete label:run=a* label:x|0|('max_gap_ms', True)\n"
 
 
 def test_the_short_options_are_terms() -> None:
@@ -49,8 +49,8 @@ def test_the_short_options_are_terms() -> None:
     assert options.read(errors=True) == Match("outcome", tuple((name,) for name in FAILURES))
     assert options.read(labels=["run=a 7"]) == Labelled((("run", ("a 7",)),))
     since, until = "2026-03-01T00:00:00.000000Z", "2026-03-02T00:00:00.000000Z"
-    both = And((Compare("started_at", ">=", since), Compare("started_at", "<", until)))
-    assert options.read(since="2026-03-01T00:00Z", until="2026-03-02T00:00Z") == both
+    span = And((Compare("started_at", ">=", since), Compare("started_at", "<", until)))
+    assert options.read(since="2026-03-01T00:00Z", until="2026-03-02T00:00Z") == span
 
 
 def test_a_filter_that_stands_alone_stays_as_typed() -> None:
@@ -70,7 +70,7 @@ def test_a_combined_or_unprintable_filter_is_normalised() -> None:
 
 
 @each_case(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (
             ("-f", "ttfx>1s"),
@@ -85,8 +85,8 @@ def test_a_combined_or_unprintable_filter_is_normalised() -> None:
         (("-n", "-1"), "Invalid value for '-n'"),
     ],
 )
-def test_an_unreadable_option_is_a_usage_error_naming_it(arguments: tuple[str, ...], said: str) -> None:
-    assert said in " ".join(run(*arguments, code=2).stderr.split())
+def test_an_unreadable_option_is_a_usage_error_naming_it(arguments: tuple[str, ...], message: str) -> None:
+    assert message in " ".join(run(*arguments, code=2).stderr.split())
 
 
 MATCHING_NOTHING = [
@@ -112,9 +112,9 @@ def wiretape(tape: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("command", MATCHING_NOTHING, ids=" ".join)
 def test_a_filter_without_matches_is_always_reported_alike(tape: Path, command: tuple[str, ...]) -> None:
-    found = commanded(tape, *command, "-f", "model:none")
-    assert NONE_MATCH in found.stderr
-    assert "wiretape: the tape" not in found.stderr
+    output = commanded(tape, *command, "-f", "model:none")
+    assert NONE_MATCH in output.stderr
+    assert "wiretape: the tape" not in output.stderr
 
 
 @pytest.mark.parametrize("command", MATCHING_NOTHING, ids=" ".join)
@@ -124,9 +124,9 @@ def test_an_empty_tape_is_reported_in_the_same_words(empty: Path, command: tuple
 
 @pytest.mark.parametrize("command", NAMING_NOTHING, ids=" ".join)
 def test_what_is_of_one_exchange_fails_without_one(tape: Path, empty: Path, command: tuple[str, ...]) -> None:
-    for path, said in ((tape, NONE_MATCH), (empty, NONE_THERE)):
+    for path, output in ((tape, NONE_MATCH), (empty, NONE_THERE)):
         done = wiretape(path, *command, "-f", "model:none")
-        assert (done.returncode, done.stdout, done.stderr) == (4, "", said)
+        assert (done.returncode, done.stdout, done.stderr) == (4, "", output)
 
 
 @pytest.mark.parametrize(
@@ -142,17 +142,17 @@ def test_a_comparison_says_which_side_is_empty(tape: Path, empty: Path) -> None:
     done = wiretape(tape, "compare", "--base", "model:none", "--new", "status:200")
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr == "wiretape: nothing to compare: --base: 0 of 7 exchanges match\n"
-    both = wiretape(tape, "compare", "--base", "model:none", "--new", "model:no").stderr
-    assert both.endswith(": --base: 0 of 7 exchanges match; --new: 0 of 7 exchanges match\n")
+    message = wiretape(tape, "compare", "--base", "model:none", "--new", "model:no").stderr
+    assert message.endswith(": --base: 0 of 7 exchanges match; --new: 0 of 7 exchanges match\n")
     assert wiretape(empty, "compare", "--base", "a", "--new", "b").stderr.endswith(
         NONE_THERE.removeprefix("wiretape: ")
     )
 
 
 def test_a_time_that_is_still_to_come_is_named(tape: Path) -> None:
-    said = commanded(tape, "ls", "--since", "2999-01-01").stderr
-    assert said.startswith("wiretape: 0 of 7 exchanges match. `started_at>=2")
-    assert said.endswith("Z` is still to come\n")
+    output = commanded(tape, "ls", "--since", "2999-01-01").stderr
+    assert output.startswith("wiretape: 0 of 7 exchanges match. `started_at>=2")
+    assert output.endswith("Z` is still to come\n")
     assert "to come" not in commanded(tape, "ls", "--until", "2000-01-01").stderr
 
 

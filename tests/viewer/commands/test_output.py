@@ -25,7 +25,7 @@ ROWS = [{"name": "=x", "n": 1}, {"name": "b", "n": None}]
 
 @click.command()
 @formatted()
-def written(out: Output) -> None:
+def write(out: Output) -> None:
     if out.is_table:
         show([Text("a line"), Text(f"width {width()}")])
     else:
@@ -33,7 +33,7 @@ def written(out: Output) -> None:
 
 
 def run(*arguments: str) -> bytes:
-    result = CliRunner().invoke(written, arguments)
+    result = CliRunner().invoke(write, arguments)
     assert result.exit_code == 0, result.output
     return result.stdout_bytes
 
@@ -107,9 +107,9 @@ def test_a_file_has_a_header_whoever_writes_it() -> None:
     assert out.getvalue() == b"=x\nb\n"
 
 
-@pytest.mark.parametrize(("given", "coloured"), [("", True), ("1", False)])
-def test_colours_on_a_pipe_must_be_forced(tape: Path, given: str, coloured: bool) -> None:
-    forced = {"FORCE_COLOR": "1", "NO_COLOR": given, "TERM": "xterm-256color", "WIRETAPE_DB": str(tape)}
+@pytest.mark.parametrize(("variable", "coloured"), [("", True), ("1", False)])
+def test_colours_on_a_pipe_must_be_forced(tape: Path, variable: str, coloured: bool) -> None:
+    forced = {"FORCE_COLOR": "1", "NO_COLOR": variable, "TERM": "xterm-256color", "WIRETAPE_DB": str(tape)}
     done = forked.run(["ls", "--format", "table", "-f", "is:ok"], **forced)
     assert ("\x1b[32m" in done.stdout) == coloured
     assert ("\x1b[3" in done.stdout) == coloured
@@ -125,15 +125,15 @@ def test_a_dumb_terminal_gets_no_escapes(tape: Path) -> None:
 
 
 def test_columns_without_room_are_named_with_the_remedy(tape: Path) -> None:
-    said = plain(on_terminal(tape, "export", "--format", "table", "-n", "1", columns=60))
-    assert "hidden: request_model, response_model, upstream, labels, " in said
-    assert re.search(r" and \d\d more; widen the terminal or use --columns$", said)
+    output = plain(on_terminal(tape, "export", "--format", "table", "-n", "1", columns=60))
+    assert "hidden: request_model, response_model, upstream, labels, " in output
+    assert re.search(r" and \d\d more; widen the terminal or use --columns$", output)
     checked = plain(on_terminal(tape, "check", "--max", "ttft.p95=1s", columns=30))
     assert checked.endswith("; widen the terminal or use --format json")
 
 
-def plain(shown: str) -> str:
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", shown).split())
+def plain(text: str) -> str:
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
 
 
 @pytest.mark.parametrize(

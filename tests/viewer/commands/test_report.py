@@ -52,69 +52,69 @@ def id_of(tape: Path, scene: str) -> str:
 def test_a_report_has_verdict_ending_and_cause(scene: str, demo: tuple[Path, str]) -> None:
     party, ending, more = SCENES[scene]
     id = id_of(demo[0], scene)
-    shown = run(demo[0], "report", id).stdout
-    assert re.match(rf"\*\*Verdict: {party}\*\*: {ending}", shown)
-    assert more in shown
-    assert f"| exchange | `{id}`, began 20" in shown
-    assert f"| model | `demo-{scene}`, chat, API " in shown
-    assert "| upstream | a local server |" in shown
-    assert f"| wiretape | {__version__}, recorded by {__version__} |" in shown
-    assert f"`wiretape db cut {id} -o report.jsonl`" in shown
-    assert len(shown.splitlines()) <= issue.MOST_LINES
+    output = run(demo[0], "report", id).stdout
+    assert re.match(rf"\*\*Verdict: {party}\*\*: {ending}", output)
+    assert more in output
+    assert f"| exchange | `{id}`, began 20" in output
+    assert f"| model | `demo-{scene}`, chat, API " in output
+    assert "| upstream | a local server |" in output
+    assert f"| wiretape | {__version__}, recorded by {__version__} |" in output
+    assert f"`wiretape db cut {id} -o report.jsonl`" in output
+    assert len(output.splitlines()) <= issue.MOST_LINES
     assert not re.search(
-        r"127\.0\.0\.1|localhost|Play the scene|Bearer|Provider disconnected|Once upon|model begins", shown
+        r"127\.0\.0\.1|localhost|Play the scene|Bearer|Provider disconnected|Once upon|model begins", output
     )
 
 
 def test_a_stalls_timeline_has_beginning_and_party(demo: tuple[Path, str]) -> None:
-    (one,) = as_json(demo[0], "@stall")["exchanges"]
-    assert [moment["what"].split(" of ")[0] for moment in one["timeline"]] == [
+    (entry,) = as_json(demo[0], "@stall")["exchanges"]
+    assert [moment["what"].split(" of ")[0] for moment in entry["timeline"]] == [
         "request", "connected", "response head, status 200", "first output", "silence", "last output",
         "end: the HTTP body ended as framed",
     ]  # fmt: skip
-    assert re.search(r"; upstream silent, relay [\d.]+ ms, no wait for the client$", one["evidence"][0])
-    assert [moment["at_ms"] for moment in one["timeline"]] == sorted(moment["at_ms"] for moment in one["timeline"])
+    assert re.search(r"; upstream silent, relay [\d.]+ ms, no wait for the client$", entry["evidence"][0])
+    assert [moment["at_ms"] for moment in entry["timeline"]] == sorted(moment["at_ms"] for moment in entry["timeline"])
 
 
 def test_only_reports_with_text_have_message_and_answer(demo: tuple[Path, str]) -> None:
     failing = id_of(demo[0], "failing")
-    shown = run(demo[0], "report", failing, "--with-text").stdout
-    assert "\nError message:\n\n    Provider disconnected\n" in shown
-    assert "\nAnswer:\n\n    It all looked good until\n" in shown
-    (one,) = as_json(demo[0], failing)["exchanges"]
-    assert (one["error_message"], one["answer"]) == (None, None)
+    output = run(demo[0], "report", failing, "--with-text").stdout
+    assert "\nError message:\n\n    Provider disconnected\n" in output
+    assert "\nAnswer:\n\n    It all looked good until\n" in output
+    (entry,) = as_json(demo[0], failing)["exchanges"]
+    assert (entry["error_message"], entry["answer"]) == (None, None)
 
 
 def test_a_filtered_report_lists_failed_stalled_and_slowest(demo: tuple[Path, str]) -> None:
     found = as_json(demo[0], "-f", "model:demo-*")
     assert (found["kind"], found["total"], found["verdict"]) == ("filter", 19, "upstream")
     assert found["endings"] == "15 complete · 4 failed: 2 × 429, 1 cut by upstream, 1 error in mid-stream"
-    listed = {one["model"]: one["reasons"] for one in found["exchanges"]}
-    assert len(listed) == report.MOST_EXCHANGES
-    assert (listed["demo-stall"], listed["demo-failing"]) == (["stalled"], ["failed"])
-    shown = run(demo[0], "report", "-f", "model:demo-*").stdout
-    assert shown.startswith("**Verdict: upstream**: 15 complete · 4 failed")
-    assert len(shown.splitlines()) <= issue.MOST_LINES
-    assert "model:demo" not in shown
+    reasons = {entry["model"]: entry["reasons"] for entry in found["exchanges"]}
+    assert len(reasons) == report.MOST_EXCHANGES
+    assert (reasons["demo-stall"], reasons["demo-failing"]) == (["stalled"], ["failed"])
+    output = run(demo[0], "report", "-f", "model:demo-*").stdout
+    assert output.startswith("**Verdict: upstream**: 15 complete · 4 failed")
+    assert len(output.splitlines()) <= issue.MOST_LINES
+    assert "model:demo" not in output
 
 
 @pytest.mark.parametrize("reference", [f"s:{KEY[:9]}", "@s"])
 def test_a_session_is_reported_by_parts_of_time(reference: str, tmp_path: Path) -> None:
     tape = session_tape(tmp_path / "t.db")
     run(tape, "rm", ELSEWHERE, "--yes")
-    shown = run(tape, "report", reference).stdout
-    assert shown.startswith("**Verdict: upstream**: 2 complete · 1 failed: 1 × 429\n")
-    assert [line for line in shown.splitlines() if " % |" in line] == [
+    output = run(tape, "report", reference).stdout
+    assert output.startswith("**Verdict: upstream**: 2 complete · 1 failed: 1 × 429\n")
+    assert [line for line in output.splitlines() if " % |" in line] == [
         "| stalled | 3,000.0 | 35.7 % |", "| tools | 2,000.0 | 23.8 % |", "| streaming | 1,400.0 | 16.7 % |",
         "| backoff | 1,000.0 | 11.9 % |", "| waiting | 900.0 | 10.7 % |", "| closing | 50.0 | 0.6 % |",
         "| failed | 50.0 | 0.6 % |",
     ]  # fmt: skip
-    assert "| wall | 8,400.0 | at most 1 exchange at once |" in shown
-    assert "| turns | 2, median to the first output 450.0 ms |" in shown
+    assert "| wall | 8,400.0 | at most 1 exchange at once |" in output
+    assert "| turns | 2, median to the first output 450.0 ms |" in output
     found = as_json(tape, reference)
     assert (found["kind"], found["total"], found["time"]["wall_ms"]) == ("session", 3, 8400.0)
-    assert [one["reasons"] for one in found["exchanges"]] == [["slowest"], ["failed"], ["stalled"]]
-    assert not re.search(r"agent-one|Fix it|read\b.*{}|x = 1", shown + json.dumps(found))
+    assert [entry["reasons"] for entry in found["exchanges"]] == [["slowest"], ["failed"], ["stalled"]]
+    assert not re.search(r"agent-one|Fix it|read\b.*{}|x = 1", output + json.dumps(found))
 
 
 def test_the_jsons_keys_are_the_schemas(demo: tuple[Path, str]) -> None:
@@ -124,14 +124,14 @@ def test_the_jsons_keys_are_the_schemas(demo: tuple[Path, str]) -> None:
 
 
 def test_a_terminal_and_a_pipe_get_the_same_text(demo: tuple[Path, str]) -> None:
-    shown = on_terminal(demo[0], "report", "@stall", columns=60)
-    assert shown.replace("\r\n", "\n") == run(demo[0], "report", "@stall").stdout
+    output = on_terminal(demo[0], "report", "@stall", columns=60)
+    assert output.replace("\r\n", "\n") == run(demo[0], "report", "@stall").stdout
 
 
 def test_nothing_of_hostile_recordings_is_quoted(tape: Path) -> None:
     for id in (ODD, TRUNCATED, TOOLS, LIVE, COMPLETE):
-        shown = run(tape, "report", id).stdout
-        assert not re.search(r"cmd\(\)|\x1b|bold|Oslo|weather|Hel|closed mid-chunk|example\.com|sk-", shown), id
+        output = run(tape, "report", id).stdout
+        assert not re.search(r"cmd\(\)|\x1b|bold|Oslo|weather|Hel|closed mid-chunk|example\.com|sk-", output), id
     (odd,) = as_json(tape, ODD)["exchanges"]
     assert (odd["model"], odd["error_code"]) == (None, "message left out")
     assert odd["upstream"] == "a server of no known provider"
@@ -146,7 +146,7 @@ def test_an_exchange_beside_a_filter_is_refused(tape: Path) -> None:
 @pytest.fixture(scope="module")
 def retried(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tape with two attempts that a provider refused, and the third, which it answered."""
-    asked = json.dumps({"model": "gpt-x", "messages": []}).encode()
+    request = json.dumps({"model": "gpt-x", "messages": []}).encode()
     sent = [
         (b"user-agent", b"OpenAI/Python 1.70.0"),
         (b"x-stainless-retry-count", b"2"),
@@ -157,39 +157,39 @@ def retried(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, (id, parts, status) in enumerate(
         [("1" * 16, LIMITED_READS, 429), ("2" * 16, LIMITED_READS, 429), ("3" * 16, COMPLETE_READS, 200)], 1
     ):
-        first = msgspec.structs.replace(begin(id, number, asked), upstream="https://api.openai.com", headers=sent)
-        head, *rest = response(id, parts, status)
+        opening = msgspec.structs.replace(begin(id, number, request), upstream="https://api.openai.com", headers=sent)
+        head, *remainder = response(id, parts, status)
         headers = answered if status == 429 else [*answered[1:], (b"content-type", b"text/event-stream")]
-        frames += [first, msgspec.structs.replace(head, headers=headers), *rest, end(id, parts)]
+        frames += [opening, msgspec.structs.replace(head, headers=headers), *remainder, end(id, parts)]
     return recorded(tmp_path_factory.mktemp("retried") / "tape.db", frames)
 
 
 def test_retries_around_an_exchange_are_named_with_pauses(retried: Path) -> None:
-    (one,) = as_json(retried, "2222")["exchanges"]
-    before = [{"id": "1" * 16, "outcome": "http_error", "status": 429, "pause_ms": 968.5}]
-    assert (one["retries_before"], one["attempt"]) == (before, 3)
-    assert [(retry["id"], retry["outcome"]) for retry in one["retries_after"]] == [("3" * 16, "complete")]
-    shown = run(retried, "report", "2222").stdout
-    told = (
+    (entry,) = as_json(retried, "2222")["exchanges"]
+    previous_attempts = [{"id": "1" * 16, "outcome": "http_error", "status": 429, "pause_ms": 968.5}]
+    assert (entry["retries_before"], entry["attempt"]) == (previous_attempts, 3)
+    assert [(retry["id"], retry["outcome"]) for retry in entry["retries_after"]] == [("3" * 16, "complete")]
+    output = run(retried, "report", "2222").stdout
+    sentences = (
         f"attempt 3 by the client's count; 1 before (`{'1' * 16}` http_error 429, 0.969 s apart); 1 after (`{'3' * 16}`"
     )
-    assert told in shown
+    assert sentences in output
 
 
 def test_unknown_times_have_no_unit_and_one_is_singular(retried: Path) -> None:
-    shown = run(retried, "report", "2222").stdout
-    assert "| times | first output –, longest silence of output –, last output –, end " in shown
-    assert f"| received | {len(LIMITED_READS[0][1])} bytes in 1 read; tokens: – in, – out |" in shown
+    output = run(retried, "report", "2222").stdout
+    assert "| times | first output –, longest silence of output –, last output –, end " in output
+    assert f"| received | {len(LIMITED_READS[0][1])} bytes in 1 read; tokens: – in, – out |" in output
 
 
 def test_provider_request_ids_and_client_are_named(retried: Path) -> None:
-    shown = run(retried, "report", "2222").stdout
-    assert "| upstream | `api.openai.com` |" in shown
-    assert "| request ids | x-request-id `req_1`, cf-ray `8a1b-FRA` |" in shown
-    assert "| client | `OpenAI/Python 1.70.0` |" in shown
-    assert "sk-secret" not in shown
+    output = run(retried, "report", "2222").stdout
+    assert "| upstream | `api.openai.com` |" in output
+    assert "| request ids | x-request-id `req_1`, cf-ray `8a1b-FRA` |" in output
+    assert "| client | `OpenAI/Python 1.70.0` |" in output
+    assert "sk-secret" not in output
 
 
 def test_attempts_of_an_unrecorded_request_are_unknown(tape: Path) -> None:
-    (one,) = as_json(tape, LIMITED)["exchanges"]
-    assert one["retries_before"] == []
+    (entry,) = as_json(tape, LIMITED)["exchanges"]
+    assert entry["retries_before"] == []

@@ -26,13 +26,13 @@ def tape(tmp_path: Path) -> Path:
 
 
 def test_listed_sessions_have_their_parts_of_time(tape: Path) -> None:
-    other, found = json.loads(run(tape, "ls", "--by", "conversation", "--format", "json").stdout)
-    assert found["conversation"] == KEY
-    assert {name: found[name] for name in PARTS} == PARTS
-    assert (found["failed"], found["open"], found["exchanges"], found["clock_step"]) == (1, 0, 3, False)
-    assert (other["conversation"], other["wall_ms"], other["turns"]) == (OTHER, 20, 1)
+    other_row, row = json.loads(run(tape, "ls", "--by", "conversation", "--format", "json").stdout)
+    assert row["conversation"] == KEY
+    assert {name: row[name] for name in PARTS} == PARTS
+    assert (row["failed"], row["open"], row["exchanges"], row["clock_step"]) == (1, 0, 3, False)
+    assert (other_row["conversation"], other_row["wall_ms"], other_row["turns"]) == (OTHER, 20, 1)
     (only,) = json.loads(run(tape, "ls", "--by", "conversation", "-n", "1", "--format", "json").stdout)
-    assert only == other
+    assert only == other_row
 
 
 def test_a_terminal_gets_the_largest_part_as_a_bar(tape: Path) -> None:
@@ -43,16 +43,16 @@ def test_a_terminal_gets_the_largest_part_as_a_bar(tape: Path) -> None:
 
 def test_the_threshold_of_a_stall_is_the_configured_one(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WIRETAPE_STALL_MS", "5000")
-    _, found = json.loads(run(tape, "ls", "--by", "conversation", "--format", "json").stdout)
-    assert (found["streaming_ms"], found["stalled_ms"]) == (4400, 0)
+    _, row = json.loads(run(tape, "ls", "--by", "conversation", "--format", "json").stdout)
+    assert (row["streaming_ms"], row["stalled_ms"]) == (4400, 0)
 
 
 def test_an_export_has_the_table_with_units(tape: Path) -> None:
-    found, other = csv.DictReader(io.StringIO(run(tape, "export", "--table", "conversations").stdout))
-    assert {name: float(found[name]) for name in PARTS} == PARTS
-    assert other["conversation"] == OTHER
-    one = run(tape, "export", f"s:{KEY}", "--table", "conversations", "--columns", "conversation,tools_ms").stdout
-    assert one.split() == ["conversation,tools_ms", f"{KEY},2000.0"]
+    row, other_row = csv.DictReader(io.StringIO(run(tape, "export", "--table", "conversations").stdout))
+    assert {name: float(row[name]) for name in PARTS} == PARTS
+    assert other_row["conversation"] == OTHER
+    output = run(tape, "export", f"s:{KEY}", "--table", "conversations", "--columns", "conversation,tools_ms").stdout
+    assert output.split() == ["conversation,tools_ms", f"{KEY},2000.0"]
     units = run(tape, "export", "--table", "conversations", "--schema", "--format", "tsv").stdout
     assert (
         "conversations\ttools_ms\tnumber\tms\ttime in which none is open; the next to start continues a tool" in units
@@ -60,13 +60,13 @@ def test_an_export_has_the_table_with_units(tape: Path) -> None:
 
 
 def test_filtered_sessions_count_only_matching_exchanges(tape: Path) -> None:
-    (found,) = json.loads(run(tape, "ls", "--by", "conversation", "-f", f"id:{FIRST}", "--format", "json").stdout)
-    assert (found["wall_ms"], found["tools_ms"], found["turns"], found["exchanges"]) == (1450, 0, 1, 1)
+    (row,) = json.loads(run(tape, "ls", "--by", "conversation", "-f", f"id:{FIRST}", "--format", "json").stdout)
+    assert (row["wall_ms"], row["tools_ms"], row["turns"], row["exchanges"]) == (1450, 0, 1, 1)
 
 
 def test_statistics_by_conversation_have_the_parts_too(tape: Path) -> None:
-    found, _ = json.loads(run(tape, "stats", "--by", "conversation", "--format", "json").stdout)
-    assert {name: found[name] for name in PARTS} == PARTS
+    row, _ = json.loads(run(tape, "stats", "--by", "conversation", "--format", "json").stdout)
+    assert {name: row[name] for name in PARTS} == PARTS
     columns = run(tape, "stats", "--by", "conversation", "--columns", "conversation,tools_ms", "--format", "csv").stdout
     assert columns.split() == ["conversation,tools_ms", f"{KEY},2000.0", f"{OTHER},0.0"]
     (all,) = json.loads(run(tape, "stats", "--format", "json").stdout)
@@ -78,8 +78,8 @@ def test_statistics_by_conversation_have_the_parts_too(tape: Path) -> None:
 def test_filtered_statistics_end_with_their_sessions_time(tape: Path) -> None:
     line = run(tape, "stats", "--format", "table").stdout.splitlines()[-1]
     assert line.startswith("time       2 sessions in 8,420 ms: stalled 36 % · tools 24 % · streaming 17 % · ")
-    one = run(tape, "stats", "-f", f"id:{FIRST}", "--format", "table").stdout.splitlines()[-1]
-    assert one == "time       1 session in 1,450 ms: streaming 69 % · waiting 28 % · closing 3 %"
+    output = run(tape, "stats", "-f", f"id:{FIRST}", "--format", "table").stdout.splitlines()[-1]
+    assert output == "time       1 session in 1,450 ms: streaming 69 % · waiting 28 % · closing 3 %"
 
 
 def test_a_session_is_shown_by_what_took_its_time(tape: Path) -> None:
@@ -108,7 +108,7 @@ def test_the_turns_of_a_session_have_a_row_each(tape: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("@", "--part", "time"), "--part time is of a session, and @ is an exchange: name a session, such as @s"),
         (
@@ -117,8 +117,8 @@ def test_the_turns_of_a_session_have_a_row_each(tape: Path) -> None:
         ),
     ],
 )
-def test_a_part_of_the_other_kind_is_refused(tape: Path, arguments: tuple[str, ...], said: str) -> None:
-    assert said in run(tape, "show", *arguments, code=2).stderr
+def test_a_part_of_the_other_kind_is_refused(tape: Path, arguments: tuple[str, ...], message: str) -> None:
+    assert message in run(tape, "show", *arguments, code=2).stderr
 
 
 def test_an_unknown_session_error_names_their_list(tape: Path) -> None:
@@ -128,8 +128,8 @@ def test_an_unknown_session_error_names_their_list(tape: Path) -> None:
 
 def test_two_sessions_are_compared_by_their_time(tape: Path) -> None:
     rows = json.loads(run(tape, "compare", "s:agent-one", "@s", "--format", "json").stdout)
-    found = {row["metric"]: (row["a"], row["b"], row["difference"]) for row in rows}
-    assert (found["wall_ms"], found["turns"]) == ((8400, 20, -8380), (2, 1, -1))
+    metrics = {row["metric"]: (row["a"], row["b"], row["difference"]) for row in rows}
+    assert (metrics["wall_ms"], metrics["turns"]) == ((8400, 20, -8380), (2, 1, -1))
     lines = run(tape, "compare", "s:agent-one", "@s", "--format", "table").stdout.splitlines()
     assert lines[1].split() == ["wall_ms", "8400.0", "20.0", "-8380.0"]
     assert "name both by s:KEY or @s" in run(tape, "compare", "s:agent-one", "@", code=2).stderr

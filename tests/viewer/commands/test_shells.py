@@ -13,8 +13,8 @@ from tests.support.sample_tape import COMPLETE, TOOLS
 SHELLS = ("bash", "zsh", "fish")
 
 
-def told(tape: Path, shell: str, **asked: str) -> list[str]:
-    done = forked.run([], WIRETAPE_DB=str(tape), _WIRETAPE_COMPLETE=f"{shell}_complete", **asked)
+def completions(tape: Path, shell: str, **words: str) -> list[str]:
+    done = forked.run([], WIRETAPE_DB=str(tape), _WIRETAPE_COMPLETE=f"{shell}_complete", **words)
     assert done.stderr == ""
     return done.stdout.splitlines()
 
@@ -33,7 +33,7 @@ def test_an_unknown_shell_is_a_usage_error(tape: Path) -> None:
 
 
 def test_zsh_gets_type_word_and_help_of_each_candidate(tape: Path) -> None:
-    lines = told(tape, "zsh", COMP_WORDS="wiretape show aaaa", COMP_CWORD="2")
+    lines = completions(tape, "zsh", COMP_WORDS="wiretape show aaaa", COMP_CWORD="2")
     assert lines == [
         "plain",
         TOOLS,
@@ -42,17 +42,17 @@ def test_zsh_gets_type_word_and_help_of_each_candidate(tape: Path) -> None:
         COMPLETE,
         "12:00 gpt-x-mini 0.2 s comments",
     ]
-    assert told(tape, "zsh", COMP_WORDS="wiretape ls -f has", COMP_CWORD="3") == ["plain", "has\\:", "has"]
+    assert completions(tape, "zsh", COMP_WORDS="wiretape ls -f has", COMP_CWORD="3") == ["plain", "has\\:", "has"]
 
 
 def test_fish_gets_words_only(tape: Path) -> None:
-    asked = {"COMP_WORDS": "wiretape ls -f has", "COMP_CWORD": "has"}
-    assert told(tape, "fish", **asked) == ["plain,has:\thas"]
+    words = {"COMP_WORDS": "wiretape ls -f has", "COMP_CWORD": "has"}
+    assert completions(tape, "fish", **words) == ["plain,has:\thas"]
 
 
 def test_bash_gets_words_only(tape: Path) -> None:
-    assert told(tape, "bash", COMP_WORDS="wiretape show aaaa", COMP_CWORD="2") == [
+    assert completions(tape, "bash", COMP_WORDS="wiretape show aaaa", COMP_CWORD="2") == [
         f"plain,{TOOLS}",
         f"plain,{COMPLETE}",
     ]
-    assert told(tape, "bash", COMP_WORDS="wiretape ls --label ", COMP_CWORD="3") == ["plain,k=", "plain,run="]
+    assert completions(tape, "bash", COMP_WORDS="wiretape ls --label ", COMP_CWORD="3") == ["plain,k=", "plain,run="]

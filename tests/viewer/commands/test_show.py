@@ -31,11 +31,11 @@ def test_show_finds_the_newest_that_failed(tape: Path) -> None:
 
 
 def test_show_as_json_is_one_object_of_the_contract(tape: Path) -> None:
-    found = json.loads(run(tape, "show", COMPLETE, "--format", "json").stdout)
+    rows = json.loads(run(tape, "show", COMPLETE, "--format", "json").stdout)
     heads = ("request_headers", "response_headers", "response_trailers")
-    assert tuple(found) == FIELDS + TEXT_FIELDS + DETAIL_FIELDS + heads
-    assert found["response_headers"] == [["content-type", "text/event-stream"]]
-    assert (found["content"], found["labels"], found["usage"]["total_tokens"]) == ("Hello, world", {"run": "a7"}, 9)
+    assert tuple(rows) == FIELDS + TEXT_FIELDS + DETAIL_FIELDS + heads
+    assert rows["response_headers"] == [["content-type", "text/event-stream"]]
+    assert (rows["content"], rows["labels"], rows["usage"]["total_tokens"]) == ("Hello, world", {"run": "a7"}, 9)
 
 
 def test_show_as_csv_has_the_structures_as_json(tape: Path) -> None:
@@ -47,27 +47,27 @@ def test_show_as_csv_has_the_structures_as_json(tape: Path) -> None:
 @pytest.mark.parametrize("part", ["events", "reads"])
 def test_events_and_reads_come_in_every_format(tape: Path, part: str) -> None:
     fields = {"events": EVENT_FIELDS, "reads": SENT_READ_FIELDS}[part]
-    found = json.loads(run(tape, "show", COMPLETE, "--part", part, "--format", "json").stdout)
-    assert {tuple(row) for row in found} == {fields}
+    rows = json.loads(run(tape, "show", COMPLETE, "--part", part, "--format", "json").stdout)
+    assert {tuple(row) for row in rows} == {fields}
     assert tuple(run(tape, "show", COMPLETE, "--part", part).stdout.splitlines()[0].split()) == fields
-    assert len(run(tape, "show", COMPLETE, "--part", part, "--format", "jsonl").stdout.splitlines()) == len(found)
+    assert len(run(tape, "show", COMPLETE, "--part", part, "--format", "jsonl").stdout.splitlines()) == len(rows)
 
 
 def test_events_have_their_place_and_time(tape: Path) -> None:
-    found = json.loads(run(tape, "show", COMPLETE, "--part", "events", "--format", "json").stdout)
+    rows = json.loads(run(tape, "show", COMPLETE, "--part", "events", "--format", "json").stdout)
     kinds = ["role", "content", "comment", "content", "content", "content", "finish", "usage", "done"]
-    assert [row["kind"] for row in found] == kinds
-    assert [row["delta"] for row in found[:5]] == [None, "Hel", None, "lo", ", "]
-    assert [row["seq"] for row in found] == list(range(9))
-    assert [row["at_ms"] for row in found] == [100.0, 110.0, 120.0, 120.0, 120.0, 170.0, 180.0, 180.0, 180.0]
-    assert [row["gap_ms"] for row in found] == [None, 10.0, 10.0, 0.0, 0.0, 50.0, 10.0, 0.0, 0.0]
-    assert BODY[found[2]["start"] : found[2]["end"]].startswith(b": keep-alive")
+    assert [row["kind"] for row in rows] == kinds
+    assert [row["delta"] for row in rows[:5]] == [None, "Hel", None, "lo", ", "]
+    assert [row["seq"] for row in rows] == list(range(9))
+    assert [row["at_ms"] for row in rows] == [100.0, 110.0, 120.0, 120.0, 120.0, 170.0, 180.0, 180.0, 180.0]
+    assert [row["gap_ms"] for row in rows] == [None, 10.0, 10.0, 0.0, 0.0, 50.0, 10.0, 0.0, 0.0]
+    assert BODY[rows[2]["start"] : rows[2]["end"]].startswith(b": keep-alive")
 
 
 def test_the_summary_tells_a_stall_and_who_was_slow(tape: Path) -> None:
-    shown = run(tape, "show", TOOLS).stdout
-    assert "stall      3,000.0 ms from 0.050 s, before event #1: 'Think. ' … 'get_weather{\"city\":'" in shown
-    assert "upstream silent, relay 0.1 ms, no wait for the client" in shown
+    output = run(tape, "show", TOOLS).stdout
+    assert "stall      3,000.0 ms from 0.050 s, before event #1: 'Think. ' … 'get_weather{\"city\":'" in output
+    assert "upstream silent, relay 0.1 ms, no wait for the client" in output
     by_others = run(tape, "show", TOOLS, "--stall-ms", "3000").stdout
     assert "upstream silent" not in by_others
     assert "stall:" not in by_others
@@ -86,16 +86,16 @@ def test_the_summary_begins_with_outcome_and_party(tape: Path) -> None:
 
 @pytest.mark.parametrize("columns", [40, 80])
 def test_the_summary_draws_scaled_gaps_within_the_terminal(tape: Path, columns: int) -> None:
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "show", COMPLETE, columns=columns))
-    assert ("▃" in shown, "╷100 ms" in shown, "gaps: ▁ <3" in shown) == (True, True, True)
-    drawing = shown[shown.index("╷0") - 11 : shown.index("· first output")]
+    output = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "show", COMPLETE, columns=columns))
+    assert ("▃" in output, "╷100 ms" in output, "gaps: ▁ <3" in output) == (True, True, True)
+    drawing = output[output.index("╷0") - 11 : output.index("· first output")]
     assert max(map(len, drawing.splitlines())) <= columns
 
 
 @pytest.mark.parametrize("part", ["text", "conversation", "events", "reads", "request", "raw"])
 def test_thresholds_are_refused_where_nothing_is_judged(tape: Path, part: str) -> None:
-    said = run(tape, "show", TOOLS, "--part", part, "--stall-ms", "3000", "--burst-reads", "1", code=2).stderr
-    assert f"--part {part} is not judged: leave out --stall-ms, --burst-reads" in said
+    output = run(tape, "show", TOOLS, "--part", part, "--stall-ms", "3000", "--burst-reads", "1", code=2).stderr
+    assert f"--part {part} is not judged: leave out --stall-ms, --burst-reads" in output
 
 
 def test_a_conversation_page_marks_news(tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_a_conversation_page_marks_news(tmp_path: Path) -> None:
 
 def test_a_conversation_is_folded_on_terminals_and_json_records(tmp_path: Path) -> None:
     tape = recorded(tmp_path / "t.db", list(turns.frames()))
-    shown = on_terminal(tape, "show", turns.FIRST, "--part", "conversation")
-    assert "… 9 more lines: a pipe gets all of it" in shown
-    found = json.loads(run(tape, "show", turns.SECOND, "--part", "conversation", "--format", "json").stdout)
-    assert (found["continues"], [message["new"] for message in found["messages"]]) == (
+    output = on_terminal(tape, "show", turns.FIRST, "--part", "conversation")
+    assert "… 9 more lines: a pipe gets all of it" in output
+    rows = json.loads(run(tape, "show", turns.SECOND, "--part", "conversation", "--format", "json").stdout)
+    assert (rows["continues"], [message["new"] for message in rows["messages"]]) == (
         turns.FIRST,
         [False, False, True],
     )
@@ -127,15 +127,15 @@ def test_thresholds_set_elsewhere_are_no_error(tape: Path, monkeypatch: pytest.M
 
 
 def test_the_help_says_what_comes_without_a_format(tape: Path) -> None:
-    said = " ".join(run(tape, "show", "--help").stdout.split())
-    assert "[default: a page; on a pipe tsv of timing, events and reads, bytes of text and request]" in said
+    output = " ".join(run(tape, "show", "--help").stdout.split())
+    assert "[default: a page; on a pipe tsv of timing, events and reads, bytes of text and request]" in output
     assert run(tape, "show", TOOLS, "--part", "facts").stdout.startswith(f"{TOOLS}  POST https://")
 
 
 def test_timing_has_rows_for_programs_and_a_page(tape: Path) -> None:
-    (found,) = json.loads(run(tape, "show", TOOLS, "--part", "timing", "--format", "json").stdout)
-    assert tuple(found) == verdicts.FIELDS
-    assert (found["kind"], found["form"], found["who"], found["lasted_ms"]) == ("stall", "gap", "upstream", 3000)
+    (rows,) = json.loads(run(tape, "show", TOOLS, "--part", "timing", "--format", "json").stdout)
+    assert tuple(rows) == verdicts.FIELDS
+    assert (rows["kind"], rows["form"], rows["who"], rows["lasted_ms"]) == ("stall", "gap", "upstream", 3000)
     assert run(tape, "show", TOOLS, "--part", "timing").stdout.splitlines()[0].split("\t") == list(verdicts.FIELDS)
     assert run(tape, "show", COMPLETE, "--part", "timing", "--format", "jsonl").stdout == ""
     stalls = run(tape, "show", COMPLETE, "--part", "timing", "--stall-ms", "5", "--format", "jsonl").stdout
@@ -144,35 +144,35 @@ def test_timing_has_rows_for_programs_and_a_page(tape: Path) -> None:
 
 
 def test_timing_of_hostile_and_of_open_exchanges_is_safe(tape: Path) -> None:
-    shown = on_terminal(tape, "show", ODD, "--part", "timing", "--stall-ms", "1")
-    assert "who was slow?" in shown
-    assert "\x1b]52" not in shown
+    output = on_terminal(tape, "show", ODD, "--part", "timing", "--stall-ms", "1")
+    assert "who was slow?" in output
+    assert "\x1b]52" not in output
     assert "upstream gap" in run(tape, "show", "@", "--part", "timing", "--format", "table").stdout
 
 
 def test_piped_text_is_only_the_content(tape: Path) -> None:
     assert run(tape, "show", COMPLETE, "--part", "text").stdout_bytes == b"Hello, world"
     assert run(tape, "show", TOOLS, "--part", "text").stdout_bytes == b""
-    found = json.loads(run(tape, "show", TOOLS, "--part", "text", "--format", "json").stdout)
-    assert (found["reasoning"], found["tool_calls"][0]["name"]) == ("Think. ", "get_weather")
+    rows = json.loads(run(tape, "show", TOOLS, "--part", "text", "--format", "json").stdout)
+    assert (rows["reasoning"], rows["tool_calls"][0]["name"]) == ("Think. ", "get_weather")
 
 
 def test_a_piped_request_is_its_exact_body(tape: Path) -> None:
     assert run(tape, "show", "c000", "--part", "request").stdout_bytes == b"\xff\xfe not UTF-8"
-    found = json.loads(run(tape, "show", "c000", "--part", "request", "--format", "json").stdout)
-    assert tuple(found) == (
+    rows = json.loads(run(tape, "show", "c000", "--part", "request", "--format", "json").stdout)
+    assert tuple(rows) == (
         "id", "method", "path", "upstream", "headers", "body", "body_base64", "size", "sha256", "labels",
     )  # fmt: skip
     assert "authorization: REDACTED" in run(tape, "show", "c000", "--part", "request", "--format", "table").stdout
 
 
 def test_compressed_requests_and_answers_are_shown_decoded(tmp_path: Path) -> None:
-    asked = b'{"model":"packed-model","messages":[{"role":"user","content":"a question"}]}'
-    *parts, last = by_brotli([b'data: {"choices":[{"index":0,"delta":{"content":"an "}}]}\n\n', ANSWERED], True)
-    parts[-1] += last
+    request = b'{"model":"packed-model","messages":[{"role":"user","content":"a question"}]}'
+    *parts, final_part = by_brotli([b'data: {"choices":[{"index":0,"delta":{"content":"an "}}]}\n\n', ANSWERED], True)
+    parts[-1] += final_part
     headers = [(b"content-type", b"text/event-stream"), (b"content-encoding", b"br")]
     with opened(tape := tmp_path / "packed.db") as store:
-        sent = begin("e1e1", body=zstd.compress(asked), headers=[(b"content-encoding", b"zstd")])
+        sent = begin("e1e1", body=zstd.compress(request), headers=[(b"content-encoding", b"zstd")])
         record(store, [sent, head("e1e1", headers), *body("e1e1", parts), end("e1e1", parts)])
     row = json.loads(run(tape, "show", "@", "--format", "json").stdout)
     assert (row["model"], row["outcome"], row["flags"]) == ("packed-model", "complete", ["no_usage"])
@@ -180,10 +180,10 @@ def test_compressed_requests_and_answers_are_shown_decoded(tmp_path: Path) -> No
     reads = json.loads(run(tape, "show", "@", "--part", "events", "--format", "json").stdout)
     assert [event["read"] for event in reads] == [0, 1, 1]
     page = run(tape, "show", "@", "--part", "request", "--format", "table").stdout
-    assert f"(it came as zstd; decoded: {len(asked)} bytes)" in page
+    assert f"(it came as zstd; decoded: {len(request)} bytes)" in page
     assert '"content": "a question"' in page
     assert "a question" in run(tape, "show", "@", "--part", "conversation").stdout
-    assert run(tape, "show", "@", "--part", "request").stdout_bytes == asked
+    assert run(tape, "show", "@", "--part", "request").stdout_bytes == request
     assert run(tape, "ls", "-f", 'prompt:"a question" prompt~quest', "--format", "jsonl").stdout.count("\n") == 1
     assert run(tape, "ls", "-f", "prompt:answer", "--format", "jsonl").stdout == ""
 
@@ -201,9 +201,9 @@ def test_what_was_decoded_up_to_a_limit_says_so(tmp_path: Path, part: str, monke
     with opened(tape) as store:
         record(store, [begin("e1"), head("e1"), *body("e1", pieces), end("e1", pieces)])
         record(store, [begin("e2"), head("e2"), *body("e2", pieces[1:]), end("e2", pieces[1:])])
-    shown = run(tape, "show", "@-1", "--part", part)
-    assert "answer" in shown.stdout
-    assert "only the beginning: decoding stopped at a limit" in shown.stderr
+    output = run(tape, "show", "@-1", "--part", part)
+    assert "answer" in output.stdout
+    assert "only the beginning: decoding stopped at a limit" in output.stderr
     assert "decode_limit" in run(tape, "show", "@").stdout
     assert "stopped at a limit before any" in run(tape, "show", "@", "--part", "events").stderr
 
@@ -235,18 +235,18 @@ def test_a_binary_body_on_terminals_is_hex(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as tape:
         tape.answer("aaaa000000000001", b"\x89PNG\r\n\x1a\n\x00\xff" + b"\x00" * 5000, 30)
-    shown = on_terminal(path, "show", "@", "--part", "raw")
-    assert "00000000  89 50 4e 47 0d 0a 1a 0a" in shown
-    assert "5,010 bytes, not text; a pipe or a file gets all of them" in " ".join(shown.split())
-    assert "\x1a" not in shown
+    output = on_terminal(path, "show", "@", "--part", "raw")
+    assert "00000000  89 50 4e 47 0d 0a 1a 0a" in output
+    assert "5,010 bytes, not text; a pipe or a file gets all of them" in " ".join(output.split())
+    assert "\x1a" not in output
 
 
 def test_terminal_events_are_listed_like_the_viewers(tape: Path) -> None:
-    shown = on_terminal(tape, "show", COMPLETE, "--part", "events").splitlines()
-    assert shown[0].split() == ["#", "t", "s", "Δ", "ms", "kind", "bytes", "read", "data"]
-    assert shown[2].split() == ["1", "0.110", "10.0", "content", "157", "1", "'Hel'"]
-    assert shown[4].split()[2:4] == ["same", "content"]
-    assert shown[8].split()[-4:] == ["5", "in,", "4", "out"]
+    output = on_terminal(tape, "show", COMPLETE, "--part", "events").splitlines()
+    assert output[0].split() == ["#", "t", "s", "Δ", "ms", "kind", "bytes", "read", "data"]
+    assert output[2].split() == ["1", "0.110", "10.0", "content", "157", "1", "'Hel'"]
+    assert output[4].split()[2:4] == ["same", "content"]
+    assert output[8].split()[-4:] == ["5", "in,", "4", "out"]
 
 
 def test_the_page_names_request_ids_and_limits_first(tmp_path: Path) -> None:
@@ -256,12 +256,12 @@ def test_the_page_names_request_ids_and_limits_first(tmp_path: Path) -> None:
     with recorder(path) as tape:
         tape.begin("aaaa000000000001", COMPLETE_READS, headers=sent)
         tape.end("aaaa000000000001", COMPLETE_READS)
-    shown = run(path, "show", "@", "--part", "facts").stdout
-    for page in (shown, run(path, "show", "@").stdout):
-        told = [row.split(maxsplit=1)[1] for row in page.splitlines() if row.startswith("header ")]
-        assert told == ["x-request-id: req_1", "retry-after: 20", "x-ratelimit-remaining-tokens: 7"]
-    assert "response headers\ncontent-type: text/event-stream\n" in shown
-    assert "request headers\nhost: api.example.com\nauthorization: REDACTED" in shown
+    output = run(path, "show", "@", "--part", "facts").stdout
+    for page in (output, run(path, "show", "@").stdout):
+        headers = [row.split(maxsplit=1)[1] for row in page.splitlines() if row.startswith("header ")]
+        assert headers == ["x-request-id: req_1", "retry-after: 20", "x-ratelimit-remaining-tokens: 7"]
+    assert "response headers\ncontent-type: text/event-stream\n" in output
+    assert "request headers\nhost: api.example.com\nauthorization: REDACTED" in output
     assert "request headers" not in on_terminal(path, "show", "@", "--part", "facts")
 
 
@@ -271,9 +271,9 @@ def test_the_page_names_request_ids_and_limits_first(tmp_path: Path) -> None:
     (LIVE, "the exchange is still open"),
 ])  # fmt: skip
 def test_without_any_text_standard_error_says_why(tape: Path, id: str, reason: str) -> None:
-    ended = run(tape, "show", id, "--part", "text")
-    assert ended.stdout_bytes == b""
-    assert ended.stderr.startswith(f"wiretape: there is no text: {reason}")
+    result = run(tape, "show", id, "--part", "text")
+    assert result.stdout_bytes == b""
+    assert result.stderr.startswith(f"wiretape: there is no text: {reason}")
 
 
 @pytest.mark.parametrize("part", ["events", "reads"])
@@ -281,9 +281,9 @@ def test_a_missing_body_is_reported_on_stderr(tmp_path: Path, part: str) -> None
     path = tmp_path / "tape.db"
     with recorder(path) as tape:
         tape.begin("aaaa000000000001", [])
-    ended = run(path, "show", "@", "--part", part)
-    assert ended.stderr == f"wiretape: there are no {part}: no body came (open)\n"
-    assert len(ended.stdout.splitlines()) == 1
+    result = run(path, "show", "@", "--part", part)
+    assert result.stderr == f"wiretape: there are no {part}: no body came (open)\n"
+    assert len(result.stdout.splitlines()) == 1
 
 
 def test_missing_text_of_an_undecoded_api_is_explained(tmp_path: Path) -> None:
@@ -292,8 +292,8 @@ def test_missing_text_of_an_undecoded_api_is_explained(tmp_path: Path) -> None:
     with recorder(path) as tape:
         tape.begin("aaaa000000000001", reads)
         tape.end("aaaa000000000001", reads)
-    told = run(path, "show", "@", "--part", "text").stderr
-    assert "there is no text: not decoded: no dialect knows this stream; 35 bytes of body (complete)" in told
+    output = run(path, "show", "@", "--part", "text").stderr
+    assert "there is no text: not decoded: no dialect knows this stream; 35 bytes of body (complete)" in output
 
 
 def test_an_event_has_the_same_number_everywhere(tmp_path: Path) -> None:
@@ -312,6 +312,6 @@ def test_an_event_has_the_same_number_everywhere(tmp_path: Path) -> None:
     ]
     assert "before event #3: 'stray' … 'late'" in run(path, "show", "@").stdout
     with queries.opened(path) as connection:
-        opened = opening.open_exchange(exchange.stored(connection, 1), Thresholds())
-    assert markers.label(opened.markers[-1].position) == "#3"
-    assert [opened.transcript.text(seq) or None for seq in range(4)] == [row["delta"] for row in events]
+        inspected = opening.open_exchange(exchange.stored(connection, 1), Thresholds())
+    assert markers.label(inspected.markers[-1].position) == "#3"
+    assert [inspected.transcript.text(seq) or None for seq in range(4)] == [row["delta"] for row in events]

@@ -19,12 +19,12 @@ def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_changed_prefix_is_named_and_shown(tape: Path) -> None:
-    shown = run(tape, "show", IDS[2], "--format", "table").stdout
-    (line,) = (line for line in shown.splitlines() if line.startswith("cache "))
+    output = run(tape, "show", IDS[2], "--format", "table").stdout
+    (line,) = (line for line in output.splitlines() if line.startswith("cache "))
     tokens = json.loads(run(tape, "show", IDS[2], "--format", "json").stdout)["cache_common_tokens"]
     assert line == f"cache      prefix changed at tools[1]: {tokens} of 2,100 tokens expected, 0 read"
-    assert '-   "description": "dddd' in shown
-    assert '+   "description": "other"' in shown
+    assert '-   "description": "dddd' in output
+    assert '+   "description": "other"' in output
 
 
 def test_a_hit_has_a_line_unlike_first_turns(tape: Path) -> None:
@@ -36,40 +36,40 @@ def test_a_hit_has_a_line_unlike_first_turns(tape: Path) -> None:
 
 
 def test_reads_beside_differences_and_remedies_are_named(tmp_path: Path) -> None:
-    def attributed(id: str, at: int, count: int, read: int) -> list[journal.Frame]:
+    def attributed(id: str, at: int, count: int, cached: int) -> list[journal.Frame]:
         block = {"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1.332; cch={at:05x};"}
-        return [*turn(id, at, body(count, system=[block]), 2_000, read)]
+        return [*turn(id, at, body(count, system=[block]), 2_000, cached)]
 
     tape = recorded(tmp_path / "code.db", [*attributed(IDS[0], 0, 1, 0), *attributed(IDS[1], 5, 3, 100)])
-    shown = run(tape, "show", IDS[1], "--format", "table").stdout
-    (line,) = (line for line in shown.splitlines() if line.startswith("cache "))
+    output = run(tape, "show", IDS[1], "--format", "table").stdout
+    (line,) = (line for line in output.splitlines() if line.startswith("cache "))
     assert line.startswith("cache      partial: ")
     assert line.endswith(" 100 read, prompts differ at system[0], try CLAUDE_CODE_ATTRIBUTION_HEADER=0")
 
 
 def test_the_content_of_a_request_as_json_adds_up(tape: Path) -> None:
-    found = json.loads(run(tape, "show", IDS[1], "--part", "context", "--format", "json").stdout)
-    assert list(found) == ["bytes", "new_bytes", "parts"]
-    assert found["bytes"] == len(json.dumps(body(3))) == sum(part["bytes"] for part in found["parts"])
-    assert list(found["parts"][0]) == ["source", "name", "bytes", "new"]
-    assert [part["name"] for part in found["parts"] if part["source"] == "tools"] == ["read_file", "bash"]
+    context = json.loads(run(tape, "show", IDS[1], "--part", "context", "--format", "json").stdout)
+    assert list(context) == ["bytes", "new_bytes", "parts"]
+    assert context["bytes"] == len(json.dumps(body(3))) == sum(part["bytes"] for part in context["parts"])
+    assert list(context["parts"][0]) == ["source", "name", "bytes", "new"]
+    assert [part["name"] for part in context["parts"] if part["source"] == "tools"] == ["read_file", "bash"]
     row = json.loads(run(tape, "show", IDS[1], "--format", "json").stdout)
     columns = {name: size for name, size in row.items() if name.startswith("context_")}
-    assert sum(columns.values()) == found["bytes"]
-    assert columns["context_tool_results_bytes"] == found["parts"][0]["bytes"]
+    assert sum(columns.values()) == context["bytes"]
+    assert columns["context_tool_results_bytes"] == context["parts"][0]["bytes"]
 
 
 def test_a_pipe_gets_a_row_for_each_part(tape: Path) -> None:
     parts = list(csv.DictReader(run(tape, "show", IDS[2], "--part", "context").stdout.splitlines(), delimiter="\t"))
     assert [*parts[0]] == ["source", "name", "bytes", "new"]
-    shown = run(tape, "show", IDS[2], "--part", "context", "--format", "table").stdout
-    assert "estimates of shares of the 2,200 input tokens" in shown
-    assert f"read_file  messages[2], from turn 2, {IDS[1]}" in shown
+    output = run(tape, "show", IDS[2], "--part", "context", "--format", "table").stdout
+    assert "estimates of shares of the 2,200 input tokens" in output
+    assert f"read_file  messages[2], from turn 2, {IDS[1]}" in output
 
 
 def test_a_request_that_is_not_whole_has_no_content(tmp_path: Path) -> None:
-    first, *rest = turn(IDS[0], 0, body(1), 2_000)
-    broken = msgspec.structs.replace(first, body=json.dumps(body(1)).encode()[:-5])
-    tape = recorded(tmp_path / "cut.db", [broken, *rest])
+    opening, *remainder = turn(IDS[0], 0, body(1), 2_000)
+    broken = msgspec.structs.replace(opening, body=json.dumps(body(1)).encode()[:-5])
+    tape = recorded(tmp_path / "cut.db", [broken, *remainder])
     refused = run(tape, "show", IDS[0], "--part", "context", code=1)
     assert f"the request of {IDS[0]} is not on the tape as a whole JSON object" in str(refused.exception)

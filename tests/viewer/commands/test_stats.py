@@ -50,7 +50,7 @@ def run(tape: Path, *arguments: str, code: int = 0) -> Result:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tape_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made") / "tape.db"
     with file.writing(path, "a test") as connection:
         for _ in synthetic.fill(connection, 400, 20, 1):
@@ -72,8 +72,8 @@ def test_grouped_stats_have_one_row_a_group(tape: Path) -> None:
 
 
 def test_columns_are_named_by_their_headings_too(tape: Path) -> None:
-    found = run(tape, "stats", "--by", "status", "--columns", "status,latency ms,ttft p95").stdout
-    assert found.splitlines()[0] == "status\tlatency_p50_ms\tttft_p95_ms"
+    output = run(tape, "stats", "--by", "status", "--columns", "status,latency ms,ttft p95").stdout
+    assert output.splitlines()[0] == "status\tlatency_p50_ms\tttft_p95_ms"
     assert run(tape, "stats", "--columns", "median", "--format", "table").stdout.split("\n")[5].split() == ["p50"]
 
 
@@ -134,14 +134,14 @@ def test_piped_stats_have_one_row_a_group(tape: Path) -> None:
 
 
 def test_stats_options_reach_the_figures(tape: Path) -> None:
-    given = ("--percentile-method", "mlperf", "--include-failed", "--slo", "ttft<100ms")
-    (row,) = json.loads(run(tape, "stats", *given, "--format", "json").stdout)
+    arguments = ("--percentile-method", "mlperf", "--include-failed", "--slo", "ttft<100ms")
+    (row,) = json.loads(run(tape, "stats", *arguments, "--format", "json").stdout)
     assert (row["measured_n"], row["ttft_p90_ms"], row["goodput_pct"]) == (7, 110, pytest.approx(100 / 6))
 
 
 def test_stats_prints_the_fields_that_are_asked_for(tape: Path) -> None:
-    found = run(tape, "stats", "--by", "status", "--columns", "n,status,ttft_p50").stdout
-    assert found == "n\tstatus\tttft_p50_ms\n6\t200\t80.0\n1\t429\t\n"
+    output = run(tape, "stats", "--by", "status", "--columns", "n,status,ttft_p50").stdout
+    assert output == "n\tstatus\tttft_p50_ms\n6\t200\t80.0\n1\t429\t\n"
     table = run(tape, "stats", "--by", "status", "--columns", "n,status,ttft_p50", "--format", "table").stdout
     assert [line.split() for line in table.splitlines()] == [["n", "status", "ttft_p50_ms"], ["6", "200", "80.0"],
                                                              ["1", "429", "–"]]  # fmt: skip
@@ -159,19 +159,19 @@ def test_a_statistic_is_a_column_and_quantity_field(tape: Path) -> None:
 
 
 def test_statistics_without_room_are_reported_once(tape: Path) -> None:
-    shown = " ".join(
+    output = " ".join(
         re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "stats", "--all", "--by", "status", columns=60)).split()
     )
-    assert shown.count("hidden: ") == 1
-    assert shown.endswith("hidden: mean, std, min, p90, p95; widen the terminal or use --columns")
+    assert output.count("hidden: ") == 1
+    assert output.endswith("hidden: mean, std, min, p90, p95; widen the terminal or use --columns")
 
 
 @each_case("columns", [60, 80, 100, 120])
 def test_a_comparison_keeps_its_verdict_on_a_narrow_terminal(made: Path, columns: int) -> None:
-    given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
+    arguments = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
     lines = [
         re.sub(r"\x1b\[[0-9;]*m", "", line)
-        for line in on_terminal(made, "compare", "--all", *given, columns=columns).split("\r\n")
+        for line in on_terminal(made, "compare", "--all", *arguments, columns=columns).split("\r\n")
     ]
     assert [lines[0].split()[0], lines[0].split()[-1]] == ["metric", "verdict"]
     assert max(map(len, lines)) <= columns
@@ -180,53 +180,53 @@ def test_a_comparison_keeps_its_verdict_on_a_narrow_terminal(made: Path, columns
 
 @pytest.mark.parametrize("columns", [60, 80, 100])
 def test_two_exchanges_keep_their_difference_on_narrow_terminals(tape: Path, columns: int) -> None:
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "compare", "--all", "@", "@-1", columns=columns)).split(
+    output = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "compare", "--all", "@", "@-1", columns=columns)).split(
         "\r\n"
     )
-    assert shown[0].split()[:4] == ["metric", "a", "b", "difference"]
-    assert max(map(len, shown)) <= columns
+    assert output[0].split()[:4] == ["metric", "a", "b", "difference"]
+    assert max(map(len, output)) <= columns
 
 
 @pytest.mark.parametrize("columns", [80, 100])
 def test_a_comparison_begins_with_its_verdict_and_fits(made: Path, columns: int) -> None:
     sides = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(made, "compare", *sides, columns=columns)).split("\r\n")
-    assert re.fullmatch(r"new is slower: ttft \+\d+ % \[\+\d+ %, \+\d+ %\]", shown[0])
-    assert shown[1].split() == ["base", "new", "change", "verdict"]
-    assert max(map(len, shown)) <= columns
-    assert any("needs n ≥ 100" in line for line in shown if line.startswith("first token p95"))
+    output = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(made, "compare", *sides, columns=columns)).split("\r\n")
+    assert re.fullmatch(r"new is slower: ttft \+\d+ % \[\+\d+ %, \+\d+ %\]", output[0])
+    assert output[1].split() == ["base", "new", "change", "verdict"]
+    assert max(map(len, output)) <= columns
+    assert any("needs n ≥ 100" in line for line in output if line.startswith("first token p95"))
 
 
 def test_two_exchanges_are_compared_by_what_matters_first(tape: Path) -> None:
-    shown = run(tape, "compare", COMPLETE, TOOLS, "--format", "table").stdout.splitlines()
-    assert shown[0] == "b is slower: latency +1,700 % (170.0 → 3,060.0 ms)"
-    assert [line.split()[0] for line in shown[2:5]] == ["model", "outcome", "ttft_ms"]
+    output = run(tape, "compare", COMPLETE, TOOLS, "--format", "table").stdout.splitlines()
+    assert output[0] == "b is slower: latency +1,700 % (170.0 → 3,060.0 ms)"
+    assert [line.split()[0] for line in output[2:5]] == ["model", "outcome", "ttft_ms"]
 
 
 def test_equal_durations_are_named_instead_of_repeated(tape: Path) -> None:
-    shown = run(tape, "compare", "--all", COMPLETE, TOOLS, "--format", "table").stdout
+    output = run(tape, "compare", "--all", COMPLETE, TOOLS, "--format", "table").stdout
     rows = json.loads(run(tape, "compare", COMPLETE, TOOLS, "--format", "json").stdout)
-    assert [name in (line.split()[0] for line in shown.splitlines()) for name in ("icl_max_ms", "max_gap_ms")] == [
+    assert [name in (line.split()[0] for line in output.splitlines()) for name in ("icl_max_ms", "max_gap_ms")] == [
         True,
         False,
     ]
-    assert "equal to one above: " in shown
-    assert "max_gap_ms" in shown.split("equal to one above: ")[1]
+    assert "equal to one above: " in output
+    assert "max_gap_ms" in output.split("equal to one above: ")[1]
     assert {"icl_max_ms", "max_gap_ms"} <= {row["metric"] for row in rows}
 
 
 def test_a_comparison_prints_the_columns_that_are_asked_for(tape: Path, made: Path) -> None:
-    given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x", "--columns", "verdict,metric")
-    assert run(made, "compare", *given).stdout.splitlines()[0] == "verdict\tmetric"
+    arguments = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x", "--columns", "verdict,metric")
+    assert run(made, "compare", *arguments).stdout.splitlines()[0] == "verdict\tmetric"
     assert run(tape, "compare", "@", "@-1", "--columns", "metric,b").stdout.splitlines()[0] == "metric\tb"
     assert "choose from metric, " in run(tape, "compare", "@", "@-1", "--columns", "verdict", code=2).stderr
 
 
 def test_a_histogram_is_drawn_below_the_table(tape: Path) -> None:
     lines = run(tape, "stats", "--hist", "icl").stdout.splitlines()
-    drawn = lines[next(at for at, line in enumerate(lines) if line.startswith("icl (")) + 1 :]
-    assert drawn[0].split()[:3] == ["0", "ms", "1"]
-    assert sum(int(line.split(" ms ")[1].split()[0]) for line in drawn) == 5
+    bars = lines[next(at for at, line in enumerate(lines) if line.startswith("icl (")) + 1 :]
+    assert bars[0].split()[:3] == ["0", "ms", "1"]
+    assert sum(int(line.split(" ms ")[1].split()[0]) for line in bars) == 5
 
 
 def test_the_fields_explain_themselves() -> None:
@@ -280,16 +280,16 @@ def test_two_exchanges_are_compared_side_by_side(tape: Path) -> None:
 
 def test_two_requests_are_compared_part_by_part(tmp_path: Path) -> None:
     tape = recorded(tmp_path / "t.db", list(turns.frames()))
-    given = ("compare", turns.FIRST, turns.SECOND, "--part", "request")
-    rows = json.loads(run(tape, *given, "--format", "json").stdout)
+    arguments = ("compare", turns.FIRST, turns.SECOND, "--part", "request")
+    rows = json.loads(run(tape, *arguments, "--format", "json").stdout)
     assert tuple(rows[0]) == tuple(changes.FIELDS)
     assert [(row["part"], row["name"], row["change"]) for row in rows] == [
         ("parameter", "temperature", "added"), ("message", "1", "same"),
         ("message", "2 assistant", "added"), ("message", "3 tool", "added"),
     ]  # fmt: skip
-    assert run(tape, *given, "--columns", "name", "--no-header").stdout.split("\n")[0] == "temperature"
-    assert "+ 3 tool\n    + result of get_weather\n    +   snow\n" in run(tape, *given, "--format", "table").stdout
-    assert "parameter temperature  0" in on_terminal(tape, *given)
+    assert run(tape, *arguments, "--columns", "name", "--no-header").stdout.split("\n")[0] == "temperature"
+    assert "+ 3 tool\n    + result of get_weather\n    +   snow\n" in run(tape, *arguments, "--format", "table").stdout
+    assert "parameter temperature  0" in on_terminal(tape, *arguments)
 
 
 def test_differing_requests_exit_3_and_messageless_ones_4(tmp_path: Path, tape: Path) -> None:
@@ -303,12 +303,12 @@ def test_differing_requests_exit_3_and_messageless_ones_4(tmp_path: Path, tape: 
 
 
 def test_groups_are_compared_with_intervals(made: Path) -> None:
-    given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
-    rows = {row["metric"]: row for row in json.loads(run(made, "compare", *given, "--format", "json").stdout)}
+    arguments = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
+    rows = {row["metric"]: row for row in json.loads(run(made, "compare", *arguments, "--format", "json").stdout)}
     assert (rows["icl_p50_p50_ms"]["verdict"], rows["tps_user_p50"]["verdict"]) == (compare.WORSE, compare.WORSE)
     assert rows["tpot_p50_ms"]["low"] > 5
-    assert run(made, "compare", *given).stdout.splitlines()[0].split() == list(compare.FIELDS)
-    run(made, "compare", *given, "-e", code=3)
+    assert run(made, "compare", *arguments).stdout.splitlines()[0].split() == list(compare.FIELDS)
+    run(made, "compare", *arguments, "-e", code=3)
     run(made, "compare", "-e", "--base", "model:gpt-x", "--new", "model:gpt-x-mini*")
 
 
@@ -319,8 +319,8 @@ def test_a_comparison_of_nothing_is_no_success(made: Path) -> None:
 
 
 def test_labels_that_were_drawn_at_random_make_no_difference(made: Path) -> None:
-    given = ("--base", "label:team=search", "--new", "label:team=batch", "-f", "model:gpt*")
-    rows = json.loads(run(made, "compare", *given, "--format", "json").stdout)
+    arguments = ("--base", "label:team=search", "--new", "label:team=batch", "-f", "model:gpt*")
+    rows = json.loads(run(made, "compare", *arguments, "--format", "json").stdout)
     assert {row["verdict"] for row in rows} <= {compare.UNCLEAR, compare.TOO_FEW}
     assert sum(row["verdict"] == compare.UNCLEAR for row in rows) >= 10
 
@@ -354,8 +354,8 @@ def test_importing_the_commands_loads_no_heavy_library() -> None:
     heavy = {"numpy", "pandas", "sqlalchemy", "alembic", "msgspec", "rich"}
     modules = ", ".join(f"wiretape.viewer.commands.{name}" for name in ("stats", "compare", "check"))
     code = f"import sys, {modules}; print(sorted({heavy!r} & sys.modules.keys()))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert found.stdout == "[]\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert result.stdout == "[]\n"
 
 
 def test_statistics_need_neither_pandas_nor_sqlalchemy(tape: Path) -> None:
@@ -375,16 +375,16 @@ def test_a_reader_that_leaves_is_no_error(made: Path) -> None:
 
 
 def test_the_names_for_as_are_the_measurable_tools() -> None:
-    (option,) = [one for one in commands.stats.params if one.name == "tool"]
-    named = ", ".join(tools.TOOLS[:-1]) + f" or {tools.TOOLS[-1]}"
-    assert named in str(option.help)  # type: ignore[attr-defined]
+    (option,) = [parameter for parameter in commands.stats.params if parameter.name == "tool"]
+    names = ", ".join(tools.TOOLS[:-1]) + f" or {tools.TOOLS[-1]}"
+    assert names in str(option.help)  # type: ignore[attr-defined]
 
 
 def test_a_junit_report_is_not_written_over_a_tape(tape: Path) -> None:
-    before = tape.read_bytes()
+    content = tape.read_bytes()
     result = run(tape, "check", "--max", "n=99", "--junit", str(tape), code=1)
     assert isinstance(result.exception, OutputRefused)
-    assert tape.read_bytes() == before
+    assert tape.read_bytes() == content
 
 
 @each_case("text", ["colour", "", "model,", "label.", 'label."x"', "label.a b"])
@@ -400,7 +400,7 @@ def test_groups_are_names_separated_by_commas_each_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("stats", "--by", "modl"), "--by: 'modl' is no group: choose from model, "),
         (("stats", "--hist", "tft"), "--hist: 'tft' is no quantity: choose from ttft, "),
@@ -409,8 +409,8 @@ def test_groups_are_names_separated_by_commas_each_once() -> None:
         (("compare", "--base", "is:ok", "--new", "model:("), "--new: "),
     ],
 )
-def test_what_cannot_be_read_names_its_option(tape: Path, arguments: tuple[str, ...], said: str) -> None:
-    assert f"Invalid value for {said}" in " ".join(run(tape, *arguments, code=2).stderr.split())
+def test_what_cannot_be_read_names_its_option(tape: Path, arguments: tuple[str, ...], message: str) -> None:
+    assert f"Invalid value for {message}" in " ".join(run(tape, *arguments, code=2).stderr.split())
 
 
 def test_a_files_rules_precede_the_command_lines(tape: Path, tmp_path: Path) -> None:
@@ -465,15 +465,18 @@ def test_a_group_in_time_has_its_filters_exchanges(zone: str, tmp_path: Path) ->
             record(store, [began, head(id), end(id, [])])
     with local_time(zone):
         for period in ("day", "hour"):
-            listed = run(
+            rows = run(
                 path, "stats", "--by", period, "--all-operations", "--columns", f"{period},n", "--format", "json"
             )
-            groups = {row[period]: row["n"] for row in json.loads(listed.stdout)}
+            groups = {row[period]: row["n"] for row in json.loads(rows.stdout)}
             assert sum(groups.values()) == len(starts)
             assert all(datetime.fromisoformat(name) for name in groups)
             with queries.opened(path) as connection:
                 for name, count in groups.items():
-                    where = drilling.group(period, name)
-                    assert queries.count(connection, conditions.condition(parse(where))) == count, (name, where)
-        shown = run(path, "stats", "--by", "day", "--format", "table").stdout
-        assert shown.startswith(f"day ({clock.zone()})")
+                    filter_text = drilling.group(period, name)
+                    assert queries.count(connection, conditions.condition(parse(filter_text))) == count, (
+                        name,
+                        filter_text,
+                    )
+        output = run(path, "stats", "--by", "day", "--format", "table").stdout
+        assert output.startswith(f"day ({clock.zone()})")

@@ -26,16 +26,16 @@ def run(tape: Path, *arguments: str) -> str:
 
 def test_kept_connections_and_suspect_clocks_are_shown_and_filtered(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
-    ended = msgspec.structs.replace(end("eeee", STREAM), connected_ns=None, clock_error_ns=2_000_000, **FACTS)
-    first = msgspec.structs.replace(head("eeee"), connected_ns=None, **FACTS)
+    final = msgspec.structs.replace(end("eeee", STREAM), connected_ns=None, clock_error_ns=2_000_000, **FACTS)
+    opening = msgspec.structs.replace(head("eeee"), connected_ns=None, **FACTS)
     request = upload("eeee", [b"{}"], truncated=True)
     with opened(tape) as store:
-        record(store, [*request, first, *body("eeee", STREAM), ended])
-    shown = run(tape, "show", "eeee", "--part", "facts")
-    assert "kept from an exchange before" in shown
-    assert "late by at most 2" in shown
-    assert "its body broke off" in shown
-    assert "clock_suspect: timestamps may be late by more than 1 ms" in shown
+        record(store, [*request, opening, *body("eeee", STREAM), final])
+    output = run(tape, "show", "eeee", "--part", "facts")
+    assert "kept from an exchange before" in output
+    assert "late by at most 2" in output
+    assert "its body broke off" in output
+    assert "clock_suspect: timestamps may be late by more than 1 ms" in output
     assert '"connection_reused":true' in run(tape, "show", "eeee", "--format", "json").replace(" ", "")
     assert run(tape, "ls", "-f", "connection_reused:yes clock:loop", "--format", "ids") == "eeee\n"
     assert "timestamps of 1 of 1 exchange may be late by more than 1 ms" in run(tape, "db", "check")
@@ -47,8 +47,8 @@ def protocols(tmp_path: Path) -> Path:
     """A tape with an exchange over HTTP/1.1, two over HTTP/2, and one of a wiretape that noted no protocol."""
     tape = tmp_path / "tape.db"
     plain = [
-        msgspec.structs.replace(one, protocol="http/1.1") if "protocol" in one.__struct_fields__ else one
-        for one in exchange("a111")
+        msgspec.structs.replace(frame, protocol="http/1.1") if "protocol" in frame.__struct_fields__ else frame
+        for frame in exchange("a111")
     ]
     with opened(tape) as store:
         record(store, [*plain, *http2("b222"), *http2("c333", STREAM[:1], is_reset=True), *exchange("d444")])
@@ -56,7 +56,7 @@ def protocols(tmp_path: Path) -> Path:
 
 
 @each_case(
-    ("where", "ids"),
+    ("filter_text", "ids"),
     [
         ("protocol:h2", ["c333", "b222"]),
         ("protocol:http/1.1", ["a111"]),
@@ -66,14 +66,16 @@ def protocols(tmp_path: Path) -> Path:
         ("detail:rst_cancel", ["c333"]),
     ],
 )
-def test_exchanges_are_found_by_their_protocol_and_http2_error(protocols: Path, where: str, ids: Sequence[str]) -> None:
-    assert run(protocols, "ls", "-f", where, "--format", "ids").split() == ids
+def test_exchanges_are_found_by_their_protocol_and_http2_error(
+    protocols: Path, filter_text: str, ids: Sequence[str]
+) -> None:
+    assert run(protocols, "ls", "-f", filter_text, "--format", "ids").split() == ids
 
 
 def test_the_protocol_is_listed_exported_and_grouped(protocols: Path) -> None:
-    listed = json.loads(run(protocols, "ls", "--columns", "id,protocol", "--format", "json"))
-    known = {row["id"]: row["protocol"] for row in listed}
-    assert known == {"a111": "http/1.1", "b222": "h2", "c333": "h2", "d444": None}
+    rows = json.loads(run(protocols, "ls", "--columns", "id,protocol", "--format", "json"))
+    protocols_by_id = {row["id"]: row["protocol"] for row in rows}
+    assert protocols_by_id == {"a111": "http/1.1", "b222": "h2", "c333": "h2", "d444": None}
     header, *lines = run(protocols, "export", "--format", "csv").splitlines()
     column = header.split(",").index("protocol")
     assert sorted(line.split(",")[column] for line in lines) == ["", "h2", "h2", "http/1.1"]
@@ -85,10 +87,10 @@ def test_an_exchanges_facts_include_protocol_error_and_trailers(protocols: Path)
     shown = run(protocols, "show", "b222", "--part", "facts")
     assert re.search(r"^connection +HTTP/2$", shown, re.MULTILINE)
     assert "response trailers\ngrpc-status: 8\nauthorization: REDACTED:sha256:" in shown
-    whole = json.loads(run(protocols, "show", "b222", "--format", "json"))
-    assert (whole["protocol"], whole["response_trailers"][0]) == ("h2", ["grpc-status", "8"])
-    said = run(protocols, "show", "c333")
-    assert "upstream reset the stream after 1 event" in said
+    facts = json.loads(run(protocols, "show", "b222", "--format", "json"))
+    assert (facts["protocol"], facts["response_trailers"][0]) == ("h2", ["grpc-status", "8"])
+    output = run(protocols, "show", "c333")
+    assert "upstream reset the stream after 1 event" in output
     assert json.loads(run(protocols, "show", "c333", "--format", "json"))["reset_code"] == "rst_cancel"
 
 
@@ -105,18 +107,18 @@ def test_a_raw_answer_has_head_and_trailers_on_request(protocols: Path) -> None:
 
 def test_a_terminals_head_and_trailers_have_no_controls(protocols: Path) -> None:
     damage(protocols, """UPDATE exchanges SET response_trailers = '[["a", "\\u001b[2J"]]' WHERE id = 'b222'""")
-    shown = on_terminal(protocols, "show", "b222", "--part", "raw", "-i")
-    assert shown.splitlines()[0] == "HTTP/2 200 "
-    assert shown.splitlines()[-1] == "a: ␛[2J"
+    output = on_terminal(protocols, "show", "b222", "--part", "raw", "-i")
+    assert output.splitlines()[0] == "HTTP/2 200 "
+    assert output.splitlines()[-1] == "a: ␛[2J"
 
 
 def test_an_unanswered_exchange_has_no_headers(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     with opened(tape) as store:
         record(store, [upload("a111", [b"{}"])[0], end("a111", [], "refused")])
-    said = CliRunner().invoke(group, ["show", "--part", "raw", "-i"], env={"WIRETAPE_DB": str(tape)})
-    assert (said.stdout, said.exit_code) == ("", 0)
-    assert said.stderr == "wiretape: there are no headers: api.test refused the connection\n"
+    output = CliRunner().invoke(group, ["show", "--part", "raw", "-i"], env={"WIRETAPE_DB": str(tape)})
+    assert (output.stdout, output.exit_code) == ("", 0)
+    assert output.stderr == "wiretape: there are no headers: api.test refused the connection\n"
 
 
 def test_an_exchanges_page_has_trailers_and_names_redacted_ones(protocols: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tests.support.forked import ROOT
 
 
 def test_help_names_every_option(tape: Path) -> None:
-    said = run(tape, "view", "--help").output
+    output = run(tape, "view", "--help").output
     for option in (
         "--at",
         "--filter",
@@ -21,7 +21,7 @@ def test_help_names_every_option(tape: Path) -> None:
         "--stall-ms",
         "--web",
     ):
-        assert option in said
+        assert option in output
 
 
 def test_no_terminal_is_a_usage_error(tape: Path) -> None:

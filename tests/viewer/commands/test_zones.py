@@ -46,7 +46,7 @@ def test_a_copied_time_selects_its_exchange(repeated: Path, command: str, number
     words = f"{command}{id}" if command.endswith(":") else f"{command} {id}"
     time = re.search(r"2025-11-0[12] [\d:.]{12}( [-+]\d\d:\d\d| UTC)?", run(repeated, *words.split()).stdout)
     assert time is not None
-    later = [f"{one}" * 16 for one in reversed(range(number, len(TIMES)))]
+    later = [f"{letter}" * 16 for letter in reversed(range(number, len(TIMES)))]
     assert ids(repeated, "--since", time[0]) == ids(repeated, "-f", f"since:{time[0]}") == later
     assert ids(repeated, "-f", f"at:{time[0]}") == ids(repeated, "-f", f'at:"{time[0]}" model:*') == [id]
 

@@ -25,7 +25,7 @@ def test_a_url_is_read(url: str, expected: Target) -> None:
 
 
 @each_case(
-    "url, said",
+    "url, message",
     [
         ("http://ch.test", "a server is clickhouse://HOST"),
         ("clickhouse://ann:sesame@ch.test/db", "set WIRETAPE_FLEET_PASSWORD"),
@@ -39,8 +39,8 @@ def test_a_url_is_read(url: str, expected: Target) -> None:
         ("clickhouse://ch.test/db?quorum=all", "quorum is a number"),
     ],
 )
-def test_a_url_error_is_reported_without_the_password(url: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said) as error:
+def test_a_url_error_is_reported_without_the_password(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
         address.parse(url)
     assert "sesame" not in str(error.value)
     assert shown(str(error.value)) == str(error.value)
@@ -50,9 +50,9 @@ def test_passwords_come_from_environment_or_file_and_stay_hidden(tmp_path: Path)
     file = tmp_path / "password"
     file.write_text("from the file\n")
     target = address.parse("clickhouse://ann@127.0.0.1/db")
-    found = address.credentials(target, {address.PASSWORD_FILE: str(file), address.USER: "bob"})
-    assert (found.user, found.password) == ("ann", "from the file")
-    assert "file" not in repr(found)
+    credentials = address.credentials(target, {address.PASSWORD_FILE: str(file), address.USER: "bob"})
+    assert (credentials.user, credentials.password) == ("ann", "from the file")
+    assert "file" not in repr(credentials)
     assert address.credentials(target, {address.PASSWORD: "x", address.PASSWORD_FILE: "/nowhere"}).password == "x"
     with pytest.raises(ValueError, match="cannot have"):
         address.credentials(target, {address.PASSWORD: "a\nb"})

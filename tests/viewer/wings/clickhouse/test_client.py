@@ -35,7 +35,7 @@ def engine(running_engine: Engine) -> Engine:
 
 
 @each_case(
-    "answer, kind, said",
+    "answer, kind, message",
     [
         (failed(401, 193, "Wrong password for user x"), UnusableServer, "does not accept the user or the password"),
         (failed(500, 516, "x: Authentication failed"), UnusableServer, "does not accept the user or the password"),
@@ -68,13 +68,13 @@ def engine(running_engine: Engine) -> Engine:
         (CUT_BEFORE, Unavailable, "broke the connection"),
     ],
 )
-def test_an_error_of_a_node_is_one_line(engine: Engine, answer: Answer, kind: type[Exception], said: str) -> None:
+def test_an_error_of_a_node_is_one_line(engine: Engine, answer: Answer, kind: type[Exception], message: str) -> None:
     engine.answer = None
-    with centre(engine) as there:
-        there.query("SELECT 1")
+    with centre(engine) as server:
+        server.query("SELECT 1")
         engine.answer = answer
-        with pytest.raises(kind, match=said) as error:
-            there.insert("exchanges", TYPES, [[b"x"]])
+        with pytest.raises(kind, match=message) as error:
+            server.insert("exchanges", TYPES, [[b"x"]])
         assert "\n" not in str(error.value)
         assert "a secret" not in str(error.value)
         assert shown(str(error.value)) == str(error.value)
@@ -84,48 +84,48 @@ def test_an_absent_node_is_reported_after_asking_the_others(engine: Engine) -> N
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         away = f"http://127.0.0.1:{sock.getsockname()[1]}"
-        with Centre(Target((away, engine.target.nodes[0])), Credentials()) as there:
-            assert there.rows("SELECT 1") == [(1,)]
-            assert there.node == engine.target.nodes[0]
+        with Centre(Target((away, engine.target.nodes[0])), Credentials()) as server:
+            assert server.rows("SELECT 1") == [(1,)]
+            assert server.node == engine.target.nodes[0]
         with (
-            Centre(Target((away,)), Credentials()) as there,
+            Centre(Target((away,)), Credentials()) as server,
             pytest.raises(Unavailable, match=r"cannot be reached .*ref"),
         ):
-            there.query("SELECT 1")
+            server.query("SELECT 1")
 
 
 def test_a_node_that_does_not_answer_is_skipped() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         target = Target((f"http://127.0.0.1:{silent.getsockname()[1]}",))
         with (
-            Centre(target, Credentials(), seconds=0.1) as there,
+            Centre(target, Credentials(), seconds=0.1) as server,
             pytest.raises(Unavailable, match=r"did not answer within 0\.1 s"),
         ):
-            there.query("SELECT 1")
+            server.query("SELECT 1")
 
 
 def test_an_answer_may_take_any_time_without_a_limit(engine: Engine) -> None:
-    with Centre(engine.target, Credentials(), seconds=0) as there:
-        assert there.rows("SELECT 1") == [(1,)]
+    with Centre(engine.target, Credentials(), seconds=0) as server:
+        assert server.rows("SELECT 1") == [(1,)]
 
 
 def test_a_server_without_tls_is_nothing_that_passes(engine: Engine) -> None:
     secure = Target((engine.target.nodes[0].replace("http:", "https:"),))
-    with Centre(secure, Credentials()) as there, pytest.raises(UnusableServer, match=r"speaks no TLS: .*\?tls=no"):
-        there.query("SELECT 1")
+    with Centre(secure, Credentials()) as server, pytest.raises(UnusableServer, match=r"speaks no TLS: .*\?tls=no"):
+        server.query("SELECT 1")
 
 
 def test_a_password_is_a_header_and_queries_rotate_nodes(engine: Engine) -> None:
-    with centre(engine) as there:
-        assert there.rows("SELECT 1") == [(1,)]
+    with centre(engine) as server:
+        assert server.rows("SELECT 1") == [(1,)]
     account = "Basic " + base64.b64encode(b"someone:a secret").decode()
     assert {headers["Authorization"] for headers, *_ in engine.asked} == {account}
     assert not any(b"secret" in body or "secret" in str(parameters) for _, parameters, body in engine.asked)
 
 
 def test_an_insert_waits_for_all_replicas(engine: Engine) -> None:
-    with centre(engine) as there:
-        there.insert("exchanges", TYPES, [[b"x"]], token="a token", quorum=2)
+    with centre(engine) as server:
+        server.insert("exchanges", TYPES, [[b"x"]], token="a token", quorum=2)
     *_, (_, parameters, _) = engine.asked
     settings = {"wait_end_of_query": "1", "insert_distributed_sync": "1", "insert_quorum": "2"}
     assert settings.items() <= parameters.items()
@@ -133,8 +133,8 @@ def test_an_insert_waits_for_all_replicas(engine: Engine) -> None:
 
 
 def test_an_answer_that_breaks_off_is_none(engine: Engine) -> None:
-    with centre(engine) as there:
-        there.query("SELECT 1")
+    with centre(engine) as server:
+        server.query("SELECT 1")
         engine.answer = Answer(200, HEADERS | {"Content-Type": "x"}, b"\x01\x01")
         with pytest.raises(Unavailable):
-            there.query("SELECT number FROM numbers(5)")
+            server.query("SELECT number FROM numbers(5)")

@@ -32,8 +32,8 @@ def test_one_server_has_one_table() -> None:
         f"CREATE TABLE IF NOT EXISTS db.things {COLUMNS}ENGINE = ReplacingMergeTree(row_version)\n{SORTED}, "
         "non_replicated_deduplication_window = 10000"
     ]
-    (kept,) = ddl.create(TABLE, "db", expires=False)
-    assert "TTL" not in kept
+    (statement,) = ddl.create(TABLE, "db", expires=False)
+    assert "TTL" not in statement
 
 
 def test_a_cluster_has_replicated_tables_below_distributed_ones() -> None:
@@ -55,11 +55,11 @@ def test_a_migration_only_adds_what_is_missing() -> None:
 
 def test_the_shipping_account_reads_nothing_and_readers_no_bodies() -> None:
     statements = [*ddl.accounts("db", {ddl.SHIPPER: "ab", ddl.ANALYST: "cd"}, tables.TABLES, None)]
-    grants = [one for one in statements if one.startswith("GRANT") and "system." not in one]
-    assert [one for one in grants if one.endswith(ddl.SHIPPER)] == [
+    grants = [grant for grant in statements if grant.startswith("GRANT") and "system." not in grant]
+    assert [grant for grant in grants if grant.endswith(ddl.SHIPPER)] == [
         f"GRANT SHOW COLUMNS, INSERT ON db.{name} TO wiretape_ship" for name in ("sessions", "exchanges", "streams")
     ]
-    assert [one for one in grants if one.endswith(ddl.ANALYST)] == [
+    assert [grant for grant in grants if grant.endswith(ddl.ANALYST)] == [
         f"GRANT SELECT ON db.{name} TO wiretape_read" for name in ("sessions", "exchanges", "hours")
     ]
 
@@ -68,10 +68,10 @@ def test_the_shipping_account_reads_nothing_and_readers_no_bodies() -> None:
 def test_a_literal_holds_its_text_and_nothing_after_it(text: str) -> None:
     literal = ddl.literal(text)
     assert (literal[0], literal[-1]) == ("'", "'")
-    found, rest = "", iter(literal[1:-1])
-    for sign in rest:
+    found, remainder = "", iter(literal[1:-1])
+    for sign in remainder:
         assert sign != "'"
-        found += {"0": "\0"}.get(escaped := next(rest), escaped) if sign == "\\" else sign
+        found += {"0": "\0"}.get(escaped := next(remainder), escaped) if sign == "\\" else sign
     assert found == text
 
 
@@ -79,7 +79,7 @@ def test_every_column_but_secret_ones_is_shipped() -> None:
     shipped = {column.source for table in tables.TABLES for column in table.columns}
     left_out = {
         f"{table.name}.{column.name}"
-        for table in (schema.sessions, schema.exchanges, schema.measures, *(one.bodies for one in schema.STREAMS))
+        for table in (schema.sessions, schema.exchanges, schema.measures, *(stream.bodies for stream in schema.STREAMS))
         for column in table.c
         if column not in shipped and column.name not in ("no", "exchange_no", "session_no")
     }

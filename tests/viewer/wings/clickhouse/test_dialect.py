@@ -67,20 +67,20 @@ class Engine(Centre):
         with connected(self) as connection:
             queries.count(connection, conditions.condition(parse(text)))
         head = "SELECT count(*) FROM exchanges FINAL WHERE "
-        asked = " ".join(self.asked[-1].split())
-        assert asked.startswith(head)
-        return asked.removeprefix(head)
+        statement = " ".join(self.asked[-1].split())
+        assert statement.startswith(head)
+        return statement.removeprefix(head)
 
 
 def unquoted(text: str) -> str:
     """Return the text of a literal as ClickHouse reads it; raise where it ends before its end."""
     assert text[0] == text[-1] == "'"
-    found, rest = "", text[1:-1]
-    while rest:
-        sign, rest = rest[0], rest[1:]
+    found, remainder = "", text[1:-1]
+    while remainder:
+        sign, remainder = remainder[0], remainder[1:]
         assert sign != "'", "the literal ends within the text"
         if sign == "\\":
-            sign, rest = {"0": "\0"}.get(rest[0], rest[0]), rest[1:]
+            sign, remainder = {"0": "\0"}.get(remainder[0], remainder[0]), remainder[1:]
         found += sign
     return found
 
@@ -97,16 +97,16 @@ def test_whatever_is_in_a_text_it_stays_one(text: str) -> None:
 
 def outside(statement: str) -> str:
     """Return a statement without the contents of its literals."""
-    signs, found, is_inside = iter(statement), "", False
+    signs, text, is_inside = iter(statement), "", False
     for sign in signs:
         if is_inside and sign == "\\":
             next(signs)
         elif sign == "'":
             is_inside = not is_inside
         elif not is_inside:
-            found += sign
+            text += sign
     assert not is_inside
-    return found
+    return text
 
 
 @given(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))
@@ -114,8 +114,8 @@ def test_hostile_labels_and_models_stay_literals(key: str, value: str) -> None:
     engine = Engine()
     with connected(engine) as connection:
         for pair in ((key, value), ("k", "v")):
-            where = Or((Labelled(((pair[0], (pair[1],)),)), Match("model", ((pair[1],),))))
-            queries.count(connection, conditions.condition(where))
+            filter_ = Or((Labelled(((pair[0], (pair[1],)),)), Match("model", ((pair[1],),))))
+            queries.count(connection, conditions.condition(filter_))
     hostile, plain = engine.asked
     assert outside(hostile) == outside(plain)
 
@@ -144,53 +144,53 @@ def test_tools_that_need_chunks_are_refused_by_name() -> None:
 
 def test_an_exchange_is_found_by_its_ids_beginning() -> None:
     engine = Engine()
-    found = [["2026-03-01T12:00:00Z abcd1", "abcd1"], ["2026-03-01T12:00:01Z abcd2", "abcd2"]]
+    rows = [["2026-03-01T12:00:00Z abcd1", "abcd1"], ["2026-03-01T12:00:01Z abcd2", "abcd2"]]
     with connected(engine) as connection:
-        engine.found = found[:1]
+        engine.found = rows[:1]
         assert queries.find(connection, "abcd") == "2026-03-01T12:00:00Z abcd1"
-        engine.found = found
+        engine.found = rows
         with pytest.raises(NotFound, match="fits several exchanges: abcd1, abcd2"):
             queries.find(connection, "abcd")
 
 
 @each_case(
-    ("reference", "asked"),
+    ("reference", "expected"),
     [
         ("last", "ORDER BY concat(started_at, ' ', id) DESC"),
         ("@stall", "' stall ') > 0) ORDER BY concat(started_at, ' ', id) DESC"),
         ("@slow", "WHERE (first_output_silence_ns IS NOT NULL) ORDER BY first_output_silence_ns DESC"),
     ],
 )
-def test_an_exchange_is_found_by_what_happened_to_it(reference: str, asked: str) -> None:
+def test_an_exchange_is_found_by_what_happened_to_it(reference: str, expected: str) -> None:
     engine = Engine()
     engine.found = [["2026-03-01T12:00:00Z abcd1"]]
     with connected(engine) as connection:
         assert queries.find(connection, reference) == "2026-03-01T12:00:00Z abcd1"
-    assert asked in engine.asked[-1]
+    assert expected in engine.asked[-1]
 
 
 def test_a_list_has_null_for_what_the_server_lacks() -> None:
     engine = Engine()
     with connected(engine) as connection:
         list(queries.exchanges(connection, (*FIELDS, "cost", "currency"), newest_first=True, limit=2))
-    (asked,) = engine.asked
-    assert 'NULL AS "_error_message"' in asked
-    assert 'cache_write_1h_input_tokens) AS "_cost", tuple(outcome, flags, started_at,' in asked
-    assert "ORDER BY concat(started_at, ' ', id) DESC" in asked
-    assert asked.endswith("LIMIT 2")
+    (statement,) = engine.asked
+    assert 'NULL AS "_error_message"' in statement
+    assert 'cache_write_1h_input_tokens) AS "_cost", tuple(outcome, flags, started_at,' in statement
+    assert "ORDER BY concat(started_at, ' ', id) DESC" in statement
+    assert statement.endswith("LIMIT 2")
 
 
 def test_figures_take_one_statement_after_counting_gaps() -> None:
     engine = Engine()
     with connected(engine) as connection:
         figures.groups(connection, ("model",), None, Measuring(bounds=objective("latency<800ms")))
-    counted, asked = engine.asked
+    counted, statement = engine.asked
     assert "sum(arraySum(gap_hist))" in counted
     assert "icl" not in counted
-    assert "quantilesExactInclusiveArrayIf(0.5, 0.9, 0.95, 0.99)(icl, " in asked
-    assert asked.count("SELECT") == asked.count("FINAL") == 1
-    assert "GROUP BY coalesce(request_model, response_model)" in asked
-    assert "(latency_ns / 1000000.0) >= 800.0" in asked
+    assert "quantilesExactInclusiveArrayIf(0.5, 0.9, 0.95, 0.99)(icl, " in statement
+    assert statement.count("SELECT") == statement.count("FINAL") == 1
+    assert "GROUP BY coalesce(request_model, response_model)" in statement
+    assert "(latency_ns / 1000000.0) >= 800.0" in statement
 
 
 def test_costs_come_from_token_sums_at_equal_prices() -> None:
@@ -202,8 +202,8 @@ def test_costs_come_from_token_sums_at_equal_prices() -> None:
     entries = ({"model": "m*", "since": date(2026, 1, 2), "input": 1, "output": 0, "cached_input": 0.5},
                {"model": "m'", "input": 7, "output": 7})  # fmt: skip
     with connected(engine) as connection:
-        spent, known = figures.costs_by_group(connection, (), None, Prices(map(entry, entries)))
-    assert (spent[()] / UNITS, known[()]) == (2.0000015, 8)
+        spent, costs = figures.costs_by_group(connection, (), None, Prices(map(entry, entries)))
+    assert (spent[()] / UNITS, costs[()]) == (2.0000015, 8)
     assert "started_at >= '2026-01-02'" in engine.asked[0]
 
 
@@ -229,8 +229,10 @@ def test_named_exchanges_are_looked_for_in_their_seconds() -> None:
     engine, (first, last) = Engine(), ("2026-02-01T12:00:00.000000Z a", "2026-03-01T12:00:00.500000Z b")
     no = exchanges.c.no
     with connected(engine) as connection:
-        for where in (no == last, no.in_([last, first]), no > first, no != first):
-            queries.count(connection, where)
-    seconds = [re.findall(r"(?:started (>=|<=|IN) \(?|, )toDateTime\('([-0-9]+) ", asked) for asked in engine.asked]
+        for filter_ in (no == last, no.in_([last, first]), no > first, no != first):
+            queries.count(connection, filter_)
+    seconds = [
+        re.findall(r"(?:started (>=|<=|IN) \(?|, )toDateTime\('([-0-9]+) ", statement) for statement in engine.asked
+    ]
     february, march = "2026-02-01", "2026-03-01"
     assert seconds == [[(">=", march), ("<=", march)], [("IN", february), ("", march)], [(">=", february)], []]

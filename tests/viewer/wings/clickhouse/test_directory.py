@@ -40,7 +40,7 @@ def tape(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> tuple[int, str]:
-    done = forked.run([str(one) for one in arguments])
+    done = forked.run([str(argument) for argument in arguments])
     return done.returncode, done.stdout + done.stderr
 
 
@@ -101,9 +101,9 @@ def test_a_reader_waits_and_then_names_the_conflict(tape: Path, tmp_path: Path) 
     command = [*CLI, "ls", "--db", to, "--format", "ids"]
     with Centre(parse(to), Credentials()) as centre:
         centre.rows("SELECT 1")
-        with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as waiting:
+        with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as waiter:
             assert "is in use by another process" in run("stats", "--db", to)[1]
-            waiting.wait(60)
+            waiter.wait(60)
     readers = [run(*command[len(CLI) :]) for _ in range(2)]
     assert readers[0] == readers[1]
     assert readers[0][0] == 0
@@ -131,12 +131,12 @@ def test_a_repeatedly_killed_shipper_ships_every_exchange_once(tape: Path, tmp_p
     command = [*CLI, "ship", "--db", str(tape), "--to", to, "--bodies"]
     with opened(tape) as store:
         for number in range(4):
-            record(store, [frame for one in range(20) for frame in exchange(f"e{20 * number + one}")])
+            record(store, [frame for batch in range(20) for frame in exchange(f"e{20 * number + batch}")])
             damage(tape, "UPDATE measures SET outcome = 'truncated' WHERE exchange_no = 5")
             assert any(rederive(store, [5]))
-            before = progress.read_bytes() if progress.exists() else b""
+            content = progress.read_bytes() if progress.exists() else b""
             with Forked(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-                until(lambda before=before: progress.exists() and progress.read_bytes() != before)
+                until(lambda before=content: progress.exists() and progress.read_bytes() != before)
                 for _ in range(chosen.randrange(3)):
                     now = progress.read_bytes()
                     until(lambda now=now, process=process: progress.read_bytes() != now or process.poll() is not None)

@@ -97,7 +97,7 @@ HOSTILE = ("it's", "\\", "\\'", "a\0b", "a\nb\tc", "%_\\%", "') OR 1=1 --", "%(x
 
 
 def answer(*arguments: object) -> tuple[int, str]:
-    result = CliRunner().invoke(group, [str(one) for one in arguments])
+    result = CliRunner().invoke(group, [str(argument) for argument in arguments])
     return result.exit_code, result.stdout
 
 
@@ -131,31 +131,31 @@ def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def check_list(tape: Path, to: str) -> None:
     """Read the list of a server as the viewer does, page after page, and compare it with that of the tape."""
-    with centre_of(to) as connection, queries.opened(tape) as own:
-        fitting = conditions.condition(parse("-is:open"))
+    with centre_of(to) as connection, queries.opened(tape) as tape_connection:
+        finished = conditions.condition(parse("-is:open"))
         for order in (None, ("ttft_ms", True), ("ttft_ms", False), ("model", False), ("icl_p99_ms", True)):
             numbers, page = list[int](), _page(connection, order, None)
             while page.numbers:
                 numbers += page.numbers
                 page = _page(connection, order, page)
             by = None if order is None else order[0]
-            expected = live.numbers(own, fitting, by, descending=order is not None and order[1])
+            expected = live.numbers(tape_connection, finished, by, descending=order is not None and order[1])
             expected = expected[::-1] if order is None else expected
-            ids = [row["id"] for row in queries.numbered(own, ("id",), expected)]
+            ids = [row["id"] for row in queries.numbered(tape_connection, ("id",), expected)]
             assert [str(number).partition(" ")[2] for number in numbers] == ids, order
             some = range(0, len(numbers), 61)
-            found = {one.id: one for one in source.list_rows(connection, [numbers[place] for place in some])}
-            for row in live.listed(own, [expected[place] for place in some]):
-                assert replace(row, no=0, error_message=None) == replace(found[row.id], no=0), row.id
-        assert source.label_keys(connection) == overview.label_keys(own, fitting)
+            rows_by_id = {row.id: row for row in source.list_rows(connection, [numbers[place] for place in some])}
+            for row in live.listed(tape_connection, [expected[place] for place in some]):
+                assert replace(row, no=0, error_message=None) == replace(rows_by_id[row.id], no=0), row.id
+        assert source.label_keys(connection) == overview.label_keys(tape_connection, finished)
 
 
-def _page(connection: Connection, order: tuple[str, bool] | None, before: Page | None) -> Page:
-    last = None if before is None else before.numbers[-1]
+def _page(connection: Connection, order: tuple[str, bool] | None, page: Page | None) -> Page:
+    last_number = None if page is None else page.numbers[-1]
     if order is None:
-        return source.newest_page(connection, None, last)
-    after = None if before is None or last is None else (before.last, last)
-    return source.ordered_page(connection, None, order[0], descending=order[1], position=after)
+        return source.newest_page(connection, None, last_number)
+    edge = None if page is None or last_number is None else (page.last, last_number)
+    return source.ordered_page(connection, None, order[0], descending=order[1], position=edge)
 
 
 @contextlib.contextmanager
@@ -171,24 +171,24 @@ def execute(to: str, statement: str) -> None:
 
 def check_answers(tape: Path, to: str) -> None:
     """Compare the answers of a server with those of the tape that was shipped to it."""
-    ended = ("-f", "-is:open")  # what still runs is not shipped
+    finished = ("-f", "-is:open")  # what still runs is not shipped
     for question in QUESTIONS:
         command = question.split()
-        assert answer(*command, *ended, "--db", to) == answer(*command, *ended, "--db", tape), question
+        assert answer(*command, *finished, "--db", to) == answer(*command, *finished, "--db", tape), question
     for zone in ("Asia/Kolkata", "Europe/Berlin", "America/St_Johns"):
         with local_time(zone):
-            command = ("stats", "--format", "csv", "--by", "day,hour", "--columns", "day,hour,n", *ended)
+            command = ("stats", "--format", "csv", "--by", "day,hour", "--columns", "day,hour,n", *finished)
             assert answer(*command, "--db", to) == answer(*command, "--db", tape), zone
-    for where in FILTERS:
-        asked = ("ls", "--format", "ids", *ended, "-f", where)
-        assert answer(*asked, "--db", to) == answer(*asked, "--db", tape), where
-    there, here = (json.loads(answer("stats", "--as", "otel", "--format", "json", *ended, "--db", one)[1])
-                   for one in (to, tape))  # fmt: skip
+    for filter_ in FILTERS:
+        arguments = ("ls", "--format", "ids", *finished, "-f", filter_)
+        assert answer(*arguments, "--db", to) == answer(*arguments, "--db", tape), filter_
+    on_server, on_tape = (json.loads(answer("stats", "--as", "otel", "--format", "json", *finished, "--db", address)[1])
+                   for address in (to, tape))  # fmt: skip
     absent = "gen_ai.client.operation.time_per_output_chunk"
-    assert absent in there[0]["omitted"]
-    for row in (*there, *here):
+    assert absent in on_server[0]["omitted"]
+    for row in (*on_server, *on_tape):
         row.pop("omitted")
-    assert there == [row for row in here if row["metric"] != absent]
+    assert on_server == [row for row in on_tape if row["metric"] != absent]
     pulled = tape.with_name("pulled.db")
     assert answer("pull", "--db", to, "-f", "label:team=batch", "-o", pulled)[0] == 0
     of_batch = ("-f", "label:team=batch -is:open")
@@ -202,18 +202,18 @@ def test_a_server_answers_like_its_tapes_despite_hostile_text(
 ) -> None:
     merged, ended_tapes = tmp_path / "merged.db", list[Path]()
     tapes = (tape, wires, recorded(tmp_path / "broken.db", list(frames())))
-    for host, one in enumerate(tapes):
+    for host, tape_ in enumerate(tapes):
         monkeypatch.setattr(socket, "gethostname", lambda host=host: f"host-{host}")
-        assert answer("ship", "--db", one, "--to", to, "--once", "--bodies")[0] == 0
-        ended = tmp_path / f"ended-{host}.db"
-        assert answer("pull", "--db", one, "-f", "-is:open", "-o", ended)[0] == 0
-        ended_tapes.append(ended)
+        assert answer("ship", "--db", tape_, "--to", to, "--once", "--bodies")[0] == 0
+        finished = tmp_path / f"ended-{host}.db"
+        assert answer("pull", "--db", tape_, "-f", "-is:open", "-o", finished)[0] == 0
+        ended_tapes.append(finished)
     assert answer("db", "merge", "--db", merged, *ended_tapes)[0] == 0
     check_answers(merged, to)
     with centre_of(to) as connection:
         for text in HOSTILE:
-            where = Or((Labelled(((text, (text,)),)), Match("model", ((text,),))))
-            assert queries.count(connection, conditions.condition(where)) == 0, text
+            filter_ = Or((Labelled(((text, (text,)),)), Match("model", ((text,),))))
+            assert queries.count(connection, conditions.condition(filter_)) == 0, text
 
 
 def test_usual_usage_costs_the_same_on_the_server(to: str, tmp_path: Path) -> None:
@@ -225,12 +225,12 @@ def test_usual_usage_costs_the_same_on_the_server(to: str, tmp_path: Path) -> No
         "stats --columns cost,cost_mean,cost_n,cost_unknown_n,usage_missing_n,output_tokens --format csv",
         "stats --columns cost,cost_n,cost_unknown_n --by path --format csv",
     ):
-        here, there = (answer(*question.split(), "--db", one) for one in (tape, to))
-        assert (there, here[0]) == (here, 0), question
+        on_server, on_tape = (answer(*question.split(), "--db", address) for address in (tape, to))
+        assert (on_tape, on_server[0]) == (on_server, 0), question
 
 
-def ids(connection: Connection, where: conditions.Condition) -> set[str]:
-    return {row["id"] for row in queries.exchanges(connection, ("id",), where=where)}
+def ids(connection: Connection, filter_: conditions.Condition) -> set[str]:
+    return {row["id"] for row in queries.exchanges(connection, ("id",), where=filter_)}
 
 
 @pytest.mark.parametrize("bodies", [(), ("--bodies",)], ids=["facts", "bodies"])
@@ -248,14 +248,17 @@ def test_every_field_and_filter_agrees_with_the_tape(to: str, tmp_path: Path) ->
     tape = varied.tape(tmp_path / "tape.db", 300)
     fields = tuple(name for name in FIELDS if name not in (*WORKED_OUT, "error_message"))
     assert answer("ship", "--db", tape, "--to", to, "--once")[0] == 0
-    with centre_of(to) as there, queries.opened(tape) as here:
-        on_tape, at_centre = ({row["id"]: row for row in queries.exchanges(one, fields)} for one in (here, there))
+    with centre_of(to) as server, queries.opened(tape) as tape_connection:
+        on_tape, at_centre = (
+            {row["id"]: row for row in queries.exchanges(connection, fields)}
+            for connection in (tape_connection, server)
+        )
         assert on_tape == at_centre
         different, compared = [], 0
         for text in itertools.islice(varied.filters(), 0, None, 4):  # each is a statement to prepare
-            where = conditions.condition(parse(text))
+            filter_ = conditions.condition(parse(text))
             with contextlib.suppress(NotAtCentre):
-                is_same = ids(there, where) == ids(here, where)
+                is_same = ids(server, filter_) == ids(tape_connection, filter_)
                 compared += 1
                 different += [] if is_same else [text]
         assert (different, compared > 500) == ([], True)
@@ -286,25 +289,27 @@ def test_a_list_that_is_followed_has_once_what_arrives(to: str) -> None:
 def gaps_of_every_kind() -> dict[str, list[int]]:
     """Return gaps, in ns, by the model of the one exchange that has them."""
     chance = random.Random(1)
-    found = {f"n{n}": [chance.randrange(10**8) for _ in range(n)] for n in (0, 1, 2, 3, 10, 11, 20, 21, 100, 101, 2000)}
-    found |= {f"0 and {n}": [0] * 7 + found[f"n{n}"] for n in (1, 2, 101)}
-    found |= {"equal": [10**9] * 50, "zeros": [0] * 30, "ties": [chance.randrange(3) for _ in range(999)]}
-    return found | {"hours": [chance.randrange(10**13) for _ in range(500)]}
+    gaps_by_model = {
+        f"n{n}": [chance.randrange(10**8) for _ in range(n)] for n in (0, 1, 2, 3, 10, 11, 20, 21, 100, 101, 2000)
+    }
+    gaps_by_model |= {f"0 and {n}": [0] * 7 + gaps_by_model[f"n{n}"] for n in (1, 2, 101)}
+    gaps_by_model |= {"equal": [10**9] * 50, "zeros": [0] * 30, "ties": [chance.randrange(3) for _ in range(999)]}
+    return gaps_by_model | {"hours": [chance.randrange(10**13) for _ in range(500)]}
 
 
 def test_percentiles_of_gaps_equal_the_tapes_at_any_size(to: str) -> None:
-    found = gaps_of_every_kind()
+    gaps_by_model = gaps_of_every_kind()
     inserted = ", ".join(
-        f"(toDateTime(1767225600), '{model}', 1, '{model}', 'complete', 'end', 1, {one}, "
-        f"[{one.count(0)}, {len(one) - one.count(0)}])"
-        for model, one in found.items()
+        f"(toDateTime(1767225600), '{model}', 1, '{model}', 'complete', 'end', 1, {gaps}, "
+        f"[{gaps.count(0)}, {len(gaps) - gaps.count(0)}])"
+        for model, gaps in gaps_by_model.items()
     )
     columns = "started, id, row_version, request_model, outcome, ended_by, decoder_version, icl, gap_hist"
     execute(to, f"INSERT INTO wiretape.exchanges ({columns}) VALUES {inserted}")
     with centre_of(to) as connection:
         for exact, method in itertools.product((True, False), METHODS):
             for one in figures.groups(connection, ("model",), None, Measuring(method, exact=exact), most=1):
-                check_gaps(one, found[str(one.key[0])], method)
+                check_gaps(one, gaps_by_model[str(one.key[0])], method)
 
 
 def check_gaps(found: Figures, gaps: list[int], method: Method) -> None:
@@ -312,8 +317,8 @@ def check_gaps(found: Figures, gaps: list[int], method: Method) -> None:
     for name, values in (("icl", gaps), ("gap", [gap for gap in gaps if gap])):
         expected = summary.figures(np.array(values, np.int64), method, 1e6)
         for statistic, value in found.statistics[name].items():
-            known, where = expected[statistic], (found.key, name, statistic, method)
+            known, filter_ = expected[statistic], (found.key, name, statistic, method)
             if found.is_estimated and statistic.startswith("p") and known is not None:
-                assert value is None or (expected["min"] or 0) <= value <= (expected["max"] or 0), where
+                assert value is None or (expected["min"] or 0) <= value <= (expected["max"] or 0), filter_
             else:
-                assert value == (known and pytest.approx(known, rel=1e-9, abs=1e-6)), where
+                assert value == (known and pytest.approx(known, rel=1e-9, abs=1e-6)), filter_

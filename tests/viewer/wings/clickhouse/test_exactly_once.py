@@ -47,9 +47,9 @@ class Life:
         record(store, [frame for _ in range(self.chosen.randint(1, 5)) for frame in self.next()])
 
     def begin(self, store: Store) -> None:
-        *frames, last = self.next()
+        *frames, final_frame = self.next()
         record(store, frames)
-        self.open.append(last)
+        self.open.append(final_frame)
 
     def end(self, store: Store) -> None:
         record(store, [self.open.pop(0)] if self.open else [])

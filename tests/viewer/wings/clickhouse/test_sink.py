@@ -79,14 +79,14 @@ def test_late_and_rederived_exchanges_are_shipped_once_acknowledged(engine: Engi
         record(store, exchange("late")[-1:])
         assert ship(tape, engine) == (1, [])
         assert len(engine.tokens["exchanges"]) == 3
-        first = engine.final()["e2"]
+        first_version = engine.final()["e2"]
         damage(tape, "UPDATE measures SET outcome = 'truncated' WHERE exchange_no = 3")
         assert list(rederive(store)) == [False, False, True, False]
         assert ship(tape, engine) == (1, [])
     assert engine.final().keys() == {"late", "e1", "e2", "e3"}
-    again = engine.final()["e2"]
-    assert again["row_version"] > first["row_version"]
-    assert again | {"row_version": 0} == first | {"row_version": 0}
+    second_version = engine.final()["e2"]
+    assert second_version["row_version"] > first_version["row_version"]
+    assert second_version | {"row_version": 0} == first_version | {"row_version": 0}
 
 
 def test_a_row_has_facts_and_measures_but_no_bodies(engine: Engine, tape: Path) -> None:
@@ -115,12 +115,12 @@ def test_with_bodies_earlier_exchanges_get_their_texts_too(engine: Engine, tape:
         record(store, websocket("ws", [b"\x81\x00"], [b"\x81\x80abcd"]))
         damage(tape, "UPDATE bodies SET at_ns = 'null', relayed_ns = 'null' WHERE exchange_no = 2")
         ship(tape, engine)
-        waiting: list[int] = []
-        assert ship(tape, engine, bodies=True, tell=lambda report: waiting.append(report.unshipped)) == (0, [])
-    assert (waiting[0], waiting[-1]) == (3, 0)  # an exchange waits until all that is shipped of it is there
+        lags: list[int] = []
+        assert ship(tape, engine, bodies=True, tell=lambda report: lags.append(report.unshipped)) == (0, [])
+    assert (lags[0], lags[-1]) == (3, 0)  # an exchange waits until all that is shipped of it is there
     rows = engine.final("streams")
-    one = rows["e1"]
-    assert (one["content"], one["size"], len(one["sizes"])) == ("Hello", sum(map(len, STREAM)), len(STREAM))
+    row = rows["e1"]
+    assert (row["content"], row["size"], len(row["sizes"])) == ("Hello", sum(map(len, STREAM)), len(STREAM))
     (body,) = engine.query("SELECT hex(body) AS hex FROM streams WHERE id = 'e1'")
     assert zlib.decompress(bytes.fromhex(body["hex"])) == b"".join(STREAM)
     assert (rows["untimed"]["at_ns"], rows["untimed"]["sizes"]) == ([], [3])
@@ -147,9 +147,9 @@ def test_a_nodes_failure_is_reported_once_if_others_fail(engine: Engine, tape: P
         assert ship(tape, engine) == (1, [])
         path_of(tape, engine.target.name).unlink()
         engine.faults = [failed(500, 285, f"part {part}") for part in range(6)]
-        shipped, said = ship(tape, engine)
-    assert (shipped, said[-1]) == (1, "")
-    assert [line.partition(" has too few replicas that work (")[0] for line in said[:-1]] == [*engine.target.nodes]
+        shipped, messages = ship(tape, engine)
+    assert (shipped, messages[-1]) == (1, "")
+    assert [line.partition(" has too few replicas that work (")[0] for line in messages[:-1]] == [*engine.target.nodes]
 
 
 class KilledSink(CentreSink):
@@ -228,10 +228,10 @@ def test_a_server_that_stays_away_loses_nothing(engine: Engine, tape: Path) -> N
 
 def test_hostile_texts_arrive_as_they_are(engine: Engine, tape: Path) -> None:
     text = HOSTILE.replace("\n", " ")
-    asked = msgspec.json.encode({"model": text, "stream": True})
+    request = msgspec.json.encode({"model": text, "stream": True})
     with opened(tape) as store:
         record(
-            store, [begin("e1", body=asked, labels={"k'": text}), head("e1"), *body("e1", STREAM), end("e1", STREAM)]
+            store, [begin("e1", body=request, labels={"k'": text}), head("e1"), *body("e1", STREAM), end("e1", STREAM)]
         )
         ship(tape, engine, origin=ShippedLabels("h'; DROP TABLE exchanges --"))
     row = engine.final()["e1"]
@@ -248,11 +248,11 @@ def test_a_replaced_tape_is_shipped_from_its_beginning(engine: Engine, tape: Pat
         record(store, exchange("e2"))
         damage(tape, "UPDATE settlements SET version = 1")
         assert ship(tape, engine) == (1, [])
-    kept = path_of(tape, engine.target.name)
-    assert oct(kept.stat().st_mode)[-3:] == "600"
+    progress = path_of(tape, engine.target.name)
+    assert oct(progress.stat().st_mode)[-3:] == "600"
     assert [*destinations(tape, "another")] == [(engine.target.name, 1)]
     assert [*destinations(tape, "session-1")] == [(engine.target.name, 0)]
-    kept.write_text("{")  # cut short
+    progress.write_text("{")  # cut short
     assert ship(tape, engine) == (1, [])
     assert engine.final().keys() == {"e1", "e2"}
 
@@ -296,15 +296,15 @@ def test_shipping_lag_is_unknown_without_a_settling_time(tape: Path) -> None:
 
 def test_servers_with_like_names_keep_separate_state(tape: Path) -> None:
     tape.touch()
-    with locked(tape, "db at h:1") as known:
-        known.identify(None)
-        known.put("exchanges", Progress(3))
-        known.identify("first session")  # which an empty tape had not yet
-        assert known.of("exchanges") == Progress(3)
-        known.identify("another")
-        assert known.of("exchanges") == Progress()
-    with locked(tape, "db-at-h:1") as known:
-        assert known.of("exchanges") == Progress()
+    with locked(tape, "db at h:1") as progress:
+        progress.identify(None)
+        progress.put("exchanges", Progress(3))
+        progress.identify("first session")  # which an empty tape had not yet
+        assert progress.of("exchanges") == Progress(3)
+        progress.identify("another")
+        assert progress.of("exchanges") == Progress()
+    with locked(tape, "db-at-h:1") as progress:
+        assert progress.of("exchanges") == Progress()
 
 
 def test_one_process_ships_a_tape_to_a_server(engine: Engine, tape: Path) -> None:

@@ -19,7 +19,7 @@ class Cluster(Engine):
 
 def test_cluster_table_sizes_are_omitted_without_permission(tmp_path: Path) -> None:
     notes: list[str] = []
-    with running(tmp_path / "engine", Cluster) as engine, centre(engine) as there:
-        assert list(status.rows(there, notes.append)) == []
+    with running(tmp_path / "engine", Cluster) as engine, centre(engine) as server:
+        assert list(status.rows(server, notes.append)) == []
     assert [note.partition(": http")[0] for note in notes] == ["the sizes of tables are left out"]
     assert "READ ON REMOTE" in notes[0]

@@ -46,25 +46,25 @@ def parsed(*entries: Any) -> list[ImportedExchange | Unimportable]:
 
 
 def only(*entries: Any) -> ImportedExchange:
-    (one,) = parsed(*entries)
-    assert isinstance(one, ImportedExchange)
-    assert problem(one) is None
-    return one
+    (exchange,) = parsed(*entries)
+    assert isinstance(exchange, ImportedExchange)
+    assert problem(exchange) is None
+    return exchange
 
 
 def test_a_streams_events_and_phases_have_their_times() -> None:
     assert formats.recognised(archive()) == "har"
-    one = only(entry({"text": TEXT}, _eventSourceMessages=MESSAGES))
-    assert one.started.timestamp() == STARTED
-    assert (one.base, one.path, one.request_headers) == ("https://api.test", "/v1/x?a=b", [])
-    assert [one.connected_ns, one.sent_ns, one.headers_ns, one.end_ns] == [
+    exchange = only(entry({"text": TEXT}, _eventSourceMessages=MESSAGES))
+    assert exchange.started.timestamp() == STARTED
+    assert (exchange.base, exchange.path, exchange.request_headers) == ("https://api.test", "/v1/x?a=b", [])
+    assert [exchange.connected_ns, exchange.sent_ns, exchange.headers_ns, exchange.end_ns] == [
         7 * 10**6,
         8 * 10**6,
         18 * 10**6,
         108 * 10**6,
     ]
-    assert (one.at_ns, one.sizes) == ([50 * 10**6, 80 * 10**6], [18, 17])
-    assert (one.body, one.is_coarse, one.is_rebuilt) == (TEXT.encode(), True, False)
+    assert (exchange.at_ns, exchange.sizes) == ([50 * 10**6, 80 * 10**6], [18, 17])
+    assert (exchange.body, exchange.is_coarse, exchange.is_rebuilt) == (TEXT.encode(), True, False)
 
 
 @each_case(
@@ -83,11 +83,11 @@ def test_an_http2_requests_authority_is_its_host() -> None:
     pseudo = [{"name": f":{name}", "value": value} for name, value in (("method", "GET"), ("authority", "api.test"))]
     accept = {"name": "accept", "value": "*/*"}
     host = {"name": "Host", "value": "other.test"}
-    found = {
-        names: only(entry({"text": TEXT}, request_headers=list(given))).request_headers
-        for names, given in {"authority": (*pseudo, accept), "both": (*pseudo, host)}.items()
+    headers = {
+        names: only(entry({"text": TEXT}, request_headers=list(fields))).request_headers
+        for names, fields in {"authority": (*pseudo, accept), "both": (*pseudo, host)}.items()
     }
-    assert found == {"authority": [(b"host", b"api.test"), (b"accept", b"*/*")], "both": [(b"Host", b"other.test")]}
+    assert headers == {"authority": [(b"host", b"api.test"), (b"accept", b"*/*")], "both": [(b"Host", b"other.test")]}
 
 
 @each_case(
@@ -98,38 +98,45 @@ def test_a_stream_that_chrome_could_not_finish_was_reset(error: str) -> None:
 
 
 def test_an_http2_export_returns_protocol_trailers_and_error(tmp_path: Path) -> None:
-    tape, again, archive = tmp_path / "tape.db", tmp_path / "again.db", tmp_path / "a.har"
+    tape, second_tape, archive = tmp_path / "tape.db", tmp_path / "again.db", tmp_path / "a.har"
     with opened(tape) as store:
         record(store, [*http2("a" * 16), *http2("b" * 16, is_reset=True)])
     run(tape, "export", "-o", str(archive))
-    entries = {one["_wiretape"]["id"][0]: one for one in json.loads(archive.read_bytes())["log"]["entries"]}
+    entries = {entry_["_wiretape"]["id"][0]: entry_ for entry_ in json.loads(archive.read_bytes())["log"]["entries"]}
     assert [entries[id][side]["httpVersion"] for id in "ab" for side in ("request", "response")] == ["HTTP/2"] * 4
     assert entries["a"]["response"]["_trailers"][0] == {"name": "grpc-status", "value": "8"}
-    run(again, "import", str(archive))
+    run(second_tape, "import", str(archive))
     names = ("protocol", "framing", "response_trailers", "reset_code", "outcome", "outcome_detail")
     for id in "ab":
-        shown = (run(one, "show", id * 16, "--format", "json").stdout for one in (tape, again))
-        first, second = (json.loads(re.sub("sha256:[0-9a-f]{8}", "", one)) for one in shown)  # each has its own salt
+        outputs = (run(one, "show", id * 16, "--format", "json").stdout for one in (tape, second_tape))
+        first, second = (
+            json.loads(re.sub("sha256:[0-9a-f]{8}", "", output)) for output in outputs
+        )  # each has its own salt
         assert [second[name] for name in names] == [first[name] for name in names]
 
 
 def test_a_missing_body_is_rebuilt_from_its_events() -> None:
-    named = [*MESSAGES, {"time": STARTED + 0.09, "eventName": "message", "eventId": "7", "data": "two\nlines"}]
+    messages = [*MESSAGES, {"time": STARTED + 0.09, "eventName": "message", "eventId": "7", "data": "two\nlines"}]
     for text in ({}, {"text": ""}):
-        one = only(entry(text, _eventSourceMessages=named))
-        assert one.body == b"event: a\ndata: x\n\ndata: y\n\nid: 7\ndata: two\ndata: lines\n\n"
-        assert (len(one.at_ns), sum(one.sizes), one.is_rebuilt, one.is_coarse) == (3, len(one.body), True, True)
+        exchange = only(entry(text, _eventSourceMessages=messages))
+        assert exchange.body == b"event: a\ndata: x\n\ndata: y\n\nid: 7\ndata: two\ndata: lines\n\n"
+        assert (len(exchange.at_ns), sum(exchange.sizes), exchange.is_rebuilt, exchange.is_coarse) == (
+            3,
+            len(exchange.body),
+            True,
+            True,
+        )
 
 
 def test_text_in_another_charset_is_corrected_by_its_events() -> None:
     text, data = "data: é€Š中\n\n", {"time": STARTED + 0.05, "data": "é€Š中"}
-    misread = "".join(bytes([one]).decode("cp1252", "ignore") or chr(one) for one in text.encode())
+    misread = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in text.encode())
     for messages, at_ns in (([data], [50 * 10**6]), ([], []), ([data | {"data": "other"}], [])):
-        note, one = parsed(entry({"text": misread}, _eventSourceMessages=messages))
+        note, exchange = parsed(entry({"text": misread}, _eventSourceMessages=messages))
         assert isinstance(note, Unimportable)
         assert note.is_note
-        assert isinstance(one, ImportedExchange)
-        assert (one.body, one.at_ns) == (text.encode(), at_ns)
+        assert isinstance(exchange, ImportedExchange)
+        assert (exchange.body, exchange.at_ns) == (text.encode(), at_ns)
     latin = "data: é\n\n"
     assert only(entry({"text": latin})).body == latin.encode()
     plain = [{"name": "content-type", "value": "text/plain"}]
@@ -148,11 +155,11 @@ def test_text_in_another_charset_is_corrected_by_its_events() -> None:
     ],
 )
 def test_times_outside_the_body_are_not_used(messages: list[dict[str, Any]]) -> None:
-    note, one = parsed(entry({"text": TEXT}, _eventSourceMessages=messages))
+    note, exchange = parsed(entry({"text": TEXT}, _eventSourceMessages=messages))
     assert isinstance(note, Unimportable)
     assert note.is_note
-    assert isinstance(one, ImportedExchange)
-    assert (one.body, one.at_ns, one.is_timed) == (TEXT.encode(), [], False)
+    assert isinstance(exchange, ImportedExchange)
+    assert (exchange.body, exchange.at_ns, exchange.is_timed) == (TEXT.encode(), [], False)
 
 
 def test_what_an_archive_does_not_have_is_unknown() -> None:
@@ -162,7 +169,7 @@ def test_what_an_archive_does_not_have_is_unknown() -> None:
         only(entry({"text": "{}"}, timings={"send": 1, "wait": 0, "receive": 9} | more))
         for more in ({}, {"receive": 0})
     ]
-    assert [(one.sent_ns, one.headers_ns, one.end_ns) for one in untimed] == [
+    assert [(exchange.sent_ns, exchange.headers_ns, exchange.end_ns) for exchange in untimed] == [
         (1_000_000, None, 10_000_000), (None, None, None),
     ]  # fmt: skip
     sent = only(entry({"text": "{}"}, request_bodySize=7, request_method="POST"))
@@ -173,8 +180,8 @@ def test_what_an_archive_does_not_have_is_unknown() -> None:
         fields = {"postData": {"text": ""}} | unsaid
         emptied = only(entry({"text": "{}"}, **{f"request_{name}": value for name, value in fields.items()}))
         assert (emptied.request, emptied.request_size) == (None, unsaid.get("bodySize"))
-    begun = only(entry({"text": "{}"}, request_postData={"text": "ab"}, request_bodySize=7))
-    assert (begun.request, begun.request_size) == (b"ab", 7)
+    started = only(entry({"text": "{}"}, request_postData={"text": "ab"}, request_bodySize=7))
+    assert (started.request, started.request_size) == (b"ab", 7)
     odd = only(entry({"text": "{}"}, timings=None, response_headers=[{"name": "a", "value": None}, {"value": "b"}]))
     assert (odd.response_headers, odd.end_ns) == ([(b"a", b"")], None)
 
@@ -202,18 +209,18 @@ JSON, CHUNKED, ZERO, NINE = (
     ],
 )
 def test_an_answer_without_archived_body_is_refused(changes: dict[str, Any]) -> None:
-    refused, other = parsed(entry({"size": 0}, **changes), entry({"text": TEXT}))
+    refused, accepted = parsed(entry({"size": 0}, **changes), entry({"text": TEXT}))
     assert isinstance(refused, Unimportable)
     assert "streamed past" in refused.reason
-    assert isinstance(other, ImportedExchange)
+    assert isinstance(accepted, ImportedExchange)
 
 
 def test_an_answer_without_all_of_its_text_is_refused() -> None:
-    absent, begun = parsed(entry({"size": 9}), entry({"size": 5_321, "text": TEXT}))
+    absent, started = parsed(entry({"size": 9}), entry({"size": 5_321, "text": TEXT}))
     assert isinstance(absent, Unimportable)
-    assert isinstance(begun, Unimportable)
+    assert isinstance(started, Unimportable)
     assert absent.reason == "the archive has nothing of its body of 9 bytes"
-    assert begun.reason == "the archive has only 35 bytes of its body of 5,321 bytes"
+    assert started.reason == "the archive has only 35 bytes of its body of 5,321 bytes"
     assert only(entry({"size": len(TEXT) + 3, "text": TEXT})).missing == 0  # it began with the mark of UTF-8
     coded = [{"name": "Content-Encoding", "value": "gzip"}]
     assert only(entry({"size": 99, "text": TEXT}, response_headers=coded)).missing == 0
@@ -237,8 +244,8 @@ def test_an_empty_or_evidently_ended_answer_is_imported(changes: dict[str, Any])
 
 def test_an_undone_content_coding_leaves_the_headers() -> None:
     coded = [{"name": "Content-Encoding", "value": "br"}, {"name": "content-length", "value": "3"}]
-    one = only(entry({"text": "aaaa"}, response_headers=coded))
-    assert (one.response_headers, one.is_rebuilt, one.framing) == ([], True, None)
+    exchange = only(entry({"text": "aaaa"}, response_headers=coded))
+    assert (exchange.response_headers, exchange.is_rebuilt, exchange.framing) == ([], True, None)
     binary = base64.b64encode(b"\xff\x00").decode()
     assert only(entry({"text": binary, "encoding": "base64"})).body == b"\xff\x00"
 
@@ -273,11 +280,11 @@ def test_how_an_entry_ended(changes: dict[str, Any], ended_by: str) -> None:
     ],
 )
 def test_a_broken_entry_is_named_and_the_others_imported(changes: dict[str, Any], reason: str) -> None:
-    refused, other = parsed(entry({}, **changes), entry({"text": "a"}))
+    refused, accepted = parsed(entry({}, **changes), entry({"text": "a"}))
     assert isinstance(refused, Unimportable)
     assert refused.place == "entry 0"
     assert reason in refused.reason
-    assert isinstance(other, ImportedExchange)
+    assert isinstance(accepted, ImportedExchange)
 
 
 @each_case(
@@ -298,9 +305,9 @@ def test_a_broken_entry_is_named_and_the_others_imported(changes: dict[str, Any]
     ],
 )
 def test_what_no_tape_may_hold_is_a_problem(changes: dict[str, Any]) -> None:
-    (one,) = parsed(entry({"text": "a"}, **changes))
-    assert isinstance(one, ImportedExchange)
-    assert problem(one)
+    (exchange,) = parsed(entry({"text": "a"}, **changes))
+    assert isinstance(exchange, ImportedExchange)
+    assert problem(exchange)
 
 
 def test_a_file_that_is_no_archive_is_refused() -> None:
@@ -341,22 +348,22 @@ def test_an_export_of_wiretape_returns_bytes_and_times(tmp_path: Path) -> None:
             first, "export", "--table", table
         ).stdout.replace("\r", "")
     assert "already" in run(first, "import", str(exported)).output
-    others = json.loads(exported.read_text())
-    for one in others["log"]["entries"]:
-        del one["_wiretape"]  # as any other archive
-    exported.write_text(json.dumps(others))
+    foreign = json.loads(exported.read_text())
+    for entry_ in foreign["log"]["entries"]:
+        del entry_["_wiretape"]  # as any other archive
+    exported.write_text(json.dumps(foreign))
     run(third, "import", str(exported))
-    for own, other in zip(events(first), events(third), strict=True):
-        assert [data for _, data in own] == [data for _, data in other]
-        assert all(abs(a - b) <= 0.001 for (a, _), (b, _) in zip(own, other, strict=True))
+    for original, stripped in zip(events(first), events(third), strict=True):
+        assert [data for _, data in original] == [data for _, data in stripped]
+        assert all(abs(a - b) <= 0.001 for (a, _), (b, _) in zip(original, stripped, strict=True))
 
 
 def events(tape: Path) -> list[list[tuple[float, str]]]:
     """Return the events of each exchange, in the order of their bodies: ms and data."""
-    ids = [one["id"] for one in map(json.loads, run(tape, "export", "--format", "jsonl").stdout.splitlines())]
-    shown = (run(tape, "show", id, "--part", "events", "--format", "jsonl").stdout.splitlines() for id in ids)
-    return [[(one["at_ms"], one["data"]) for one in map(json.loads, lines) if one["kind"] != "comment"]
-            for lines in shown]  # fmt: skip
+    ids = [row["id"] for row in map(json.loads, run(tape, "export", "--format", "jsonl").stdout.splitlines())]
+    outputs = (run(tape, "show", id, "--part", "events", "--format", "jsonl").stdout.splitlines() for id in ids)
+    return [[(row["at_ms"], row["data"]) for row in map(json.loads, lines) if row["kind"] != "comment"]
+            for lines in outputs]  # fmt: skip
 
 
 GOOD = json.dumps(entry({"text": TEXT}))

@@ -43,7 +43,7 @@ def imported(tape: Path, *arguments: object, code: int = 0) -> str:
     return result.output
 
 
-def shown(tape: Path, id: str = "@") -> dict[str, Any]:
+def facts_of(tape: Path, id: str = "@") -> dict[str, Any]:
     return json.loads(run(tape, "show", id, "--format", "json").stdout)
 
 
@@ -54,7 +54,7 @@ def test_bytes_alone_are_measured_without_a_single_time(tape: Path, tmp_path: Pa
     assert "1 without timing" in printed
     assert stat.S_IMODE(tape.stat().st_mode) == 0o600
     assert KEY.encode() not in tape.read_bytes()
-    row = shown(tape)
+    row = facts_of(tape)
     assert (row["outcome"], row["flags"]) == ("complete", ["imported", "no_timing"])
     assert (row["clock"], row["bytes"], row["reads"], row["labels"]) == ("none", len(ANSWER), 0, {"a": "b"})
     assert row["content"]
@@ -125,15 +125,15 @@ def test_an_export_as_rows_is_no_stream(tape: Path, tmp_path: Path) -> None:
     ],
 )
 def test_known_json_and_event_stream_fields_are_answers(body: bytes) -> None:
-    (one,) = formats.read("sse", body, ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC)))
-    assert isinstance(one, ImportedExchange)
-    assert one.body == body
+    (exchange,) = formats.read("sse", body, ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC)))
+    assert isinstance(exchange, ImportedExchange)
+    assert exchange.body == body
 
 
 def test_a_lone_error_answers_the_urls_api() -> None:
     source = ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC), "https://api.test/v1/messages")
-    (one,) = formats.read("sse", b'{"type":"error","error":{"type":"overloaded_error","message":"no"}}', source)
-    assert isinstance(one, ImportedExchange)
+    (exchange,) = formats.read("sse", b'{"type":"error","error":{"type":"overloaded_error","message":"no"}}', source)
+    assert isinstance(exchange, ImportedExchange)
 
 
 def test_a_pipe_and_stdin_are_read_like_files(tape: Path, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_an_untimed_import_survives_cuts_and_merges(tape: Path, tmp_path: Path) 
     imported(tape, source)
     run(tape, "db", "cut", "-o", str(tmp_path / "cut.jsonl"))
     run(merged := tmp_path / "merged.db", "db", "merge", str(tmp_path / "cut.jsonl"))
-    assert shown(merged) == shown(tape)
+    assert facts_of(merged) == facts_of(tape)
     assert run(merged, "export", "@", "--format", "sse").stdout_bytes == ANSWER
 
 
@@ -182,11 +182,11 @@ def test_a_source_is_a_session_without_running_recorder(tape: Path, tmp_path: Pa
     (source := tmp_path / f"{KEY}.sse").write_bytes(ANSWER)
     imported(tape, source)
     with opened(tape) as store, store.connection.begin():
-        named = store.connection.exec_driver_sql("SELECT imported_from FROM sessions ORDER BY no").scalars().first()
+        sources = store.connection.exec_driver_sql("SELECT imported_from FROM sessions ORDER BY no").scalars().first()
         store.connection.exec_driver_sql("UPDATE sessions SET ended_at = NULL")
         runs = tape_reading.running(file.reader_of(store.connection))
-    assert named is not None
-    assert named.startswith("sse REDACTED:sha256:")
+    assert sources is not None
+    assert sources.startswith("sse REDACTED:sha256:")
     assert [run for run in runs if not run.listen] == []
 
 
@@ -220,7 +220,7 @@ def test_unimportable_exchanges_are_named_beside_the_imported(tape: Path, tmp_pa
     assert "\x1b" not in printed
     assert "2 exchanges of har imported" in printed
     assert "2 without timing, 1 left out" in printed
-    row = shown(tape)
+    row = facts_of(tape)
     assert (row["ttfb_ms"], row["duration_ms"], row["ttf_byte_ms"], row["max_silence_ms"]) == (10, 30, None, None)
     assert KEY.encode() not in tape.read_bytes()
 
@@ -231,13 +231,15 @@ def test_an_archive_of_imports_brings_back_what_was_unknown(tape: Path, tmp_path
     event = {"time": 1772366400.5, "eventName": "message", "data": "x"}
     chrome = {"startedDateTime": "2026-03-01T12:00:00Z", "request": {"method": "GET", "url": "http://api.test/"},
               "response": {"status": 200}, "_eventSourceMessages": [event]}  # fmt: skip
-    (other := tmp_path / "chrome.har").write_text(json.dumps({"log": {"entries": [chrome]}}))
-    imported(tape, other)
-    assert {"coarse_clock", "rebuilt"} < set(shown(tape)["flags"])
-    archive, again = tmp_path / "a.har", tmp_path / "again.db"
+    (chrome_archive := tmp_path / "chrome.har").write_text(json.dumps({"log": {"entries": [chrome]}}))
+    imported(tape, chrome_archive)
+    assert {"coarse_clock", "rebuilt"} < set(facts_of(tape)["flags"])
+    archive, second_tape = tmp_path / "a.har", tmp_path / "again.db"
     run(tape, "export", "-o", str(archive))
-    assert "5 exchanges of har imported" in imported(again, archive)
-    first, second = (run(one, "export", "--table", "texts", "--format", "jsonl").stdout for one in (tape, again))
+    assert "5 exchanges of har imported" in imported(second_tape, archive)
+    first, second = (
+        run(tape_, "export", "--table", "texts", "--format", "jsonl").stdout for tape_ in (tape, second_tape)
+    )
     assert sorted(map(stable, first.splitlines())) == sorted(map(stable, second.splitlines()))
 
 
@@ -255,12 +257,12 @@ def test_a_file_name_of_any_bytes_is_no_obstacle(tape: Path, tmp_path: Path) -> 
 
 def test_mitmproxys_flows_have_only_start_and_end(tape: Path) -> None:
     assert "3 exchanges of mitmproxy imported" in imported(tape, DATA / "mitmproxy-11.flows")
-    row = shown(tape, "@-2")
+    row = facts_of(tape, "@-2")
     assert (row["outcome"], row["flags"], row["output_tokens"]) == ("complete", ["imported", "no_timing"], 3)
     assert (row["ttfb_ms"], row["duration_ms"]) == (0.867, 454.327)
     unknown = ("ttft_ms", "ttf_byte_ms", "latency_ms", "max_gap_ms", "max_silence_ms", "tps_user", "icl_p50_ms")
     assert [row[name] for name in unknown] == [None] * len(unknown)
-    broken = shown(tape)
+    broken = facts_of(tape)
     assert (broken["outcome"], broken["outcome_detail"], broken["max_silence_ms"]) == ("truncated", "eof", None)
     assert "kept nothing of the body" in broken["ended_detail"]
     assert broken["bytes"] is None
@@ -272,10 +274,10 @@ def test_mitmproxys_flows_have_only_start_and_end(tape: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
 def test_vcrpys_cassettes_have_texts_and_usage_without_times(tape: Path, suffix: str) -> None:
-    told = imported(tape, DATA / f"vcrpy-9.{suffix}")
-    assert "3 exchanges of vcrpy imported" in told
-    assert "3 without timing" in told
-    rows = [shown(tape, id) for id in ("@", "@-1", "@-2")]
+    output = imported(tape, DATA / f"vcrpy-9.{suffix}")
+    assert "3 exchanges of vcrpy imported" in output
+    assert "3 without timing" in output
+    rows = [facts_of(tape, id) for id in ("@", "@-1", "@-2")]
     assert {row["content"] for row in rows} == {"Héllo, world\n", "Four.", None}
     assert {row["total_tokens"] for row in rows} == {7, None}
     assert {row["outcome"] for row in rows} == {"complete", "http_error"}

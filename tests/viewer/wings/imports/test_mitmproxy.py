@@ -46,35 +46,41 @@ def dumped(value: Any) -> bytes:
 
 
 def flow(**changes: Any) -> dict[str, Any]:
-    made: dict[str, Any] = {"type": "http", "version": 21, "request": REQUEST, "response": RESPONSE, "error": None}
-    return {**made, "websocket": None, "marked": "", "intercepted": False} | changes
+    flow_state: dict[str, Any] = {
+        "type": "http",
+        "version": 21,
+        "request": REQUEST,
+        "response": RESPONSE,
+        "error": None,
+    }
+    return {**flow_state, "websocket": None, "marked": "", "intercepted": False} | changes
 
 
 def only(**changes: Any) -> ImportedExchange | Unimportable:
-    (one,) = mitmproxy.read(dumped(flow(**changes)), SOURCE)
-    return one
+    (exchange,) = mitmproxy.read(dumped(flow(**changes)), SOURCE)
+    return exchange
 
 
 def test_real_flows_have_bodies_and_start_and_end_times() -> None:
     assert formats.recognised(FLOWS) == "mitmproxy"
-    found = [one for one in mitmproxy.read(FLOWS, SOURCE) if isinstance(one, ImportedExchange)]
-    assert [one.url.removeprefix("http://127.0.0.1:28311") for one in found] == [
+    exchanges = [exchange for exchange in mitmproxy.read(FLOWS, SOURCE) if isinstance(exchange, ImportedExchange)]
+    assert [exchange.url.removeprefix("http://127.0.0.1:28311") for exchange in exchanges] == [
         "/v1/chat/completions",
         "/json",
         "/cut",
     ]
-    assert [(one.status, one.ended_by, len(one.body), one.is_lost) for one in found] == [
+    assert [(flow.status, flow.ended_by, len(flow.body), flow.is_lost) for flow in exchanges] == [
         (200, "end", 710, False), (200, "end", 11, False), (200, "eof", 0, True),
     ]  # fmt: skip
-    assert [problem(one) for one in found] == [None] * 3
-    assert not any(one.is_timed for one in found)
+    assert [problem(exchange) for exchange in exchanges] == [None] * 3
+    assert not any(exchange.is_timed for exchange in exchanges)
 
 
 def test_times_count_from_when_mitmproxy_had_the_request() -> None:
-    one = only(server_conn={"timestamp_tcp_setup": 100.6, "timestamp_tls_setup": 100.75})
-    assert isinstance(one, ImportedExchange)
-    assert (one.started.timestamp(), one.headers_ns, one.end_ns) == (100.5, 5 * 10**8, 15 * 10**8)
-    assert (one.connected_ns, one.url, one.request_headers) == (
+    exchange = only(server_conn={"timestamp_tcp_setup": 100.6, "timestamp_tls_setup": 100.75})
+    assert isinstance(exchange, ImportedExchange)
+    assert (exchange.started.timestamp(), exchange.headers_ns, exchange.end_ns) == (100.5, 5 * 10**8, 15 * 10**8)
+    assert (exchange.connected_ns, exchange.url, exchange.request_headers) == (
         25 * 10**7,
         "https://api.test/v1/x",
         [(b"host", b"a"), (b"accept", b"*/*")],
@@ -86,18 +92,18 @@ def test_times_count_from_when_mitmproxy_had_the_request() -> None:
 
 def test_an_empty_request_with_a_length_is_unknown() -> None:
     for length, request in ((b"9", None), (b"0", b"")):
-        one = only(request=REQUEST | {"content": b"", "headers": [[b"content-length", length]]})
-        assert isinstance(one, ImportedExchange)
-        assert one.request == request
+        exchange = only(request=REQUEST | {"content": b"", "headers": [[b"content-length", length]]})
+        assert isinstance(exchange, ImportedExchange)
+        assert exchange.request == request
 
 
 @pytest.mark.parametrize(("version", "protocol"), [("HTTP/2.0", "h2"), ("HTTP/1.1", "http/1.1"), ("HTTP/3", "h3")])
 def test_a_flow_has_its_answers_protocol_and_trailers(version: str, protocol: str) -> None:
     trailers = [[b"grpc-status", b"0"]]
-    one = only(response=RESPONSE | {"http_version": version.encode(), "trailers": trailers})
-    assert isinstance(one, ImportedExchange)
-    assert (one.protocol, one.response_trailers) == (protocol, [(b"grpc-status", b"0")])
-    assert one.framing == ("h2" if protocol == "h2" else "length")
+    exchange = only(response=RESPONSE | {"http_version": version.encode(), "trailers": trailers})
+    assert isinstance(exchange, ImportedExchange)
+    assert (exchange.protocol, exchange.response_trailers) == (protocol, [(b"grpc-status", b"0")])
+    assert exchange.framing == ("h2" if protocol == "h2" else "length")
 
 
 @each_case(
@@ -111,9 +117,14 @@ def test_a_flow_has_its_answers_protocol_and_trailers(version: str, protocol: st
     ],
 )
 def test_how_a_flow_without_an_answer_ended(message: str, ended_by: str) -> None:
-    one = only(response=None, error={"msg": message, "timestamp": 103.0})
-    assert isinstance(one, ImportedExchange)
-    assert (one.ended_by, one.ended_detail, one.end_ns, one.status) == (ended_by, message, 25 * 10**8, None)
+    exchange = only(response=None, error={"msg": message, "timestamp": 103.0})
+    assert isinstance(exchange, ImportedExchange)
+    assert (exchange.ended_by, exchange.ended_detail, exchange.end_ns, exchange.status) == (
+        ended_by,
+        message,
+        25 * 10**8,
+        None,
+    )
 
 
 @each_case(
@@ -132,9 +143,9 @@ def test_how_a_flow_without_an_answer_ended(message: str, ended_by: str) -> None
     ],
 )
 def test_an_unusable_flow_says_why(changes: dict[str, Any], reason: str) -> None:
-    one = only(**changes)
-    assert isinstance(one, Unimportable)
-    assert (one.place, reason in one.reason) == ("flow 0", True), one.reason
+    exchange = only(**changes)
+    assert isinstance(exchange, Unimportable)
+    assert (exchange.place, reason in exchange.reason) == ("flow 0", True), exchange.reason
 
 
 def test_damage_within_a_flow_costs_only_that_flow() -> None:
@@ -151,7 +162,7 @@ def test_damage_within_a_flow_costs_only_that_flow() -> None:
         (good + b"rubbish" + good, [ImportedExchange, Unimportable]),
         (good + b"999999999999:" + good, [ImportedExchange, Unimportable]),
     ):
-        assert [type(one) for one in mitmproxy.read(data, SOURCE)] == kinds
+        assert [type(exchange) for exchange in mitmproxy.read(data, SOURCE)] == kinds
     with pytest.raises(NotImportable, match="no flow"):
         list(mitmproxy.read(b"10:3:abc;", SOURCE))
 
@@ -166,7 +177,9 @@ def test_a_broken_flow_costs_no_other() -> None:
         dumped(flow(response=RESPONSE | {"timestamp_end": 1e308})),
         dumped(flow()).replace(b"8:api.test;", b"8:a\xed\xa0\xbd.tst;"),
     ]
-    found = list(mitmproxy.read(b"".join([*hostile, dumped(flow())]), SOURCE))
-    assert [one.place for one in found if isinstance(one, Unimportable)] == [f"flow {no}" for no in range(len(hostile))]
-    assert found[0] == Unimportable("flow 0", "it is damaged: a name in it is a list")
-    assert isinstance(found[-1], ImportedExchange)
+    exchanges = list(mitmproxy.read(b"".join([*hostile, dumped(flow())]), SOURCE))
+    assert [exchange.place for exchange in exchanges if isinstance(exchange, Unimportable)] == [
+        f"flow {no}" for no in range(len(hostile))
+    ]
+    assert exchanges[0] == Unimportable("flow 0", "it is damaged: a name in it is a list")
+    assert isinstance(exchanges[-1], ImportedExchange)

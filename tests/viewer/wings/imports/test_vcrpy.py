@@ -22,60 +22,66 @@ REQUEST = {"method": "POST", "uri": "https://api.test/v1/x?a=b", "headers": {"Ac
 RESPONSE = {"status": {"code": 200, "message": "OK"}, "headers": {"X": ["1", "2"]}, "body": {"string": "é"}}
 
 
-def read(data: bytes) -> list[ImportedExchange | Unimportable]:
+def exchanges_of(data: bytes) -> list[ImportedExchange | Unimportable]:
     assert formats.recognised(data) == "vcrpy"
     return [*formats.read("vcrpy", data, SOURCE)]
 
 
 def only(request: Any = None, response: Any = None) -> ImportedExchange | Unimportable:
-    made = {"request": REQUEST | (request or {}), "response": RESPONSE | (response or {})}
-    both = [
-        read(yaml.dump({"interactions": [made], "version": 1}).encode()),
-        read(json.dumps({"version": 1, "interactions": [made]}, default=lambda data: data.decode("latin-1")).encode()),
+    interaction = {"request": REQUEST | (request or {}), "response": RESPONSE | (response or {})}
+    results = [
+        exchanges_of(yaml.dump({"interactions": [interaction], "version": 1}).encode()),
+        exchanges_of(
+            json.dumps(
+                {"version": 1, "interactions": [interaction]}, default=lambda data: data.decode("latin-1")
+            ).encode()
+        ),
     ]
-    (one,), (other,) = both
-    if not isinstance(made["response"].get("body"), dict) or isinstance(made["response"]["body"].get("string"), str):
+    (one,), (other,) = results
+    if not isinstance(interaction["response"].get("body"), dict) or isinstance(
+        interaction["response"]["body"].get("string"), str
+    ):
         assert one == other
     return one
 
 
-def found(**given: Any) -> ImportedExchange:
-    one = only(**given)
-    assert isinstance(one, ImportedExchange)
-    return one
+def exchange_of(**changes: Any) -> ImportedExchange:
+    exchange = only(**changes)
+    assert isinstance(exchange, ImportedExchange)
+    return exchange
 
 
 @pytest.mark.parametrize("data", CASSETTES, ids=["yaml", "json"])
 def test_real_cassettes_have_bodies_and_each_answers_second(data: bytes) -> None:
-    stream, answer, refused = (one for one in read(data) if isinstance(one, ImportedExchange))
+    stream, answer, refused = (exchange for exchange in exchanges_of(data) if isinstance(exchange, ImportedExchange))
     assert stream.url == "http://127.0.0.1:18999/v1/chat/completions"
     assert json.loads(stream.request or b"")["messages"] == [{"role": "user", "content": "say hello"}]
     assert b'"content": "H\xc3\xa9"' in stream.body
     assert stream.body.endswith(b"data: [DONE]\n\n")
-    assert {one.started for one in (stream, answer, refused)} == {datetime(2026, 3, 1, 12, 0, 7, tzinfo=UTC)}
+    assert {exchange.started for exchange in (stream, answer, refused)} == {datetime(2026, 3, 1, 12, 0, 7, tzinfo=UTC)}
     coding = header(answer.response_headers, "content-encoding")
     assert json.loads(gzip.decompress(answer.body) if coding == "gzip" else answer.body)["usage"]["total_tokens"] == 7
     assert (refused.status, refused.body[:9]) == (429, b'{"error":')
-    assert not any(one.is_timed for one in (stream, answer, refused))
+    assert not any(exchange.is_timed for exchange in (stream, answer, refused))
 
 
 def test_texts_come_without_their_content_coding_unlike_bytes() -> None:
     headers = {"Content-Encoding": ["br"], "Content-Length": ["9"], "Transfer-Encoding": ["chunked"]}
-    text = found(response={"headers": headers})
+    text = exchange_of(response={"headers": headers})
     assert text.response_headers == [(b"Transfer-Encoding", b"chunked")]
     assert text.framing == framing("POST", 200, text.response_headers) == "chunked"
     assert text.is_rebuilt
-    coded = found(response={"headers": headers, "body": {"string": b"\x8b\xff"}})
+    coded = exchange_of(response={"headers": headers, "body": {"string": b"\x8b\xff"}})
     assert (coded.body, header(coded.response_headers, "content-encoding")) == (b"\x8b\xff", "br")
 
 
 def test_a_header_has_several_values_or_one() -> None:
-    assert found().response_headers == [(b"X", b"1"), (b"X", b"2")]
-    assert found(request={"headers": {"A": "1"}}).request_headers == [(b"A", b"1")]
+    assert exchange_of().response_headers == [(b"X", b"1"), (b"X", b"2")]
+    assert exchange_of(request={"headers": {"A": "1"}}).request_headers == [(b"A", b"1")]
 
 
 @each_case(
-    ("stored", "body"),
+    ("value", "body"),
     [
         ({"string": "é"}, b"\xc3\xa9"),
         ({"string": b"\xff"}, b"\xff"),
@@ -84,78 +90,78 @@ def test_a_header_has_several_values_or_one() -> None:
         ({"string": ""}, b""),
     ],
 )
-def test_a_body_is_stored_in_several_ways(stored: Any, body: bytes) -> None:
-    assert found(response={"body": stored}).body == body
+def test_a_body_is_stored_in_several_ways(value: Any, body: bytes) -> None:
+    assert exchange_of(response={"body": value}).body == body
 
 
 def test_answers_of_httpx_before_version_7_are_read() -> None:
     old = {"status": None, "body": None, "status_code": 201, "http_version": "HTTP/1.1", "content": "x"}
-    assert (found(response=old).status, found(response=old).body) == (201, b"x")
+    assert (exchange_of(response=old).status, exchange_of(response=old).body) == (201, b"x")
 
 
 def test_a_request_without_a_body_has_an_empty_one() -> None:
-    assert found(request={"body": None, "method": "GET"}).request == b""
-    assert found(request={"body": ["a", "b"]}).request == b"ab"
+    assert exchange_of(request={"body": None, "method": "GET"}).request == b""
+    assert exchange_of(request={"body": ["a", "b"]}).request == b"ab"
 
 
 QUESTION: dict[str, Any] = {"messages": [{"content": "é", "role": "user"}], "model": "m", "string": "not alone"}
 
 
 def test_a_request_stored_as_a_value_becomes_json() -> None:
-    for stored in (QUESTION, [QUESTION], [1, "a"], {}):
-        one = found(request={"body": stored})
-        assert json.loads(one.request or b"") == stored
-        assert one.is_rebuilt
-    assert "é".encode() in (found(request={"body": QUESTION}).request or b"")
-    typed = found(request={"body": ["a"], "headers": {"Content-Type": ["application/json"]}})
+    for value in (QUESTION, [QUESTION], [1, "a"], {}):
+        exchange = exchange_of(request={"body": value})
+        assert json.loads(exchange.request or b"") == value
+        assert exchange.is_rebuilt
+    assert "é".encode() in (exchange_of(request={"body": QUESTION}).request or b"")
+    typed = exchange_of(request={"body": ["a"], "headers": {"Content-Type": ["application/json"]}})
     assert typed.request == b'["a"]'
-    form = found(request={"body": {"a": "b"}, "headers": {"content-type": "application/x-www-form-urlencoded"}})
+    form = exchange_of(request={"body": {"a": "b"}, "headers": {"content-type": "application/x-www-form-urlencoded"}})
     assert (form.request, form.request_size, form.is_rebuilt) == (None, None, False)
 
 
 def test_a_parsed_body_is_json_on_both_sides() -> None:
     headers = {"content-type": ["application/json"], "content-length": ["233"], "content-encoding": ["gzip"]}
-    one = only_without_body({"parsed_body": QUESTION}, {"parsed_body": QUESTION, "headers": headers})
-    assert json.loads(one.request or b"") == json.loads(one.body) == QUESTION
-    assert one.response_headers == [(b"content-type", b"application/json")]
-    assert (one.is_rebuilt, one.is_lost) == (True, False)
+    exchange = only_without_body({"parsed_body": QUESTION}, {"parsed_body": QUESTION, "headers": headers})
+    assert json.loads(exchange.request or b"") == json.loads(exchange.body) == QUESTION
+    assert exchange.response_headers == [(b"content-type", b"application/json")]
+    assert (exchange.is_rebuilt, exchange.is_lost) == (True, False)
 
 
 def test_a_body_with_a_type_is_its_content() -> None:
     typed = {"content": QUESTION, "type": "json"}
     stream = {"type": "text", "content": "data: [DONE]\n\n"}
-    one = found(request={"body": typed}, response={"status": 200, "body": stream})
-    assert json.loads(one.request or b"") == QUESTION
-    assert (one.status, one.body, one.is_rebuilt) == (200, b"data: [DONE]\n\n", True)
-    unknown = found(request={"body": {"type": "other"}}, response={"status": 404, "body": typed})
+    exchange = exchange_of(request={"body": typed}, response={"status": 200, "body": stream})
+    assert json.loads(exchange.request or b"") == QUESTION
+    assert (exchange.status, exchange.body, exchange.is_rebuilt) == (200, b"data: [DONE]\n\n", True)
+    unknown = exchange_of(request={"body": {"type": "other"}}, response={"status": 404, "body": typed})
     assert (unknown.request, json.loads(unknown.body)) == (None, QUESTION)
     assert isinstance(only(response={"status": 200, "body": {"type": "other", "content": "x"}}), Unimportable)
-    assert json.loads(found(request={"body": typed}).request or b"") == typed
+    assert json.loads(exchange_of(request={"body": typed}).request or b"") == typed
 
 
 def test_a_body_of_another_length_is_flagged_rebuilt() -> None:
     for length, is_rebuilt in (("2", False), ("9", True)):
-        assert found(response={"headers": {"Content-Length": [length]}}).is_rebuilt == is_rebuilt
+        assert exchange_of(response={"headers": {"Content-Length": [length]}}).is_rebuilt == is_rebuilt
 
 
 def only_without_body(request: dict[str, Any], response: dict[str, Any]) -> ImportedExchange:
     """Return the exchange of an interaction whose sides have no `body` of their own."""
     sides = [{name: value for name, value in side.items() if name != "body"} for side in (REQUEST, RESPONSE)]
-    made = {"request": sides[0] | request, "response": sides[1] | response}
-    (one,) = read(json.dumps({"version": 1, "interactions": [made]}).encode())
-    assert isinstance(one, ImportedExchange), one
-    return one
+    interaction = {"request": sides[0] | request, "response": sides[1] | response}
+    (exchange,) = exchanges_of(json.dumps({"version": 1, "interactions": [interaction]}).encode())
+    assert isinstance(exchange, ImportedExchange), exchange
+    return exchange
 
 
 def test_a_body_missing_in_cassettes_is_unknown_not_empty() -> None:
     assert only_without_body({}, {"body": {"string": "x"}}).request is None
-    assert found(request={"body": "", "headers": {"Content-Length": "9"}}).request is None
+    assert exchange_of(request={"body": "", "headers": {"Content-Length": "9"}}).request is None
     failed = only_without_body({}, {"status": {"code": 429}})
     assert (failed.body, failed.is_lost) == (b"", True)
     for kind in ("application/json; charset=utf-8", "text/event-stream"):
         empty = {"headers": {"Content-Type": kind}, "body": {"string": ""}}
         assert isinstance(only(response=empty), Unimportable)
-        assert found(response={**empty, "headers": {"Content-Length": "0", "Content-Type": kind}}).body == b""
+        assert exchange_of(response={**empty, "headers": {"Content-Length": "0", "Content-Type": kind}}).body == b""
     none = only_without_body({"method": "HEAD"}, {})
     assert (none.body, none.is_lost) == (b"", False)
 
@@ -164,9 +170,9 @@ def test_values_that_are_endless_or_no_json_are_refused() -> None:
     bomb: Any = ["x"]
     for _ in range(40):
         bomb = {"a": bomb, "b": bomb}
-    one = only_of_yaml({"body": bomb})
-    assert isinstance(one, Unimportable)
-    assert "too large as JSON" in one.reason
+    exchange = only_of_yaml({"body": bomb})
+    assert isinstance(exchange, Unimportable)
+    assert "too large as JSON" in exchange.reason
     recursive: dict[str, Any] = {}
     recursive["a"] = recursive
     assert isinstance(only_of_yaml({"body": recursive}), Unimportable)
@@ -176,14 +182,16 @@ def test_values_that_are_endless_or_no_json_are_refused() -> None:
 
 
 def only_of_yaml(request: dict[str, Any]) -> ImportedExchange | Unimportable:
-    (one,) = read(yaml.dump({"interactions": [{"request": REQUEST | request, "response": RESPONSE}]}).encode())
-    return one
+    (exchange,) = exchanges_of(
+        yaml.dump({"interactions": [{"request": REQUEST | request, "response": RESPONSE}]}).encode()
+    )
+    return exchange
 
 
 def test_without_a_date_the_files_time_counts() -> None:
-    assert found().started == SOURCE.modified
+    assert exchange_of().started == SOURCE.modified
     for unusable in ("tomorrow", "Mon, 01 Jan 0001 00:00:00 GMT", "Thu, 01 Jan 1970 00:00:00 +0530"):
-        assert found(response={"headers": {"Date": [unusable]}}).started == SOURCE.modified
+        assert exchange_of(response={"headers": {"Date": [unusable]}}).started == SOURCE.modified
 
 
 @each_case(
@@ -201,9 +209,9 @@ def test_without_a_date_the_files_time_counts() -> None:
     ],
 )
 def test_an_interaction_that_is_damaged_costs_no_other(changes: dict[str, Any], reason: str) -> None:
-    one = only(**changes)
-    assert isinstance(one, Unimportable)
-    assert reason in one.reason
+    exchange = only(**changes)
+    assert isinstance(exchange, Unimportable)
+    assert reason in exchange.reason
 
 
 @each_case(
@@ -228,9 +236,9 @@ def test_tags_of_vcrpy_s_own_are_texts_and_bytes() -> None:
     text = yaml.dump({"interactions": [{"request": REQUEST, "response": RESPONSE}]})
     buffer = "!!python/object/new:_io.BytesIO\n      state: !!python/tuple [!!binary /w==, 0, null]"
     for body, bytes_of in (("!!python/unicode '{}'", b"{}"), (buffer, b"\xff")):
-        (one,) = read(text.replace("body: '{}'", f"body: {body}", 1).encode())
-        assert isinstance(one, ImportedExchange)
-        assert one.request == bytes_of
+        (exchange,) = exchanges_of(text.replace("body: '{}'", f"body: {body}", 1).encode())
+        assert isinstance(exchange, ImportedExchange)
+        assert exchange.request == bytes_of
 
 
 def test_without_pyyaml_json_is_read_and_extras_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,6 +246,6 @@ def test_without_pyyaml_json_is_read_and_extras_named(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(NotImportable, match=r"YAML needs PyYAML: .*wiretape\[vcr\]"):
         list(vcrpy.read(CASSETTES[0], SOURCE))
-    assert len(read(CASSETTES[1])) == 3
+    assert len(exchanges_of(CASSETTES[1])) == 3
     monkeypatch.undo()
-    assert len(read(CASSETTES[0])) == 3
+    assert len(exchanges_of(CASSETTES[0])) == 3

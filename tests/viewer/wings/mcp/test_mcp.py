@@ -29,8 +29,8 @@ TOOLS = ["find", "show", "stats", "compare", "sessions", "report", "schema", "sq
 
 @pytest.fixture(scope="module")
 def demo_agent(demo: tuple[Path, str]) -> Iterator[Agent]:
-    with agent(demo[0]) as one:
-        yield one
+    with agent(demo[0]) as client:
+        yield client
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sample_agent(sample: Path) -> Iterator[Agent]:
-    with agent(sample) as one:
-        yield one
+    with agent(sample) as client:
+        yield client
 
 
 CALLS: list[tuple[str, dict[str, Any]]] = [
@@ -107,9 +107,9 @@ def test_figures_of_groups_name_their_group(demo_agent: Agent) -> None:
 
 def test_a_query_continues_at_its_pages_offset(demo_agent: Agent) -> None:
     query = "SELECT no FROM exchanges ORDER BY no"
-    first = demo_agent.page("sql", query=query, limit=3)
-    assert (first["recorded"], first["next"]) == ([[1], [2], [3]], {"offset": 3})
-    assert demo_agent.page("sql", query=query, limit=3, **first["next"])["recorded"] == [[4], [5], [6]]
+    first_page = demo_agent.page("sql", query=query, limit=3)
+    assert (first_page["recorded"], first_page["next"]) == ([[1], [2], [3]], {"offset": 3})
+    assert demo_agent.page("sql", query=query, limit=3, **first_page["next"])["recorded"] == [[4], [5], [6]]
 
 
 def test_a_querys_long_expression_does_not_fill_the_answer(demo_agent: Agent) -> None:
@@ -126,14 +126,14 @@ def test_changes_between_requests_are_named_without_their_words(secrets_agent: A
 
 def test_the_pages_of_a_list_hold_every_exchange_once(demo_agent: Agent, demo: tuple[Path, str]) -> None:
     expected = run(demo[0], "ls", "--format", "ids").stdout.split()
-    found, offset = list[str](), 0
+    ids, offset = list[str](), 0
     while True:
         page = demo_agent.page("find", columns="id,model,path,labels,flags", limit=5, offset=offset)
-        found += [row[page["columns"].index("id")] for row in page["recorded"]]
+        ids += [row[page["columns"].index("id")] for row in page["recorded"]]
         if "next" not in page:
             break
         offset = page["next"]["offset"]
-    assert found == expected
+    assert ids == expected
 
 
 def test_no_number_is_too_large(demo_agent: Agent) -> None:
@@ -164,9 +164,9 @@ def test_what_is_recorded_meanwhile_is_found(new: Path) -> None:
     with recorder(new) as one:
         one.record("aa00000000000001")
         with agent(new) as client:
-            before = client.page("find", columns="id")["recorded"]
+            count_before = client.page("find", columns="id")["recorded"]
             one.record("aa00000000000002")
-            assert client.page("find", columns="id")["recorded"] == [["aa00000000000002"], *before]
+            assert client.page("find", columns="id")["recorded"] == [["aa00000000000002"], *count_before]
 
 
 def test_a_tape_that_was_replaced_is_opened_again(new: Path, tmp_path: Path) -> None:
@@ -224,9 +224,9 @@ class Server:
 
 @pytest.fixture
 def server(demo: tuple[Path, str]) -> Iterator[Server]:
-    one = Server(demo[0])
-    with one.process:
-        yield one
+    client = Server(demo[0])
+    with client.process:
+        yield client
 
 
 def test_an_interrupt_ends_the_server_despite_open_input(server: Server) -> None:
@@ -277,7 +277,7 @@ def secret_frames() -> Iterator[Any]:
     """Yield exchanges with a secret in every text: one stalls, one breaks off, one is a refusal, one an error."""
     call = {"index": 0, "id": "c", "function": {"name": "t", "arguments": json.dumps({"a": SECRET})}}
     tool = {"type": "function", "function": {"name": "t", "description": SECRET, "parameters": {SECRET: {}}}}
-    asked = {"model": "m", "stream": True, "tools": [tool],
+    request = {"model": "m", "stream": True, "tools": [tool],
              "messages": [{"role": "system", "content": SECRET}, {"role": "user", "content": SECRET}]}  # fmt: skip
     stalled = [
         (100, event({"reasoning_content": SECRET})),
@@ -290,10 +290,10 @@ def secret_frames() -> Iterator[Any]:
     failed = [(100, f"data: {json.dumps({'error': {'message': SECRET, 'code': 'bad'}})}\n\n".encode())]
     answers = [(failed, "end"), (stalled, "end"), (stalled[:3], "eof"), (refused, "end")]
     for number, (parts, by) in enumerate(answers, 1):
-        first = begin(f"5ec0{number:012x}", number, json.dumps(asked).encode())
-        yield first
-        yield from response(first.id, parts)
-        yield end(first.id, parts, by)
+        first_frame = begin(f"5ec0{number:012x}", number, json.dumps(request).encode())
+        yield first_frame
+        yield from response(first_frame.id, parts)
+        yield end(first_frame.id, parts, by)
 
 
 @pytest.fixture(scope="module")
@@ -344,14 +344,14 @@ def every_answer(client: Agent) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def secrets_agent(secrets: Path) -> Iterator[Agent]:
-    with agent(secrets, "--max-bytes", "100000") as one:
-        yield one
+    with agent(secrets, "--max-bytes", "100000") as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
 def text_agent(secrets: Path) -> Iterator[Agent]:
-    with agent(secrets, "--with-text") as one:
-        yield one
+    with agent(secrets, "--with-text") as client:
+        yield client
 
 
 def test_no_tool_returns_words_of_prompts_or_answers(secrets_agent: Agent) -> None:
@@ -405,8 +405,8 @@ def test_hostile_text_comes_as_data_without_control_characters(sample_agent: Age
 
 
 def test_the_skill_is_the_page_with_its_description() -> None:
-    shown = run(Path("none.db"), "mcp", "--print-skill").stdout
-    _, front, page = shown.split("---\n", 2)
+    output = run(Path("none.db"), "mcp", "--print-skill").stdout
+    _, front, page = output.split("---\n", 2)
     described = yaml.safe_load(front)
     assert described.keys() == {"name", "description"}
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", described["name"])

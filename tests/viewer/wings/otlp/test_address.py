@@ -10,7 +10,7 @@ from wiretape.viewer.wings.otlp.address import Collector, headers, parse
 
 
 @each_case(
-    "url, told",
+    "url, message",
     [
         ("http://user:sk-secret@h:1", "credentials in a URL"),
         ("ftp://h", "a collector is"),
@@ -20,8 +20,8 @@ from wiretape.viewer.wings.otlp.address import Collector, headers, parse
         ("http://h/\x1b[2J", "a collector is"),
     ],
 )
-def test_a_wrong_url_is_refused_without_its_secrets(url, told):
-    with pytest.raises(ValueError, match=told) as raised:
+def test_a_wrong_url_is_refused_without_its_secrets(url, message):
+    with pytest.raises(ValueError, match=message) as raised:
         parse(f"otlp+{url}")
     assert "secret" not in str(raised.value)
 

@@ -72,8 +72,8 @@ class Receiver:
 
     def received(self) -> list[list[bytes]]:
         """Return the ids of the spans of each request."""
-        messages = [ExportTraceServiceRequest.FromString(gzip.decompress(one.content)) for one in self.requests]
-        return [[span.span_id for span in one.resource_spans[0].scope_spans[0].spans] for one in messages]
+        messages = [ExportTraceServiceRequest.FromString(gzip.decompress(request.content)) for request in self.requests]
+        return [[span.span_id for span in request.resource_spans[0].scope_spans[0].spans] for request in messages]
 
 
 Receiving = Callable[..., Receiver]

@@ -15,8 +15,8 @@ def decoded(*exchanges, **environment: str) -> ResourceMetrics:
     """Return the metrics of exchanges as a receiver decodes them."""
     origin = attributes.origin(environment, {}, version="1", host="h", instance="s")
     counted = metrics.new_series("s", origin, 5)
-    for one in exchanges:
-        counted.figures.add(one)
+    for exchange in exchanges:
+        counted.figures.add(exchange)
     sent = metrics.request(counted, 9).SerializeToString()
     (of_resource,) = ExportMetricsServiceRequest.FromString(sent).resource_metrics
     return of_resource
@@ -28,30 +28,30 @@ def received(*exchanges, **environment: str) -> dict[str, Metric]:
 
 
 def test_histograms_are_exponential_cumulative_and_in_conventional_units():
-    found = received(ONE, ONE)
-    histogram = found["gen_ai.client.operation.time_per_output_chunk"]
+    series = received(ONE, ONE)
+    histogram = series["gen_ai.client.operation.time_per_output_chunk"]
     assert histogram.unit == "s"
     assert histogram.exponential_histogram.aggregation_temporality == AGGREGATION_TEMPORALITY_CUMULATIVE
     (point,) = histogram.exponential_histogram.data_points
     assert (point.count, round(point.sum, 9), point.min, point.max) == (4, 0.08, 0.02, 0.02)
     assert (point.start_time_unix_nano, point.time_unix_nano) == (5, 9)
     assert list(point.positive.bucket_counts) == [4]
-    (tokens,) = found["gen_ai.client.token.usage"].exponential_histogram.data_points
-    assert found["gen_ai.client.token.usage"].unit == "{token}"
+    (tokens,) = series["gen_ai.client.token.usage"].exponential_histogram.data_points
+    assert series["gen_ai.client.token.usage"].unit == "{token}"
     assert (tokens.count, tokens.sum) == (2, 14)
     assert "gen_ai.token.type" in {pair.key for pair in tokens.attributes}
 
 
 def test_errors_and_outcomes_are_attributes_without_unknown_ones():
-    found = received(ONE, replace(ONE, judged=Judged("error_event", "overloaded", 500 * MS), request_model=None))
-    durations = found["gen_ai.client.operation.duration"].exponential_histogram.data_points
+    series = received(ONE, replace(ONE, judged=Judged("error_event", "overloaded", 500 * MS), request_model=None))
+    durations = series["gen_ai.client.operation.duration"].exponential_histogram.data_points
     by_error = {
         next((pair.value.string_value for pair in point.attributes if pair.key == "error.type"), None): point
         for point in durations
     }
     assert {error: point.sum for error, point in by_error.items()} == {None: 0.5, "overloaded": 0.5}
     assert "gen_ai.request.model" not in {pair.key for pair in by_error["overloaded"].attributes}
-    counter = found["wiretape.exchanges"]
+    counter = series["wiretape.exchanges"]
     assert counter.sum.is_monotonic
     outcomes = [pair.value.string_value for point in counter.sum.data_points for pair in point.attributes
                 if pair.key == "wiretape.outcome"]  # fmt: skip
@@ -60,9 +60,9 @@ def test_errors_and_outcomes_are_attributes_without_unknown_ones():
 
 def test_exchange_time_is_summed_in_seconds_by_part():
     timed = replace(ONE, own_time={"waiting": 100_000_001, "closing": 0})
-    found = received(timed, timed)["wiretape.exchange.time"]
-    assert (found.unit, found.sum.is_monotonic) == ("s", True)
-    seconds = {pair.value.string_value: point.as_double for point in found.sum.data_points for pair in point.attributes
+    series = received(timed, timed)["wiretape.exchange.time"]
+    assert (series.unit, series.sum.is_monotonic) == ("s", True)
+    seconds = {pair.value.string_value: point.as_double for point in series.sum.data_points for pair in point.attributes
                if pair.key == "wiretape.part"}  # fmt: skip
     assert seconds == {"waiting": 0.200000002, "closing": 0.0}
 
@@ -80,9 +80,9 @@ def keys(point) -> dict[str, object]:
 
 
 def test_opting_in_gives_the_latest_conventions():
-    found = received(USED, USED, **OPTED_IN)
+    series = received(USED, USED, **OPTED_IN)
     inference = "gen_ai.client.inference"
-    kinds = {name: (metric.WhichOneof("data"), metric.unit) for name, metric in found.items() if "gen_ai" in name}
+    kinds = {name: (metric.WhichOneof("data"), metric.unit) for name, metric in series.items() if "gen_ai" in name}
     assert kinds == {
         f"{inference}.duration": ("exponential_histogram", "s"),
         f"{inference}.time_to_first_chunk": ("exponential_histogram", "s"),
@@ -95,11 +95,11 @@ def test_opting_in_gives_the_latest_conventions():
         f"{inference}.usage.cache_write.input_tokens": ("sum", "{token}"),
         f"{inference}.usage.reasoning.output_tokens": ("sum", "{token}"),
     }
-    usage = {name: metric.sum for name, metric in found.items() if ".usage." in name}
-    assert [one.data_points[0].as_int for one in usage.values()] == [14, 10, 2, 18, 8]
-    assert all(one.is_monotonic for one in usage.values())
-    assert all(keys(one.data_points[0])["gen_ai.token.modality"] == "unknown" for one in usage.values())
-    (tokens,) = found[f"{inference}.operation.input_tokens"].exponential_histogram.data_points
+    usage = {name: metric.sum for name, metric in series.items() if ".usage." in name}
+    assert [metric.data_points[0].as_int for metric in usage.values()] == [14, 10, 2, 18, 8]
+    assert all(metric.is_monotonic for metric in usage.values())
+    assert all(keys(metric.data_points[0])["gen_ai.token.modality"] == "unknown" for metric in usage.values())
+    (tokens,) = series[f"{inference}.operation.input_tokens"].exponential_histogram.data_points
     assert (tokens.count, tokens.sum, {"gen_ai.token.type", "gen_ai.token.modality"} & set(keys(tokens))) == (
         2,
         14,
@@ -108,13 +108,13 @@ def test_opting_in_gives_the_latest_conventions():
 
 
 def test_of_embeddings_the_latest_conventions_measure_the_duration_only():
-    found = received(replace(USED, operation="embeddings"), **OPTED_IN)
-    assert {name for name in found if "gen_ai" in name} == {"gen_ai.client.operation.duration"}
+    series = received(replace(USED, operation="embeddings"), **OPTED_IN)
+    assert {name for name in series if "gen_ai" in name} == {"gen_ai.client.operation.duration"}
 
 
 def test_unknown_tokens_are_no_sample_of_a_counter():
-    found = received(replace(ONE, input_tokens=None), **OPTED_IN)
-    assert not [name for name in found if "tokens" in name]
+    series = received(replace(ONE, input_tokens=None), **OPTED_IN)
+    assert not [name for name in series if "tokens" in name]
 
 
 def test_each_conventions_version_is_named_by_its_schema():
@@ -128,15 +128,15 @@ def test_each_conventions_version_is_named_by_its_schema():
 
 def test_a_stored_series_outlives_its_process():
     origin = attributes.origin(OPTED_IN, {"run": "a"}, version="1", host="h", instance="s")
-    whole, counted = metrics.new_series("s", origin, 5), metrics.new_series("s", origin, 5)
+    uncounted, counted = metrics.new_series("s", origin, 5), metrics.new_series("s", origin, 5)
     exchanges = [
         replace(USED, own_time={"waiting": 5, "stalled": 3 * 10**18}),
         replace(USED, judged=Judged("error_event", "overloaded", 300 * MS)),
         replace(ONE, request_model="n"),
     ]
-    for one in exchanges:
-        whole.figures.add(one)
-        counted.figures.add(one)
+    for exchange in exchanges:
+        uncounted.figures.add(exchange)
+        counted.figures.add(exchange)
         (counted,) = metrics.decode_series(metrics.encode_series([counted]))
-    assert metrics.request(counted, 9) == metrics.request(whole, 9)
-    assert counted.figures.label_sets == whole.figures.label_sets
+    assert metrics.request(counted, 9) == metrics.request(uncounted, 9)
+    assert counted.figures.label_sets == uncounted.figures.label_sets

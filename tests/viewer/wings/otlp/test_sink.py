@@ -43,16 +43,16 @@ class Receiver:
             if not self.takes:
                 return httpx.Response(503, stream=httpx.ByteStream(b""))
             self.takes -= 1
-            (one,) = ExportTraceServiceRequest.FromString(gzip.decompress(request.content)).resource_spans
-            self.ids += [span.span_id for span in one.scope_spans[0].spans]
+            (resource_spans,) = ExportTraceServiceRequest.FromString(gzip.decompress(request.content)).resource_spans
+            self.ids += [span.span_id for span in resource_spans.scope_spans[0].spans]
         return httpx.Response(200, stream=httpx.ByteStream(b""))
 
     @contextmanager
     def shipper(self, tape: Path, since: int = 0) -> Iterator[Shipper]:
         client = CollectorClient("http://collector.test", [], CLOCK, transport=httpx.MockTransport(self.answer))
         sink = ship.CollectorSink(client, self.origin, since, CLOCK)
-        with locked(tape, "otlp at collector.test") as known:
-            yield Shipper(sink, known, clock=CLOCK)
+        with locked(tape, "otlp at collector.test") as progress:
+            yield Shipper(sink, progress, clock=CLOCK)
 
     def origin(self, instance: str) -> attributes.TelemetryOrigin:
         return attributes.origin(self.environment, self.labels, version="1", host="h", instance=instance)
@@ -69,21 +69,21 @@ def finish(shipper: Shipper, connection: Connection) -> int:
 def test_the_next_process_sends_the_rest_exactly_once(connection: Connection, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
     monkeypatch.setattr("wiretape.viewer.source.settled.PAGE", 2)
-    with (whole := Receiver()).shipper(tmp_path / "other.db") as shipper:
+    with (complete := Receiver()).shipper(tmp_path / "other.db") as shipper:
         assert finish(shipper, connection) == 0
-    assert len(whole.ids) == len(set(whole.ids)) > 3
+    assert len(complete.ids) == len(set(complete.ids)) > 3
     sent = []
     for receiver in (Receiver(takes=1), Receiver(takes=0), Receiver(), Receiver()):
         with receiver.shipper(tmp_path / "t.db") as shipper:
-            waiting = finish(shipper, connection)
-            assert (waiting > 0) == (len(sent) + len(receiver.ids) < len(whole.ids))
+            unsent = finish(shipper, connection)
+            assert (unsent > 0) == (len(sent) + len(receiver.ids) < len(complete.ids))
         sent += receiver.ids
-    assert sent == whole.ids
+    assert sent == complete.ids
 
 
 def test_an_unused_sink_starts_after_its_stored_version(connection: Connection, tmp_path: Path) -> None:
-    first = SettledTape(connection).backlog(0).first
-    assert first is not None
+    first_settled = SettledTape(connection).backlog(0).first
+    assert first_settled is not None
     for since in (10**18, 0):
         with (receiver := Receiver()).shipper(tmp_path / "t.db", since=since) as shipper:
             finish(shipper, connection)
@@ -145,25 +145,25 @@ def test_killed_processes_lose_no_span_and_repeat_no_sample(
     monkeypatch.setattr(ship, "BATCH", 2)
     monkeypatch.setattr(ship, "METRICS_SECONDS", 0)
     monkeypatch.setattr("wiretape.viewer.source.settled.PAGE", 2)
-    with (whole := Counting()).shipper(tmp_path / "whole.db") as shipper:
+    with (complete := Counting()).shipper(tmp_path / "whole.db") as shipper:
         assert finish(shipper, connection) == 0
-    assert whole.samples() > 20
-    for message, is_taken in product(range(whole.messages), (True, False)):
+    assert complete.samples() > 20
+    for message, is_taken in product(range(complete.messages), (True, False)):
         receiver, tape = Counting(), tmp_path / f"{message}-{is_taken}.db"
         receiver.killing, receiver.is_taken = message, is_taken
         with pytest.raises(Killed), receiver.shipper(tape) as shipper:
             finish(shipper, connection)
         with receiver.shipper(tape) as shipper:
             assert finish(shipper, connection) == 0
-        assert set(receiver.ids) == set(whole.ids)
-        assert receiver.samples() == whole.samples()
+        assert set(receiver.ids) == set(complete.ids)
+        assert receiver.samples() == complete.samples()
 
 
 def test_another_resource_finishes_the_last_series_first(connection: Connection, tmp_path: Path) -> None:
-    with (whole := Counting()).shipper(tmp_path / "whole.db") as shipper:
+    with (complete := Counting()).shipper(tmp_path / "whole.db") as shipper:
         finish(shipper, connection)
     receiver, tape = Counting(), tmp_path / "t.db"
-    receiver.killing, receiver.is_taken = whole.messages - 1, False
+    receiver.killing, receiver.is_taken = complete.messages - 1, False
     with pytest.raises(Killed), receiver.shipper(tape) as shipper:
         finish(shipper, connection)
     assert (receiver.samples(), shipper.acknowledged.of("metrics").until) == (0, 0)
@@ -173,7 +173,7 @@ def test_another_resource_finishes_the_last_series_first(connection: Connection,
         receiver.resources.clear()
         with receiver.shipper(tape) as shipper:
             assert finish(shipper, connection) == 0
-        assert (receiver.samples(), len(receiver.ids)) == (whole.samples(), len(whole.ids))
+        assert (receiver.samples(), len(receiver.ids)) == (complete.samples(), len(complete.ids))
         origins.append(set(receiver.resources))
     assert [len(origin) for origin in origins] == [2, 1, 1]
     assert origins[1] < origins[0]
@@ -187,8 +187,8 @@ def test_metrics_never_count_what_the_next_process_counts(connection: Connection
     for takes in (1, 0, 99):
         receiver.takes = takes
         with receiver.shipper(tmp_path / "t.db") as shipper:
-            waiting = finish(shipper, connection)
-    assert waiting == 0
+            unsent = finish(shipper, connection)
+    assert unsent == 0
     assert receiver.samples() > 20
 
 
@@ -197,9 +197,9 @@ def test_no_credential_is_kept_beside_the_tape(connection: Connection, tmp_path:
     receiver.environment = {"OTEL_RESOURCE_ATTRIBUTES": "api_key=sk-1234567890abcdefghijklmnop,region=eu"}
     with receiver.shipper(tmp_path / "t.db") as shipper:
         finish(shipper, connection)
-    (kept,) = json.loads(shipper.acknowledged.path.read_bytes())["state"]
-    resource = base64.b64decode(kept["resource"])
-    assert all(b"region" in one and b"sk-12345" not in one for one in (resource, *receiver.resources))
+    (series,) = json.loads(shipper.acknowledged.path.read_bytes())["state"]
+    resource = base64.b64decode(series["resource"])
+    assert all(b"region" in resource and b"sk-12345" not in resource for resource in (resource, *receiver.resources))
 
 
 def test_an_exchange_waits_until_its_metrics_are_taken_too(connection: Connection, tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_nothing_counts_as_sent_to_a_refusing_url(connection: Connection, tmp_pa
 
 
 @each_case(
-    "options, told",
+    "options, message",
     [
         (["--to", "otlp+ftp://h"], "a collector is http://HOST:PORT"),
         (["--to", "otlp+http://u:sk-secret@h"], "credentials in a URL"),
@@ -250,7 +250,7 @@ def test_nothing_counts_as_sent_to_a_refusing_url(connection: Connection, tmp_pa
         (["--to", "http://h"], "clickhouse://"),
     ],
 )
-def test_a_destination_that_cannot_be_used_is_refused(options, told):
+def test_a_destination_that_cannot_be_used_is_refused(options, message):
     result = run(Path("none.db"), "ship", *options, code=2)
-    assert told in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())
     assert "secret" not in result.output

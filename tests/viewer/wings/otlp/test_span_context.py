@@ -14,10 +14,10 @@ def test_a_span_has_its_exchanges_id_and_callers_trace():
         ["tracestate", "a=1"],
         ["tracestate", "b=2"],
     ]
-    found = span_context(ID, headers)
-    assert (found.trace.hex(), found.parent.hex(), found.span.hex()) == (TRACE, CALLER, ID)
-    assert (found.state, found.flags, found.is_sampled) == ("a=1,b=2", 0x301, True)
-    assert span_context(ID, headers) == found
+    context = span_context(ID, headers)
+    assert (context.trace.hex(), context.parent.hex(), context.span.hex()) == (TRACE, CALLER, ID)
+    assert (context.state, context.flags, context.is_sampled) == ("a=1,b=2", 0x301, True)
+    assert span_context(ID, headers) == context
 
 
 def test_unsampled_traces_are_reported_and_later_versions_read():
@@ -43,11 +43,11 @@ def test_unsampled_traces_are_reported_and_later_versions_read():
     ids=repr,
 )
 def test_without_a_valid_traceparent_a_trace_begins(values):
-    found = span_context(ID, [*(["traceparent", value] for value in values), ["tracestate", "a=1"]])
-    assert (len(found.trace), found.parent, found.state, found.is_sampled) == (16, b"", "", True)
-    assert found.trace.hex() != TRACE
-    assert found.trace == span_context(ID, []).trace
-    assert found.trace != span_context(ID[::-1], []).trace
+    context = span_context(ID, [*(["traceparent", value] for value in values), ["tracestate", "a=1"]])
+    assert (len(context.trace), context.parent, context.state, context.is_sampled) == (16, b"", "", True)
+    assert context.trace.hex() != TRACE
+    assert context.trace == span_context(ID, []).trace
+    assert context.trace != span_context(ID[::-1], []).trace
 
 
 def test_a_foreign_id_gives_a_valid_span_id():

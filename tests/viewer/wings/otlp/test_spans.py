@@ -24,12 +24,12 @@ EXCHANGE = Traced(
 HOSTILE = "\x1b[2J\ud800\u202e" + "x" * 500
 
 
-def received(one: Traced, **environment: str) -> Span:
+def received(exchange: Traced, **environment: str) -> Span:
     """Return the span as a receiver decodes it."""
     origin = attributes.origin(environment, {}, version="1", host="h", instance="s")
-    made = spans.span(one, origin.conventions)
-    assert made is not None
-    sent = spans.request([made], origin).SerializeToString()
+    span = spans.span(exchange, origin.conventions)
+    assert span is not None
+    sent = spans.request([span], origin).SerializeToString()
     (of_resource,) = ExportTraceServiceRequest.FromString(sent).resource_spans
     return of_resource.scope_spans[0].spans[0]
 
@@ -40,7 +40,7 @@ def values(pairs):
     for pair in pairs:
         kind = pair.value.WhichOneof("value")
         value = getattr(pair.value, kind)
-        plain[pair.key] = [one.string_value for one in value.values] if kind == "array_value" else value
+        plain[pair.key] = [item.string_value for item in value.values] if kind == "array_value" else value
     return plain
 
 
@@ -49,8 +49,11 @@ def of(**more):
 
 
 def test_cache_written_tokens_follow_the_users_conventions():
-    one = of(cache_write_input_tokens=2)
-    released, latest = received(one), received(one, OTEL_SEMCONV_STABILITY_OPT_IN="gen_ai_latest_experimental")
+    exchange = of(cache_write_input_tokens=2)
+    released, latest = (
+        received(exchange),
+        received(exchange, OTEL_SEMCONV_STABILITY_OPT_IN="gen_ai_latest_experimental"),
+    )
     assert values(released.attributes)["gen_ai.usage.cache_creation.input_tokens"] == 2
     renamed = {**values(released.attributes), "gen_ai.usage.cache_write.input_tokens": 2}
     del renamed["gen_ai.usage.cache_creation.input_tokens"]
@@ -96,25 +99,27 @@ def test_a_stream_is_a_conventional_client_span():
 def test_a_span_has_its_known_protocol_version():
     versions = {"http/1.1": "1.1", "h2": "2", None: None, HOSTILE: None}
     for protocol, version in versions.items():
-        found = values(received(replace(EXCHANGE, protocol=protocol)).attributes)
-        assert found.get("network.protocol.version") == version
+        attributes_ = values(received(replace(EXCHANGE, protocol=protocol)).attributes)
+        assert attributes_.get("network.protocol.version") == version
 
 
 def test_a_span_has_the_parameters_of_its_request():
-    asked = RequestParameters(max_tokens=9, temperature=0.0, top_p=0.75, stop_sequences=(HOSTILE,), output_type="json")
-    found = values(received(replace(EXCHANGE, parameters=asked)).attributes)
+    parameters = RequestParameters(
+        max_tokens=9, temperature=0.0, top_p=0.75, stop_sequences=(HOSTILE,), output_type="json"
+    )
+    attributes_ = values(received(replace(EXCHANGE, parameters=parameters)).attributes)
     names = ("max_tokens", "temperature", "top_p")
-    assert [found[f"gen_ai.request.{name}"] for name in names] == [9, 0.0, 0.75]
-    assert found["gen_ai.output.type"] == "json"
-    (stop,) = found["gen_ai.request.stop_sequences"]
+    assert [attributes_[f"gen_ai.request.{name}"] for name in names] == [9, 0.0, 0.75]
+    assert attributes_["gen_ai.output.type"] == "json"
+    (stop,) = attributes_["gen_ai.request.stop_sequences"]
     assert len(stop) < 130
     assert "\x1b" not in stop
 
 
 def test_every_attribute_and_event_of_our_own_is_explained():
     span = received(replace(of(judged=Judged("error_event", "x", 0)), outcome_detail="mid_stream"))
-    own = {key for key in values(span.attributes) if key.startswith("wiretape.")}
-    assert own == {name.replace("KEY", "run") for name in OWN_ATTRIBUTES}
+    own_keys = {key for key in values(span.attributes) if key.startswith("wiretape.")}
+    assert own_keys == {name.replace("KEY", "run") for name in OWN_ATTRIBUTES}
     assert {event.name for event in span.events} <= set(EVENTS)
 
 
@@ -134,10 +139,10 @@ def test_failures_are_errors_and_clients_leaving_is_not():
     failed = received(replace(of(judged=Judged("error_event", "overloaded", 300 * MS)), outcome_detail="mid_stream"))
     assert (failed.status.code, failed.status.message) == (Status.STATUS_CODE_ERROR, "error_event (mid_stream)")
     assert values(failed.attributes)["error.type"] == "overloaded"
-    left = received(of(judged=Judged("client_closed", None, 300 * MS)))
-    assert left.status.code == Status.STATUS_CODE_UNSET
-    assert "error.type" not in values(left.attributes)
-    assert values(left.attributes)["wiretape.outcome"] == "client_closed"
+    abandoned = received(of(judged=Judged("client_closed", None, 300 * MS)))
+    assert abandoned.status.code == Status.STATUS_CODE_UNSET
+    assert "error.type" not in values(abandoned.attributes)
+    assert values(abandoned.attributes)["wiretape.outcome"] == "client_closed"
 
 
 def test_stalls_are_events_up_to_a_counted_limit():
@@ -151,12 +156,12 @@ def test_stalls_are_events_up_to_a_counted_limit():
 
 def test_only_sampled_generations_with_times_become_spans():
     unsampled = [["traceparent", EXCHANGE.request_headers[0][1][:-1] + "0"]]
-    for one in (
+    for exchange in (
         of(operation="models"),
         replace(EXCHANGE, request_headers=unsampled),
         replace(EXCHANGE, started_ns=None),
     ):
-        assert spans.span(one, RELEASED) is None
+        assert spans.span(exchange, RELEASED) is None
 
 
 def test_foreign_texts_are_bounded_without_controls_and_times_fit():
@@ -174,8 +179,8 @@ def test_foreign_texts_are_bounded_without_controls_and_times_fit():
 
 def test_a_recorder_is_a_resource_named_by_environment():
     environment = {"OTEL_SERVICE_NAME": "mine", "OTEL_RESOURCE_ATTRIBUTES": "a=b%20c, service.name=other,=x,broken"}
-    found = attributes.resource(environment, {"run": "a7"}, version="1", host="h", instance="s")
-    assert values(found.attributes) == {
+    attributes_ = attributes.resource(environment, {"run": "a7"}, version="1", host="h", instance="s")
+    assert values(attributes_.attributes) == {
         "service.name": "mine", "service.version": "1", "service.instance.id": "s", "host.name": "h",
         "wiretape.label.run": "a7", "a": "b c",
     }  # fmt: skip

@@ -109,7 +109,7 @@ def test_counts_of_coalesced_reads_do_not_overlap(page: Page, tmp_path: Path) ->
     for width in (1000, 360):
         spans = sorted(span for text, *span in page.drawn(".picture", width) if text.startswith("×"))
         assert len(spans) > 1
-        assert all(before[1] < after[0] for before, after in pairwise(spans))
+        assert all(previous[1] < following[0] for previous, following in pairwise(spans))
 
 
 def test_times_of_a_long_stream_are_in_minutes(page: Page, tmp_path: Path) -> None:
@@ -127,11 +127,11 @@ def test_times_of_a_long_stream_are_in_minutes(page: Page, tmp_path: Path) -> No
 def test_a_click_shows_the_text_or_read(page: Page, stall: Path) -> None:
     page.open(stall)
     box = "(() => { const box = %s.getBoundingClientRect(); return [box.left, box.top, box.width, box.height] })()"
-    left, top, width, height = page.run(box % "document.querySelectorAll('.said span')[6]")
-    page.click(left + width / 2, top + height / 2)
+    left_edge, top, width, height = page.run(box % "document.querySelectorAll('.said span')[6]")
+    page.click(left_edge + width / 2, top + height / 2)
     assert page.run(WHEN).startswith("2.810 ")
-    left, top, width, height = page.run(box % "document.querySelector('.picture')")
-    page.click(left + width - 84, top + 150)  # the last read
+    left_edge, top, width, height = page.run(box % "document.querySelector('.picture')")
+    page.click(left_edge + width - 84, top + 150)  # the last read
     assert "[DONE]" in page.run("document.querySelector('.bytes pre').textContent")
     page.run("new Promise((done) => setTimeout(done, 300))")
     assert "read=15" in page.run("location.hash")
@@ -171,8 +171,8 @@ def test_playing_follows_the_clock_at_any_frame_rate(page: Page, tmp_path: Path)
     page.run("window.begun = performance.now()")
     press(page, " ")
     page.run("new Promise((done) => setTimeout(done, 1500))")
-    passed, when = page.run(f"[(performance.now() - begun) / 1000, {WHEN}]")
-    assert passed - 1.0 < float(when.split()[0]) < passed
+    passed, position = page.run(f"[(performance.now() - begun) / 1000, {WHEN}]")
+    assert passed - 1.0 < float(position.split()[0]) < passed
 
 
 def test_a_hostile_exchange_is_shown_and_does_nothing(page: Page, tape: Path, tmp_path: Path) -> None:

@@ -17,18 +17,18 @@ ASSETS = Path(document.__file__).parent / "assets"
 HOSTILE = "</script><script>alert(1)</script><!-- \u202e\u2066 \0 \x1b[2J \ud800 &amp; ]]> {style} %s"
 
 
-def written(data: dict[str, Any] | None = None, **parts: bytes) -> page.Read:
+def page_of(data: dict[str, Any] | None = None, **parts: bytes) -> page.Read:
     out = io.BytesIO()
     assert document.write(out, "stream", data or {}, parts) == len(out.getvalue())
     return page.read(out.getvalue())
 
 
 def test_the_policy_allows_only_the_pages_own_parts() -> None:
-    found = written()
-    assert found.policy == {
+    page_ = page_of()
+    assert page_.policy == {
         "default-src": "'none'",
-        "script-src": f"'sha256-{base64.b64encode(hashlib.sha256(found.script.encode()).digest()).decode()}'",
-        "style-src": f"'sha256-{base64.b64encode(hashlib.sha256(found.style.encode()).digest()).decode()}'",
+        "script-src": f"'sha256-{base64.b64encode(hashlib.sha256(page_.script.encode()).digest()).decode()}'",
+        "style-src": f"'sha256-{base64.b64encode(hashlib.sha256(page_.style.encode()).digest()).decode()}'",
         "img-src": "data: blob:",
         "connect-src": "'none'",
         "form-action": "'none'",
@@ -39,22 +39,24 @@ def test_the_policy_allows_only_the_pages_own_parts() -> None:
 
 
 def test_no_element_of_the_frame_loads_anything() -> None:
-    assert not [tag for tag, given in written().tags if given.keys() & {"src", "href", "srcset", "action", "style"}]
+    assert not [
+        tag for tag, attributes in page_of().tags if attributes.keys() & {"src", "href", "srcset", "action", "style"}
+    ]
 
 
 def test_hostile_data_and_bytes_come_back_unchanged() -> None:
     data = {"text": HOSTILE, "none": None, "number": 2**53 - 1}
-    found = written(data, body=HOSTILE.encode("utf-8", "surrogatepass"))
-    assert found.data == data
-    assert found.blocks["body"] == HOSTILE.encode("utf-8", "surrogatepass")
+    page_ = page_of(data, body=HOSTILE.encode("utf-8", "surrogatepass"))
+    assert page_.data == data
+    assert page_.blocks["body"] == HOSTILE.encode("utf-8", "surrogatepass")
 
 
 def test_what_is_recorded_adds_no_element() -> None:
-    assert len(written({"text": HOSTILE}, body=b"").tags) == len(written({}, body=b"").tags)
+    assert len(page_of({"text": HOSTILE}, body=b"").tags) == len(page_of({}, body=b"").tags)
 
 
 def test_a_page_is_written_the_same_each_time() -> None:
-    assert written({"a": 1}) == written({"a": 1})
+    assert page_of({"a": 1}) == page_of({"a": 1})
 
 
 @pytest.mark.parametrize("values", [[], [5, 7, 7, None, 9], [None, 3], [10, 4]])
@@ -73,8 +75,8 @@ def test_an_asset_makes_no_markup_and_needs_no_network(path: Path) -> None:
 
 
 def test_every_asset_is_in_a_page() -> None:
-    listed = {name for styles, scripts in document.ASSETS.values() for name in (*styles, *scripts)}
-    assert listed | {document.LIVE} == {path.name for path in ASSETS.iterdir()}
+    names = {name for styles, scripts in document.ASSETS.values() for name in (*styles, *scripts)}
+    assert names | {document.LIVE} == {path.name for path in ASSETS.iterdir()}
 
 
 def test_every_colour_is_legible_in_both_themes() -> None:
@@ -89,9 +91,9 @@ def test_every_colour_is_legible_in_both_themes() -> None:
             assert contrast(mine, behind) >= 3, name
 
 
-def contrast(first: str, second: str) -> float:
+def contrast(foreground: str, second: str) -> float:
     """Return the contrast of two colours, as WCAG 2 defines it."""
-    lighter, darker = sorted(map(luminance, (first, second)), reverse=True)
+    lighter, darker = sorted(map(luminance, (foreground, second)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
 

@@ -55,8 +55,12 @@ def show(page: Page, url: str) -> None:
 
 def test_the_list_and_an_opened_exchange_grow(page: Page, tmp_path: Path) -> None:
     tape = tmp_path / "t.db"
-    first, *rest = COMPLETE_READS
-    parts = [first, (rest[0][0], rest[0][1].replace(b"Hel", json.dumps(HOSTILE)[1:-1].encode())), *rest[1:]]
+    opening, *remainder = COMPLETE_READS
+    parts = [
+        opening,
+        (remainder[0][0], remainder[0][1].replace(b"Hel", json.dumps(HOSTILE)[1:-1].encode())),
+        *remainder[1:],
+    ]
     with recorder(tape) as tape_recorder, viewing(tape) as (process, url):
         show(page, url)
         assert page.run("document.querySelector('h1').textContent") == "0 exchanges"
@@ -93,8 +97,8 @@ def test_the_lanes_show_the_last_minutes_without_idle_time(page: Page, tmp_path:
         assert {"12:16", "12:19"} <= times
         assert not {"12:10", "08:10"} & times
         page.run("document.querySelector('.runtime').dispatchEvent(new MouseEvent('dblclick'))")
-        shown = {text for text, *_ in page.drawn(".runtime", 990)}
-        assert {"08:10", "12:10", "3.7 h"} <= shown
+        texts = {text for text, *_ in page.drawn(".runtime", 990)}
+        assert {"08:10", "12:10", "3.7 h"} <= texts
     assert page.faults == []
 
 
@@ -118,8 +122,8 @@ def test_patches_are_applied_as_they_were_made(page: Page, tmp_path: Path) -> No
         until(lambda: "no tape" in page.run(BAR))
         for old, new in CASES:
             patch = difference(old, new)
-            made = page.run(f"JSON.stringify(patched(JSON.parse({text(old)}), JSON.parse({text(patch)})))")
-            assert json.loads(made) == new
+            result = page.run(f"JSON.stringify(patched(JSON.parse({text(old)}), JSON.parse({text(patch)})))")
+            assert json.loads(result) == new
 
 
 def text(value: object) -> str:
@@ -134,7 +138,7 @@ TURNS = "document.querySelectorAll(\"section[aria-label='The session that is cho
 
 def test_a_session_appears_with_its_second_exchange(page: Page, tmp_path: Path) -> None:
     tape, coming = tmp_path / "t.db", list(frames())
-    ends = [place + 1 for place, one in enumerate(coming) if isinstance(one, journal.End)]
+    ends = [place + 1 for place, frame in enumerate(coming) if isinstance(frame, journal.End)]
     first, limited, second, _ = (coming[start:until] for start, until in pairwise([0, *ends]))
     with recorder(tape) as tape_recorder, viewing(tape) as (_, url):
         store = tape_recorder.store

@@ -24,7 +24,7 @@ def fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(fixture: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
+def read_page(fixture: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
     return exported(fixture, tmp_path_factory.mktemp("page"))
 
 
@@ -34,26 +34,26 @@ def exported(tape: Path, directory: Path, *options: str) -> Read:
     return page.read(file.read_bytes())
 
 
-def listed(tape: Path, *command: str) -> list[dict[str, Any]]:
+def rows_of(tape: Path, *command: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = json.loads(run(tape, *command, "--format", "json").stdout)
     return rows
 
 
-def unpacked(found: Read) -> list[list[float]]:
+def unpacked(page_: Read) -> list[list[float]]:
     """Return the gaps of each exchange, in ns."""
-    ratio, least = found.data["step"]
-    counts, packed = found.data["gaps"]["count"], found.blocks["gaps"]
-    total, at, each = sum(counts), 0, list[list[float]]()
-    for count, middle in zip(counts, found.data["gaps"]["middle"], strict=True):
+    ratio, least = page_.data["step"]
+    counts, packed = page_.data["gaps"]["count"], page_.blocks["gaps"]
+    total, at, deltas = sum(counts), 0, list[list[float]]()
+    for count, middle in zip(counts, page_.data["gaps"]["middle"], strict=True):
         coded = [packed[place] + 256 * packed[total + place] for place in range(at, at + count)]
-        steps = [middle + (-(one + 1) // 2 if one % 2 else one // 2) for one in coded]
-        each.append([least * ratio ** (step - 1) if step else 0 for step in steps])
+        steps = [middle + (-(code + 1) // 2 if code % 2 else code // 2) for code in coded]
+        deltas.append([least * ratio ** (step - 1) if step else 0 for step in steps])
         at += count
-    return each
+    return deltas
 
 
 def test_the_columns_are_those_of_the_list(fixture: Path, found: Read) -> None:
-    rows, page_rows = listed(fixture, "ls", "--columns", "all")[::-1], found.data["rows"]
+    rows, page_rows = rows_of(fixture, "ls", "--columns", "all")[::-1], found.data["rows"]
     assert page_rows["id"] == [row["id"] for row in rows]
     for name in ("model", "outcome", "error_code", "upstream"):
         values, places = page_rows[name]["values"], page_rows[name]["places"]
@@ -65,12 +65,12 @@ def test_the_columns_are_those_of_the_list(fixture: Path, found: Read) -> None:
 
 def test_gaps_are_exact_to_1_percent_and_0_exactly(fixture: Path, found: Read) -> None:
     with queries.opened(fixture) as connection:
-        stored = [np.frombuffer(packed, "<i8") for _, packed in queries.packed_gaps(connection)]
-    for mine, own in zip(unpacked(found), stored, strict=True):
-        assert len(mine) == len(own)
-        above = own > 0
+        tape_gaps = [np.frombuffer(packed, "<i8") for _, packed in queries.packed_gaps(connection)]
+    for mine, row_gaps in zip(unpacked(found), tape_gaps, strict=True):
+        assert len(mine) == len(row_gaps)
+        above = row_gaps > 0
         assert np.array_equal(np.array(mine) > 0, above)
-        assert np.allclose(np.array(mine)[above], own[above], rtol=0.0101, atol=0)
+        assert np.allclose(np.array(mine)[above], row_gaps[above], rtol=0.0101, atol=0)
 
 
 @pytest.mark.parametrize("ns", [0, 1, 999, 1000, 20_000_000, 3_600_000_000_000])
@@ -85,72 +85,82 @@ def test_a_gap_of_any_length_has_a_step(ns: int) -> None:
 def test_stalls_are_long_gaps_and_the_last_silence(fixture: Path, found: Read) -> None:
     stalls = found.data["stalls"]
     with queries.opened(fixture) as connection:
-        stored = [np.frombuffer(packed, "<i8") for _, packed in queries.packed_gaps(connection)]
-        ended = [row["last_silence_ms"] for row in queries.exchanges(connection, ("last_silence_ms",))]
-    gaps = [(row, at, int(own[at])) for row, own in enumerate(stored) for at in np.flatnonzero(own > 2 * 10**9)]
-    ends = [(row, None, round(ms * 1e6)) for row, ms in enumerate(ended) if ms is not None and ms > 2000]
-    shown = list(zip(undelta(stalls["row"]), stalls["gap"], stalls["ns"], strict=True))
-    assert [one for one in shown if one[1] is not None] == gaps
-    assert [one for one in shown if one[1] is None] == ends
+        tape_gaps = [np.frombuffer(packed, "<i8") for _, packed in queries.packed_gaps(connection)]
+        silences = [row["last_silence_ms"] for row in queries.exchanges(connection, ("last_silence_ms",))]
+    gaps = [
+        (row, at, int(row_gaps[at]))
+        for row, row_gaps in enumerate(tape_gaps)
+        for at in np.flatnonzero(row_gaps > 2 * 10**9)
+    ]
+    ends = [(row, None, round(ms * 1e6)) for row, ms in enumerate(silences) if ms is not None and ms > 2000]
+    stalls_shown = list(zip(undelta(stalls["row"]), stalls["gap"], stalls["ns"], strict=True))
+    assert [stall for stall in stalls_shown if stall[1] is not None] == gaps
+    assert [stall for stall in stalls_shown if stall[1] is None] == ends
     assert gaps
     assert ends
 
 
 def test_figures_of_groups_are_those_of_stats(fixture: Path, found: Read) -> None:
-    for row in listed(fixture, "stats", "--by", "model"):
-        (group,) = (one for one in found.data["groups"]["model"] if one["name"] == row["model"])
+    for row in rows_of(fixture, "stats", "--by", "model"):
+        (group,) = (group for group in found.data["groups"]["model"] if group["name"] == row["model"])
         assert group["n"] == row["n"]
         assert group["error_rate_pct"] == row["error_rate_pct"]
         for name in ("ttft", "gap"):
-            statistics = [row[f"{name}_n"], *(row[f"{name}_{one}_ms"] for one in ("p50", "p90", "p95", "p99", "max"))]
+            statistics = [
+                row[f"{name}_n"],
+                *(row[f"{name}_{suffix}_ms"] for suffix in ("p50", "p90", "p95", "p99", "max")),
+            ]
             assert group["figures"][name] == statistics
         assert sum(group["counts"]) == row["gap_n"]
 
 
 def test_groups_that_are_left_out_are_counted(demo: tuple[Path, str], tmp_path: Path) -> None:
     data = exported(demo[0], tmp_path).data
-    assert len(data["groups"]["model"]) + data["smaller"]["model"] == len(listed(demo[0], "stats", "--by", "model"))
+    assert len(data["groups"]["model"]) + data["smaller"]["model"] == len(rows_of(demo[0], "stats", "--by", "model"))
     assert data["smaller"] == {"model": 3}
 
 
 def test_headlines_have_their_n_and_an_interval_around_them(fixture: Path, found: Read) -> None:
-    (row,) = listed(fixture, "stats")
+    (row,) = rows_of(fixture, "stats")
     by_name = {one["name"]: one for one in found.data["headlines"]}
     assert by_name["TTFT p95"]["value"] == row["ttft_p95_ms"]
     assert (by_name["gap p99"]["value"], by_name["longest gap"]["value"]) == (row["gap_p99_ms"], row["gap_max_ms"])
     assert by_name["gap p99"]["n"] == row["gap_n"]
     assert by_name["error rate"]["value"] == pytest.approx(row["error_rate_pct"], abs=1e-6)
     assert by_name["error rate"]["n"] == row["error_rate_n"]
-    for one in by_name.values():
-        assert one["interval"] is None or one["interval"][0] <= one["value"] <= one["interval"][1]
+    for headline in by_name.values():
+        assert headline["interval"] is None or headline["interval"][0] <= headline["value"] <= headline["interval"][1]
 
 
 def test_comparisons_are_those_of_compare(fixture: Path, tmp_path: Path) -> None:
     sides = ("--base", "model:gpt-x", "--new", "model:thinker-1")
-    asked, *others = exported(fixture, tmp_path, *sides).data["comparisons"]
-    expected = [list(row.values()) for row in listed(fixture, "compare", *sides)]
-    assert asked["rows"] == expected
-    assert asked["names"] == ["model:gpt-x", "model:thinker-1"]
-    assert expected in [one["rows"] for one in others if one["names"] == ["gpt-x", "thinker-1"]] or len(others) >= 3
+    main_comparison, *others = exported(fixture, tmp_path, *sides).data["comparisons"]
+    expected = [list(row.values()) for row in rows_of(fixture, "compare", *sides)]
+    assert main_comparison["rows"] == expected
+    assert main_comparison["names"] == ["model:gpt-x", "model:thinker-1"]
+    assert (
+        expected in [comparison["rows"] for comparison in others if comparison["names"] == ["gpt-x", "thinker-1"]]
+        or len(others) >= 3
+    )
 
 
 def test_who_was_worst_can_be_played(found: Read) -> None:
     data, streams = found.data, json.loads(found.blocks["streams"])
     assert list(streams) == data["playable"]
-    assert {id for one in data["comparisons"] for id in one["worst"]} <= set(streams)
+    assert {id for comparison in data["comparisons"] for id in comparison["worst"]} <= set(streams)
     assert not {"headers", "asked"} & set(next(iter(streams.values())))
 
 
 def test_texts_are_in_the_page_only_on_request(demo: tuple[Path, str], tmp_path: Path) -> None:
-    said = b"goes on"
+    sentence = b"goes on"
     without = exported(demo[0], tmp_path)
-    assert not any(said in block for block in without.blocks.values())
+    assert not any(sentence in block for block in without.blocks.values())
     assert "--with-text" in dict(without.data["banner"])["Left out:"]
     texts = json.loads(exported(demo[0], tmp_path, "--with-text").blocks["texts"])
     counts = without.data["rows"]["output_chunks"]
     for text, sizes, count in zip(texts["text"], texts["sizes"], counts, strict=True):
         assert (len(text), len(sizes)) == (sum(sizes), count or 0)
-    assert any(said.decode() in text for text in texts["text"])
+    assert any(sentence.decode() in text for text in texts["text"])
 
 
 def test_a_run_is_limited_to_newest_exchanges_and_gaps(fixture: Path) -> None:
@@ -158,10 +168,10 @@ def test_a_run_is_limited_to_newest_exchanges_and_gaps(fixture: Path) -> None:
         every = tape_run.columns(connection, None, 1000, 10**6)
         few = tape_run.columns(connection, None, 50, 200)
     assert few.values["id"] == every.values["id"][-50:]
-    kept = [at for at, packed in enumerate(few.gaps) if packed is not None]
-    assert 0 < sum(len(few.gaps[at] or b"") // 8 for at in kept) <= 200
+    positions = [at for at, packed in enumerate(few.gaps) if packed is not None]
+    assert 0 < sum(len(few.gaps[at] or b"") // 8 for at in positions) <= 200
     longest = sorted((few.values["max_gap_ms"][at] or 0 for at in range(50)), reverse=True)
-    assert sorted((few.values["max_gap_ms"][at] or 0 for at in kept), reverse=True) == longest[: len(kept)]
+    assert sorted((few.values["max_gap_ms"][at] or 0 for at in positions), reverse=True) == longest[: len(positions)]
 
 
 def test_a_run_of_nothing_measured_is_a_page(tmp_path: Path, fixture: Path) -> None:

@@ -79,7 +79,7 @@ def synthetic(fixture: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(demo: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page_path(demo: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the demo's exchanges, with their texts."""
     return exported(demo[0], "--with-text", to=tmp_path_factory.mktemp("demo") / "demo.html")
 
@@ -92,12 +92,12 @@ def exported(tape: Path, *options: str, to: Path | None = None) -> Path:
 
 def selected(page: Page, text: str) -> list[str] | str:
     """Return the ids that a filter of the page selects, or why it is refused."""
-    asked = f"""(() => {{ try {{
+    script = f"""(() => {{ try {{
       const fits = filterOf(run, {json.dumps(text)});
       return run.rows.id.filter((_, row) => fits(row));
     }} catch (error) {{ if (!(error instanceof FilterError)) throw error; return error.message; }} }})()"""
-    found: list[str] | str = page.run(asked)
-    return found
+    selection: list[str] | str = page.run(script)
+    return selection
 
 
 def test_a_runs_page_requests_only_itself(page: Page, synthetic: Path) -> None:
@@ -114,14 +114,14 @@ def test_filters_select_what_ls_selects(page: Page, synthetic: Path, fixture: Pa
     with queries.opened(fixture) as connection:
         for text in FILTERS:
             try:
-                where = conditions.condition(parser.parse(text))
+                filter_ = conditions.condition(parser.parse(text))
             except parser.FilterError:
                 expected: Any = "refused"
             else:
-                expected = [row["id"] for row in queries.exchanges(connection, ("id",), where=where)]
-            found = selected(page, text)
-            if ("refused" if isinstance(found, str) else found) != expected:
-                wrong.append((text, found if isinstance(found, str) else len(found), len(expected)))
+                expected = [row["id"] for row in queries.exchanges(connection, ("id",), where=filter_)]
+            selection = selected(page, text)
+            if ("refused" if isinstance(selection, str) else selection) != expected:
+                wrong.append((text, selection if isinstance(selection, str) else len(selection), len(expected)))
     assert wrong == []
 
 
@@ -138,12 +138,12 @@ def test_percentiles_of_a_selection_are_those_of_stats(page: Page, synthetic: Pa
     text = "model:gpt-x ttft>200ms"
     (row,) = json.loads(run(fixture, "stats", "-f", text, "--format", "json").stdout)
     for name, percent in (("ttft", 50), ("ttft", 95), ("latency", 90), ("icl_p99", 50), ("duration", 99)):
-        found = page.run(f"""(() => {{
+        selection = page.run(f"""(() => {{
           const fits = filterOf(run, {json.dumps(text)});
           const rows = run.rows.id.map((_, row) => row).filter((row) => fits(row) && run.isMeasured(row));
           return percentile(valuesOf(run, {json.dumps(name)}, rows), {percent});
         }})()""")
-        assert found == pytest.approx(row[f"{name}_p{percent}_ms"], abs=0.001)
+        assert selection == pytest.approx(row[f"{name}_p{percent}_ms"], abs=0.001)
 
 
 def test_verdict_and_lanes_come_first_and_banners_last(page: Page, synthetic: Path) -> None:
@@ -170,12 +170,12 @@ def test_a_page_of_some_shows_the_trend_of_all(page: Page, fixture: Path, tmp_pa
     assert "The newest 50" in shown
     page.run("document.querySelector('#page > .picture').classList.add('trend')")
     assert "drawn below: the newest 50" in {text for text, *_ in page.drawn(".trend", 900)}
-    left, top, width = page.run(
+    left_edge, top, width = page.run(
         "(({ x, y, width }) => [x, y, width])(document.querySelector('.trend').getBoundingClientRect())"
     )
-    mouse(page, "mouseMoved", left + width * 0.5, top + 60)
-    told = page.run("[...document.querySelectorAll('.readout')].map((one) => one.textContent).join()")
-    assert " failed · TTFT p50 " in told
+    mouse(page, "mouseMoved", left_edge + width * 0.5, top + 60)
+    readouts = page.run("[...document.querySelectorAll('.readout')].map((one) => one.textContent).join()")
+    assert " failed · TTFT p50 " in readouts
     assert page.faults == []
 
 
@@ -263,8 +263,8 @@ def test_a_row_opens_its_exchange_under_its_address(page: Page, told: Path) -> N
     page.run("new Promise((done) => setTimeout(done, 400))")
     assert "demo-stall" in page.run("document.querySelector('.opened').textContent")
     assert page.run("document.querySelector('.opened .said').textContent").startswith("The model begins")
-    kept = page.run("location.hash").removeprefix("#")
-    page.open(told, kept)
+    fragment = page.run("location.hash").removeprefix("#")
+    page.open(told, fragment)
     page.run("new Promise((done) => setTimeout(done, 300))")
     assert "demo-stall" in page.run("document.querySelector('.opened').textContent")
 
@@ -278,15 +278,15 @@ def mouse(page: Page, kind: str, x: float, y: float, button: str = "none") -> No
 def test_the_pointer_shows_progress_and_a_click_opens(page: Page, told: Path) -> None:
     page.open(told, "lanes=model")
     page.run("document.querySelector('.runtime').scrollIntoView()")
-    left, top, width = page.run(
+    left_edge, top, width = page.run(
         "(({ x, y, width }) => [x, y, width])(document.querySelector('.runtime').getBoundingClientRect())"
     )
     for lane in range(19):  # only the stalled ones run in the middle
-        mouse(page, "mouseMoved", left + width * 0.7, top + 22 + 15 * lane + 7)
+        mouse(page, "mouseMoved", left_edge + width * 0.7, top + 22 + 15 * lane + 7)
         if "demo-stall" in page.run("document.querySelector('.pointed').textContent"):
             break
     assert "The model begins to speak," in page.run("document.querySelector('.pointed').textContent")
-    page.click(left + width * 0.7, top + 22 + 15 * lane + 7)
+    page.click(left_edge + width * 0.7, top + 22 + 15 * lane + 7)
     page.run("new Promise((done) => setTimeout(done, 400))")
     assert "demo-stall" in page.run("document.querySelector('.opened').textContent")
 
@@ -294,12 +294,12 @@ def test_the_pointer_shows_progress_and_a_click_opens(page: Page, told: Path) ->
 def test_a_brush_zooms_and_keys_move(page: Page, synthetic: Path) -> None:
     page.open(synthetic)
     page.run("document.querySelector('.runtime').scrollIntoView()")
-    left, top, width = page.run(
+    left_edge, top, width = page.run(
         "(({ x, y, width }) => [x, y, width])(document.querySelector('.runtime').getBoundingClientRect())"
     )
-    mouse(page, "mousePressed", left + width * 0.4, top + 60, "left")
-    mouse(page, "mouseMoved", left + width * 0.6, top + 60, "left")
-    mouse(page, "mouseReleased", left + width * 0.6, top + 60, "left")
+    mouse(page, "mousePressed", left_edge + width * 0.4, top + 60, "left")
+    mouse(page, "mouseMoved", left_edge + width * 0.6, top + 60, "left")
+    mouse(page, "mouseReleased", left_edge + width * 0.6, top + 60, "left")
     page.run("new Promise((done) => setTimeout(done, 300))")
     begin, end = map(int, page.run("new URLSearchParams(location.hash.slice(1)).get('view')").split("_"))
     page.run("document.querySelector('.runtime').parentNode.focus()")
@@ -357,16 +357,16 @@ CHOSEN = "document.querySelector('section[aria-label=\"The session that is chose
 def test_a_lane_explains_its_parts_and_selects_exchanges(page: Page, agents: Path) -> None:
     page.open(agents, "align=start")
     page.run(f"{LANE}.scrollIntoView({{ block: 'center' }})")
-    left, top, width = page.run(BAR)
-    told = []
+    left_edge, top, width = page.run(BAR)
+    readouts = []
     for ms in (200, 900, 2500, 3480, 4000, 6000):
-        mouse(page, "mouseMoved", left + 4 + (width - 8) * ms / 8400, top + 28)
-        told.append(page.run("document.querySelector('.sessionlanes ~ .readout').textContent").split(" · ")[-1])
-    assert told == [
+        mouse(page, "mouseMoved", left_edge + 4 + (width - 8) * ms / 8400, top + 28)
+        readouts.append(page.run("document.querySelector('.sessionlanes ~ .readout').textContent").split(" · ")[-1])
+    assert readouts == [
         "waiting 400 ms, from 0", "streaming 1.00 s, from 400 ms", "tools 2.00 s, from 1.45 s",
         "failed 50.0 ms, from 3.45 s", "backoff 1.00 s, from 3.50 s", "stalled 3.00 s, from 5.20 s",
     ]  # fmt: skip
-    page.click(left + width / 2, top + 28)
+    page.click(left_edge + width / 2, top + 28)
     assert page.run("document.querySelector('.filter').value") == f'conversation:"{KEY}"'
     page.run(UNPACK)
     assert selected(page, f'conversation:"{KEY}"') == [FIRST, LIMITED, SECOND]
@@ -380,16 +380,16 @@ def test_a_sessions_turns_are_read_from_its_page(page: Page, agents: Path) -> No
     head, *rows = page.run(f"""[...{CHOSEN}.querySelectorAll('tr')].map(
       (row) => [...row.children].map((cell) => cell.textContent))""")
     turns = [dict(zip(head, row, strict=True)) for row in rows]
-    assert [one["id"] for one in turns] == [FIRST[:8], LIMITED[:8], SECOND[:8]]
-    assert [one["TTFT ms"] for one in turns] == ["400.0", "–", "500.0"]
-    assert [one["tools ms"] for one in turns] == ["0", "2,000.0", "0"]
-    assert [one["backoff ms"] for one in turns] == ["0", "0", "1,000.0"]
+    assert [row["id"] for row in turns] == [FIRST[:8], LIMITED[:8], SECOND[:8]]
+    assert [row["TTFT ms"] for row in turns] == ["400.0", "–", "500.0"]
+    assert [row["tools ms"] for row in turns] == ["0", "2,000.0", "0"]
+    assert [row["backoff ms"] for row in turns] == ["0", "0", "1,000.0"]
     assert (turns[2]["stalled ms"], turns[2]["tokens in"], turns[2]["cached"]) == ("3,000.0", "900", "600")
-    (own,) = page.run("""[...document.querySelectorAll('caption')].filter((one) => one.textContent === 'Sessions')
+    (table,) = page.run("""[...document.querySelectorAll('caption')].filter((one) => one.textContent === 'Sessions')
       .map((one) => [...one.parentElement.querySelectorAll('tbody td')].map((cell) => cell.textContent))""")
-    assert own[0] == KEY
-    assert (turns[0]["cache"], turns[1]["cache"], own[-1].split(" ")[1::3]) == ("unreported", "–", ["1", "1"])
-    assert "3,000.0 · 35.7 %" in own
+    assert table[0] == KEY
+    assert (turns[0]["cache"], turns[1]["cache"], table[-1].split(" ")[1::3]) == ("unreported", "–", ["1", "1"])
+    assert "3,000.0 · 35.7 %" in table
     page.run(f"{CHOSEN}.querySelector('tbody tr').click()")
     page.run("new Promise((done) => setTimeout(done, 400))")
     assert FIRST in page.run("document.querySelector('.opened').textContent")
@@ -397,24 +397,24 @@ def test_a_sessions_turns_are_read_from_its_page(page: Page, agents: Path) -> No
 
 def test_hostile_names_and_prompts_of_sessions_are_only_text(page: Page, tmp_path: Path) -> None:
     key = '</script><img src=x onerror=alert(1)>"\\\u202e'
-    given = [(KEY, key), ("Fix it.", f"{key} asked"), ("gpt-x", f"{key} model")]
-    coming = [_replaced(one, given) if isinstance(one, journal.Begin) else one for one in frames()]
+    replacements = [(KEY, key), ("Fix it.", f"{key} asked"), ("gpt-x", f"{key} model")]
+    coming = [_replaced(frame, replacements) if isinstance(frame, journal.Begin) else frame for frame in frames()]
     page.open(exported(recorded(tmp_path / "hostile.db", coming), "--with-text"))
     page.run("[...document.querySelectorAll('caption')].find((one) => one.textContent === 'Sessions')"
              ".parentElement.querySelector('tbody tr').click()")  # fmt: skip
-    shown = page.run(f"{CHOSEN}.textContent")
-    assert '</script><img src=x onerror=alert(1)>"\\◆' in shown
+    text = page.run(f"{CHOSEN}.textContent")
+    assert '</script><img src=x onerror=alert(1)>"\\◆' in text
     assert page.run(LINE).startswith("selected: 3 of 4 exchanges")
     assert page.run("document.querySelectorAll('img').length") == 0
     assert "◆ asked" in page.run("document.querySelector('.sessions').textContent")
     assert page.faults == []
 
 
-def _replaced(one: journal.Begin, given: list[tuple[str, str]]) -> journal.Begin:
-    body = one.body or b""
-    for text, hostile in given:
+def _replaced(frame: journal.Begin, replacements: list[tuple[str, str]]) -> journal.Begin:
+    body = frame.body or b""
+    for text, hostile in replacements:
         body = body.replace(text.encode(), json.dumps(hostile)[1:-1].encode())
-    return msgspec.structs.replace(one, body=body)
+    return msgspec.structs.replace(frame, body=body)
 
 
 def test_a_session_of_a_page_is_chosen_by_keys(page: Page, agents: Path) -> None:

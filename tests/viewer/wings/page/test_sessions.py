@@ -27,7 +27,7 @@ def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(tape: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
+def read_page(tape: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
     return exported(tape, tmp_path_factory.mktemp("page"))
 
 
@@ -37,7 +37,7 @@ def exported(tape: Path, directory: Path, *options: str) -> Read:
     return page.read(file.read_bytes())
 
 
-def listed(tape: Path, *command: str) -> list[dict[str, Any]]:
+def rows_of(tape: Path, *command: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = json.loads(run(tape, *command, "--format", "json").stdout)
     return rows
 
@@ -47,56 +47,56 @@ def in_us(ms: float | None) -> int | None:
 
 
 def test_a_session_has_the_figures_of_the_list(tape: Path, found: Read) -> None:
-    (own,) = found.data["sessions"]["each"]
-    (row,) = (row for row in listed(tape, "ls", "--by", "conversation") if row["conversation"] == KEY)
-    assert own["key"] == KEY
+    (session,) = found.data["sessions"]["each"]
+    (row,) = (row for row in rows_of(tape, "ls", "--by", "conversation") if row["conversation"] == KEY)
+    assert session["key"] == KEY
     for name in ("wall", *PARTS, "parallel", "ttft_p50"):
-        assert own[f"{name}_us"] == in_us(row[f"{name}_ms"]), name
+        assert session[f"{name}_us"] == in_us(row[f"{name}_ms"]), name
     for name in ("exchanges", "failed", "open", "turns", "exchanges_max", "clock_step", "input_tokens",
                  "cache_read_input_tokens", "output_tokens"):  # fmt: skip
-        assert own[name] == row[name], name
-    assert own["said"].startswith("8,400 ms in 2 turns: 36 % stalled")
+        assert session[name] == row[name], name
+    assert session["said"].startswith("8,400 ms in 2 turns: 36 % stalled")
 
 
 def test_a_lane_has_its_parts_in_order(found: Read) -> None:
-    ((own,), names) = found.data["sessions"]["each"], list(found.data["sessions"]["parts"])
-    lane = [(names[code], us // 1000) for code, us in zip(own["lane"]["part"], own["lane"]["us"], strict=True)]
+    ((session,), names) = found.data["sessions"]["each"], list(found.data["sessions"]["parts"])
+    lane = [(names[code], us // 1000) for code, us in zip(session["lane"]["part"], session["lane"]["us"], strict=True)]
     assert lane == [
         ("waiting", 400), ("streaming", 1000), ("closing", 50), ("tools", 2000), ("failed", 50), ("backoff", 1000),
         ("waiting", 500), ("streaming", 200), ("stalled", 3000), ("streaming", 200),
     ]  # fmt: skip
-    assert sum(own["lane"]["us"]) == own["wall_us"]
+    assert sum(session["lane"]["us"]) == session["wall_us"]
 
 
 def test_turns_are_those_of_the_page_of_a_session(tape: Path, found: Read) -> None:
-    ((own,), names) = found.data["sessions"]["each"], list(found.data["sessions"]["parts"])
-    turns, rows = own["by_turn"], listed(tape, "show", f"s:{KEY}", "--part", "time")
+    ((session,), names) = found.data["sessions"]["each"], list(found.data["sessions"]["parts"])
+    turns, rows = session["by_turn"], rows_of(tape, "show", f"s:{KEY}", "--part", "time")
     page_rows = found.data["rows"]
     assert [page_rows["id"][row] for row in undelta(turns["row"])] == [row["id"] for row in rows]
     assert undelta(turns["start_us"]) == [in_us(row["start_ms"]) for row in rows]
     for name in ("ttft", "waiting", "streaming", "stalled", "closing", "failed"):
         assert turns[f"{name}_us"] == [in_us(row[f"{name}_ms"]) for row in rows], name
-    before = [names[code] for code in turns["before"]]
-    assert turns["before_us"] == [in_us(row[f"{name}_ms"]) for name, row in zip(before, rows, strict=True)]
-    assert before[1:] == ["tools", "backoff"]
+    waits = [names[code] for code in turns["before"]]
+    assert turns["before_us"] == [in_us(row[f"{name}_ms"]) for name, row in zip(waits, rows, strict=True)]
+    assert waits[1:] == ["tools", "backoff"]
     assert turns["is_turn"] == [1, 0, 1]
     assert page_rows["input_tokens"][undelta(turns["row"])[2]] == rows[2]["input_tokens"] == 900
 
 
 def test_each_turn_has_its_cache_verdict_and_bytes(tape: Path, found: Read) -> None:
-    (own,), page_rows = found.data["sessions"]["each"], found.data["rows"]
+    (session,), page_rows = found.data["sessions"]["each"], found.data["rows"]
     names = ("cache_verdict", "cache_broken_at")
-    rows = {row["id"]: row for row in listed(tape, "ls", "--columns", ",".join(("id", *names, *CONTEXT)))}
-    turns = [(at, rows[page_rows["id"][at]]) for at in undelta(own["by_turn"]["row"])]
+    rows = {row["id"]: row for row in rows_of(tape, "ls", "--columns", ",".join(("id", *names, *CONTEXT)))}
+    turns = [(at, rows[page_rows["id"][at]]) for at in undelta(session["by_turn"]["row"])]
     for name in names:
         values, places = page_rows[name]["values"], page_rows[name]["places"]
-        shown = [None if places[at] is None else values[places[at]] for at, _ in turns]
-        assert shown == [row[name] for _, row in turns]
-    assert own["verdicts"] == Counter(row["cache_verdict"] for _, row in turns if row["cache_verdict"])
-    assert sum(own["verdicts"].values()) == 2
-    assert own["by_turn"]["context"] == [[row[name] for _, row in turns] for name in CONTEXT]
+        values_shown = [None if places[at] is None else values[places[at]] for at, _ in turns]
+        assert values_shown == [row[name] for _, row in turns]
+    assert session["verdicts"] == Counter(row["cache_verdict"] for _, row in turns if row["cache_verdict"])
+    assert sum(session["verdicts"].values()) == 2
+    assert session["by_turn"]["context"] == [[row[name] for _, row in turns] for name in CONTEXT]
     assert [f"context_{name}_bytes" for name in found.data["sessions"]["sources"]] == list(CONTEXT)
-    assert all(sum(sizes) > 50 for sizes in zip(*own["by_turn"]["context"], strict=True))
+    assert all(sum(sizes) > 50 for sizes in zip(*session["by_turn"]["context"], strict=True))
 
 
 def test_a_single_exchange_is_no_session_of_pages(found: Read) -> None:
@@ -106,8 +106,8 @@ def test_a_single_exchange_is_no_session_of_pages(found: Read) -> None:
 
 
 def test_figures_are_of_the_exchanges_that_are_selected(tape: Path, tmp_path: Path) -> None:
-    (own,) = exported(tape, tmp_path, "-f", f"id:{FIRST} or status:429").data["sessions"]["each"]
-    assert (own["exchanges"], own["turns"], own["wall_us"]) == (2, 1, 3_500_000)
+    (session,) = exported(tape, tmp_path, "-f", f"id:{FIRST} or status:429").data["sessions"]["each"]
+    assert (session["exchanges"], session["turns"], session["wall_us"]) == (2, 1, 3_500_000)
     none = exported(tape, tmp_path, "-f", f"id:{FIRST} or conversation:{OTHER}").data["sessions"]
     assert (none["total"], none["each"]) == (0, [])
 
@@ -146,14 +146,18 @@ def some_session(key: str, size: int) -> PageSession:
 
 
 def test_turns_beyond_their_limit_are_counted_with_figures() -> None:
-    found = PageSessions([some_session("a", 5), some_session("b", sessions.MOST_TURNS - 4), some_session("c", 2)], 3)
-    data = sessions.data(found, Columns([], {}, []), text=False)
-    assert [one["by_turn"] is None for one in data["each"]] == [False, True, True]
-    assert [one["lane"] is None for one in data["each"]] == [False, True, True]
-    assert list(sessions.left_out(found)) == ["the lanes and turns of 2 sessions: those of the newest 1 are here"]
+    page_sessions = PageSessions(
+        [some_session("a", 5), some_session("b", sessions.MOST_TURNS - 4), some_session("c", 2)], 3
+    )
+    data = sessions.data(page_sessions, Columns([], {}, []), text=False)
+    assert [session["by_turn"] is None for session in data["each"]] == [False, True, True]
+    assert [session["lane"] is None for session in data["each"]] == [False, True, True]
+    assert list(sessions.left_out(page_sessions)) == [
+        "the lanes and turns of 2 sessions: those of the newest 1 are here"
+    ]
 
 
 def test_a_hostile_key_is_cut() -> None:
-    found = PageSessions([replace(some_session("a", 2), row=some_session("k" * 10_000, 2).row)], 1)
-    (own,) = sessions.data(found, Columns([], {}, []), text=False)["each"]
-    assert len(own["key"]) == 500
+    page_sessions = PageSessions([replace(some_session("a", 2), row=some_session("k" * 10_000, 2).row)], 1)
+    (session,) = sessions.data(page_sessions, Columns([], {}, []), text=False)["each"]
+    assert len(session["key"]) == 500

@@ -35,9 +35,11 @@ class Serving:
 
 
 @contextlib.asynccontextmanager
-async def serving(tape: Path, where: str = "") -> AsyncIterator[Serving]:
+async def serving(tape: Path, filter_text: str = "") -> AsyncIterator[Serving]:
     troubles = list[str]()
-    site = Site(Settings(tape, parser.parse(where) if where else None, Thresholds(), bodies=True), troubles.append)
+    site = Site(
+        Settings(tape, parser.parse(filter_text) if filter_text else None, Thresholds(), bodies=True), troubles.append
+    )
     sock = server.listen("127.0.0.1", 0)
     front = server.Server(site, sock)
     try:
@@ -98,8 +100,8 @@ async def watching(one: Serving, id: str | None = None, *headers: tuple[str, str
             await writer.wait_closed()
 
 
-def said(shown: dict[str, Any]) -> str:
-    texts = shown["value"]["texts"]
+def text_of(state: dict[str, Any]) -> str:
+    texts = state["value"]["texts"]
     return "".join(texts[0]["pieces"]) if texts else ""
 
 
@@ -144,8 +146,8 @@ async def test_other_hosts_origins_sites_and_methods_are_refused(tape: Path) -> 
             (200, "GET", ("origin", one.base)),
         ):  # fmt: skip
             assert (await one.status(one.path, *headers, method=method))[0] == status, (method, headers)
-        other = await fetch(one.base, f"GET {one.path} HTTP/1.1\r\nhost: evil.example\r\n\r\n".encode())
-        assert other.status == 421
+        foreign_answer = await fetch(one.base, f"GET {one.path} HTTP/1.1\r\nhost: evil.example\r\n\r\n".encode())
+        assert foreign_answer.status == 421
 
 
 @on_loop
@@ -172,19 +174,19 @@ async def test_an_open_exchange_grows_and_gets_its_verdict(tmp_path: Path) -> No
     with recorder(tape) as tape_recorder:
         tape_recorder.begin(ID, COMPLETE_READS[:2])
         async with serving(tape) as one, watching(one, ID) as page:
-            shown = await page.until(lambda shown: shown["value"])
-            begun = said(shown)
-            assert shown["value"]["state"]["text"] != "complete"
+            state = await page.until(lambda shown: shown["value"])
+            opening = text_of(state)
+            assert state["value"]["state"]["text"] != "complete"
             tape_recorder.go_on(ID, COMPLETE_READS, 2, len(COMPLETE_READS))
-            shown = await page.until(lambda shown: len(said(shown)) > len(begun))
-            assert said(shown).startswith(begun)
+            state = await page.until(lambda shown: len(text_of(shown)) > len(opening))
+            assert text_of(state).startswith(opening)
             tape_recorder.end(ID, COMPLETE_READS)
-            shown = await page.until(lambda shown: shown["value"]["state"]["text"] == "complete")
+            state = await page.until(lambda shown: shown["value"]["state"]["text"] == "complete")
             assert page.kinds[0] == "whole"
             assert set(page.kinds[1:]) == {"patch"}
-            async with watching(one, ID, ("last-event-id", str(page.number))) as again:
+            async with watching(one, ID, ("last-event-id", str(page.number))) as reconnected:
                 tape_recorder.store.append([])
-                assert again.kinds == []
+                assert reconnected.kinds == []
 
 
 @on_loop
@@ -193,31 +195,31 @@ async def test_the_list_grows_as_far_as_its_filter(tmp_path: Path) -> None:
     with recorder(tape) as tape_recorder:
         tape_recorder.record(ID)
         async with serving(tape, "path:/v1") as one, watching(one) as page:
-            shown = await page.until(lambda shown: shown["value"])
-            assert shown["value"]["rows"]["id"] == [ID]
+            state = await page.until(lambda shown: shown["value"])
+            assert state["value"]["rows"]["id"] == [ID]
             tape_recorder.record("c" * 16, path="/v2")
             tape_recorder.record(OTHER)
-            shown = await page.until(lambda shown: len(shown["value"]["rows"]["id"]) == 2)
-            assert shown["value"]["rows"]["id"] == [ID, OTHER]
-            assert shown["value"]["groups"][""][0]["n"] == 2
+            state = await page.until(lambda shown: len(shown["value"]["rows"]["id"]) == 2)
+            assert state["value"]["rows"]["id"] == [ID, OTHER]
+            assert state["value"]["groups"][""][0]["n"] == 2
 
 
 @on_loop
 async def test_a_late_missing_or_replaced_tape_is_reported(tmp_path: Path) -> None:
     tape = tmp_path / "t.db"
     async with serving(tape) as one, watching(one) as page:
-        shown = await page.until(lambda shown: shown["trouble"])
-        assert shown["value"] is None
+        state = await page.until(lambda shown: shown["trouble"])
+        assert state["value"] is None
         with recorder(tape) as tape_recorder:
             tape_recorder.record(ID)
         await page.until(lambda shown: shown["value"] and shown["value"]["rows"]["id"] == [ID] and not shown["trouble"])
         tape.rename(tmp_path / "gone.db")
-        shown = await page.until(lambda shown: "no tape" in shown["trouble"])
-        assert shown["value"]["rows"]["id"] == [ID]
+        state = await page.until(lambda shown: "no tape" in shown["trouble"])
+        assert state["value"]["rows"]["id"] == [ID]
         with recorder(tape) as tape_recorder:
             tape_recorder.record(OTHER)
-        shown = await page.until(lambda shown: shown["value"]["rows"]["id"] == [OTHER])
-        assert shown["value"]["live"]["replaced"]
+        state = await page.until(lambda shown: shown["value"]["rows"]["id"] == [OTHER])
+        assert state["value"]["live"]["replaced"]
 
 
 @on_loop
@@ -230,9 +232,9 @@ async def test_a_slow_page_delays_nobody_and_gets_all_later(tmp_path: Path) -> N
             await quick.until(lambda shown: shown["value"])
             tape_recorder.go_on(ID, parts, 1, len(parts))
             tape_recorder.end(ID, parts)
-            shown = await quick.until(lambda shown: shown["value"]["state"]["text"] == "complete")
+            state = await quick.until(lambda shown: shown["value"]["state"]["text"] == "complete")
             behind = await slow.until(lambda shown: shown["value"]["state"]["text"] == "complete")
-            assert behind["value"]["texts"] == shown["value"]["texts"]
+            assert behind["value"]["texts"] == state["value"]["texts"]
 
 
 @on_loop
@@ -243,7 +245,7 @@ async def test_the_end_is_reported_and_comes_at_once(tmp_path: Path) -> None:
         async with serving(tape) as one:
             pages = [await stack.enter_async_context(watching(one)) for _ in range(12)]
             for page in pages:
-                await page.until(lambda shown: shown["trouble"])
+                await page.until(lambda state: state["trouble"])
         for page in pages:
             while await page.next() != "end":
                 pass

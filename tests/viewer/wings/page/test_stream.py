@@ -41,7 +41,7 @@ def exported(tape: Path, directory: Path, id: str, *options: str) -> Read:
     return page.read(file.read_bytes())
 
 
-def said(data: dict[str, Any], position: int) -> list[str]:
+def texts_at(data: dict[str, Any], position: int) -> list[str]:
     """Return each text of a page after the given count of events."""
     return [
         "".join(piece for event, piece in zip(undelta(text["events"]), text["pieces"], strict=True) if event < position)
@@ -51,14 +51,14 @@ def said(data: dict[str, Any], position: int) -> list[str]:
 
 @pytest.mark.parametrize("id", EVERY)
 def test_the_columns_of_a_page_are_the_tapes(tape: Path, connection: Connection, tmp_path: Path, id: str) -> None:
-    found = exported(tape, tmp_path, id, "--with-bodies")
+    page_ = exported(tape, tmp_path, id, "--with-bodies")
     full = exchange.full(connection, queries.find(connection, id))
-    transcript, reads, events = Transcript(full.decoded), found.data["reads"], found.data["events"]
+    transcript, reads, events = Transcript(full.decoded), page_.data["reads"], page_.data["events"]
     assert undelta(reads["seq"]) == list(full.reads.seq)
     assert undelta(reads["at"]) == list(full.reads.at_ns)
     assert reads["size"] == list(full.reads.size)
     relayed = zip(full.reads.at_ns, reads["relayed"], strict=True)
-    assert [None if after is None else at + after for at, after in relayed] == list(full.reads.relayed_ns)
+    assert [None if delay is None else at + delay for at, delay in relayed] == list(full.reads.relayed_ns)
     assert undelta(events["at"]) == list(full.decoded.at_ns)
     assert undelta(events["read"]) == list(full.decoded.reads)
     assert undelta(events["start"]) == list(full.decoded.starts)
@@ -66,8 +66,8 @@ def test_the_columns_of_a_page_are_the_tapes(tape: Path, connection: Connection,
         transcript.kind(event) for event in range(len(transcript))
     ]
     assert [events["types"][place] for place in events["type"]] == [item.type for item in full.decoded.items()]
-    assert found.blocks["body"] == full.decoded.data
-    assert found.blocks["asked"] == (full.request.body or b"")
+    assert page_.blocks["body"] == full.decoded.data
+    assert page_.blocks["asked"] == (full.request.body or b"")
 
 
 @pytest.mark.parametrize("id", EVERY)
@@ -76,43 +76,43 @@ def test_the_texts_grow_as_the_tape_has_it(tape: Path, connection: Connection, t
     transcript = Transcript(queries.observed(connection, queries.find(connection, id))[2])
     tracks = [track for voice in transcript.voices for _, track in voice.texts if len(track)]
     for position in range(len(transcript) + 1):
-        assert sorted(said(data, position)) == sorted(track.text[: track.length(position)] for track in tracks)
+        assert sorted(texts_at(data, position)) == sorted(track.text[: track.length(position)] for track in tracks)
 
 
 @pytest.mark.parametrize("id", [COMPLETE, TOOLS])
 def test_a_pages_gaps_are_the_statistics(tape: Path, connection: Connection, tmp_path: Path, id: str) -> None:
-    known = exchange.known(connection, queries.find(connection, id))
+    facts = exchange.known(connection, queries.find(connection, id))
     at = undelta(exported(tape, tmp_path, id).data["outputs"]["at"])
-    assert at == sparkline.timestamps(at[0] or 0, known.gaps)
+    assert at == sparkline.timestamps(at[0] or 0, facts.gaps)
 
 
 def test_the_figures_of_other_tools_are_those_of_stats(tape: Path, connection: Connection, tmp_path: Path) -> None:
     no = queries.find(connection, COMPLETE)
     data = exported(tape, tmp_path, COMPLETE).data["tools"]
     assert [one["tool"] for one in data] == list(OTHERS)
-    for one in data:
-        report = report_of(one["tool"], measured(connection, tape, one["tool"], among([no])))
+    for item in data:
+        report = report_of(item["tool"], measured(connection, tape, item["tool"], among([no])))
         names = ("metric", "unit", "n", "value", "mean", "p50", "p99", "max")
-        assert one["rows"] == [[row[name] for name in names] for row in tools.rows(report)]
+        assert item["rows"] == [[row[name] for name in names] for row in tools.rows(report)]
 
 
 def test_a_verdict_reads_as_in_show(tape: Path, tmp_path: Path) -> None:
-    shown = run(tape, "show", TOOLS).stdout
+    output = run(tape, "show", TOOLS).stdout
     (verdict,) = exported(tape, tmp_path, TOOLS, "--with-text").data["verdicts"]
-    assert verdict["sentence"] in shown
-    assert verdict["evidence"] in shown
+    assert verdict["sentence"] in output
+    assert verdict["evidence"] in output
 
 
 def test_no_text_is_in_a_page_unless_requested(tape: Path, tmp_path: Path) -> None:
     texts = {COMPLETE: ("Hel", "world"), TOOLS: ("Think", "Oslo", "city", "get_weather")}
     for id, words in texts.items():
-        bare, with_text, whole = (
+        bare, with_text, complete = (
             exported(tape, tmp_path, id, *more) for more in ((), ("--with-text",), ("--with-bodies",))
         )
         assert [word for word in words if word in str(bare.data)] == []
         assert [word for word in words if word not in str(with_text.data)] == []
         assert bare.blocks.keys() == with_text.blocks.keys() == {"data"}
-        assert whole.blocks.keys() == {"data", "body", "asked"}
+        assert complete.blocks.keys() == {"data", "body", "asked"}
         assert "stream" not in bare.data["asked"]["curl"]
 
 
@@ -120,11 +120,11 @@ def test_a_page_names_what_is_omitted_and_redacted(tape: Path, tmp_path: Path) -
     def banner(*options: str) -> list[str]:
         return [f"{word} {sentence}" for word, sentence in exported(tape, tmp_path, COMPLETE, *options).data["banner"]]
 
-    bare, whole = banner(), banner("--with-bodies")
+    bare, complete = banner(), banner("--with-bodies")
     assert "Redacted: authorization." in bare
     assert bare[0].startswith("Left out: the texts of the answer (--with-text) and the bytes of the request")
-    assert not any(line.startswith("Left out") for line in whole)
-    assert "bodies, in which what looks like a key is masked" in whole[-1]
+    assert not any(line.startswith("Left out") for line in complete)
+    assert "bodies, in which what looks like a key is masked" in complete[-1]
 
 
 def test_a_key_in_an_error_stays_off_the_page(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_hostile_text_adds_no_element_and_comes_back_exact(tape: Path, connectio
     hostile, plain = (exported(tape, tmp_path, id, "--with-bodies") for id in (ODD, COMPLETE))
     assert len(hostile.tags) == len(plain.tags)
     row = queries.detail(connection, queries.find(connection, ODD))
-    assert said(hostile.data, 99)[0] == row.content
+    assert texts_at(hostile.data, 99)[0] == row.content
 
 
 def test_a_page_of_1000_chunks_takes_150_kb(tmp_path: Path) -> None:

@@ -14,19 +14,19 @@ from wiretape.viewer.stats.tools.otel import OTEL_SECONDS, OTEL_TOKENS
 from wiretape.viewer.wings.prometheus.serve import Exposition
 
 
-def families(one: FinishedExchange, conventions: Conventions = RELEASED) -> dict[str, Metric]:
+def families(exchange: FinishedExchange, conventions: Conventions = RELEASED) -> dict[str, Metric]:
     """Return the metrics of an exchange that Prometheus reads, by their names."""
     exposition = Exposition(Setup(Path("tape.db"), "s", "1", frozenset()), conventions)
-    exposition.figures.add(one)
+    exposition.figures.add(exchange)
     return {family.name: family for family in text_string_to_metric_families(exposition.text().decode())}
 
 
 def test_every_bound_reads_as_the_number_it_was():
-    read = {
+    bounds = {
         name: [sample.labels["le"] for sample in family.samples if "le" in sample.labels]
         for name, family in families(ONE).items()
     }
-    tokens, seconds = read["gen_ai_client_token_usage"], read["gen_ai_client_operation_duration_seconds"]
+    tokens, seconds = bounds["gen_ai_client_token_usage"], bounds["gen_ai_client_operation_duration_seconds"]
     assert [float(bound) for bound in tokens] == [*OTEL_TOKENS, float("inf")]
     assert [float(bound) for bound in seconds] == [*OTEL_SECONDS, float("inf")]
     assert tokens[-5:] == ["1.048576e+06", "4.194304e+06", "1.6777216e+07", "6.7108864e+07", "+Inf"]
@@ -34,9 +34,9 @@ def test_every_bound_reads_as_the_number_it_was():
 
 def test_the_latest_conventions_have_their_names_and_token_counters():
     used = replace(ONE, output_tokens=9, cache_read_input_tokens=5, reasoning_tokens=4)
-    found = families(used, LATEST)
+    metrics = families(used, LATEST)
     inference = "gen_ai_client_inference"
-    kinds = {name.removeprefix(inference): family.type for name, family in found.items() if name.startswith(inference)}
+    kinds = {name.removeprefix(inference): family.type for name, family in metrics.items() if name.startswith(inference)}
     assert kinds == {
         "_duration_seconds": "histogram",
         "_time_to_first_chunk_seconds": "histogram",
@@ -49,11 +49,11 @@ def test_the_latest_conventions_have_their_names_and_token_counters():
         "_usage_cache_write_input_tokens": "counter",
         "_usage_reasoning_output_tokens": "counter",
     }
-    (sample,) = found[f"{inference}_usage_cache_read_input_tokens"].samples
+    (sample,) = metrics[f"{inference}_usage_cache_read_input_tokens"].samples
     assert sample.name == f"{inference}_usage_cache_read_input_tokens_total"
     assert (sample.value, sample.labels["gen_ai_token_modality"]) == (5, "unknown")
-    assert found[f"{inference}_usage_cache_write_input_tokens"].samples == []
-    assert found["wiretape_info"].samples[0].labels["semconv"] == "gen-ai-dev/1.42.0-dev"
+    assert metrics[f"{inference}_usage_cache_write_input_tokens"].samples == []
+    assert metrics["wiretape_info"].samples[0].labels["semconv"] == "gen-ai-dev/1.42.0-dev"
     assert families(used)["wiretape_info"].samples[0].labels["semconv"] == "1.41.1"
 
 
@@ -62,8 +62,8 @@ def test_exchange_time_is_counted_exactly_by_part():
     exposition = Exposition(Setup(Path("tape.db"), "s", "1", frozenset()))
     for _ in range(3):
         exposition.figures.add(timed)
-    found = {family.name: family for family in text_string_to_metric_families(exposition.text().decode())}
-    counter = found["wiretape_exchange_time_seconds"]
+    metrics = {family.name: family for family in text_string_to_metric_families(exposition.text().decode())}
+    counter = metrics["wiretape_exchange_time_seconds"]
     assert counter.type == "counter"
-    assert {one.labels["part"]: one.value for one in counter.samples} == {"waiting": 0.300000003, "streaming": 0}
-    assert {one.labels["gen_ai_request_model"] for one in counter.samples} == {"m"}
+    assert {sample.labels["part"]: sample.value for sample in counter.samples} == {"waiting": 0.300000003, "streaming": 0}
+    assert {sample.labels["gen_ai_request_model"] for sample in counter.samples} == {"m"}

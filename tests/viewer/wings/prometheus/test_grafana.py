@@ -17,8 +17,8 @@ from wiretape.viewer.wings.prometheus.serve import Exposition
 
 NONE = Path("none.db")
 BOARD: Final[dict[str, Any]] = json.loads(run(NONE, "help", "metrics", "--dashboard").stdout)
-PANELS: Final = [one for one in BOARD["panels"] if one["type"] != "row"]
-QUERIES: Final = [(one["title"], target) for one in PANELS for target in one["targets"]]
+PANELS: Final = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
+QUERIES: Final = [(panel["title"], target) for panel in PANELS for target in panel["targets"]]
 _METRIC = re.compile(r"\b(?:gen_ai_client|wiretape)_[a-z_]+\b(?=[\[{)])")
 _MATCHER = re.compile(r'([a-z_]+)(?:=~|!~|!=|=)"')
 _GROUPED = re.compile(r"by \(([^)]*)\)")
@@ -40,30 +40,30 @@ def test_a_query_names_metrics_and_labels_that_are_exposed(
     title: str, target: dict[str, str], samples: dict[str, set[str]]
 ) -> None:
     query = target["expr"]
-    asked = set(_METRIC.findall(query))
-    assert asked, title
-    assert asked <= samples.keys()
-    labels = set[str]().union(*(samples[name] for name in asked))
+    names = set(_METRIC.findall(query))
+    assert names, title
+    assert names <= samples.keys()
+    labels = set[str]().union(*(samples[name] for name in names))
     grouped = {label.strip() for group in _GROUPED.findall(query) for label in group.split(",")}
     assert {*_MATCHER.findall(query), *grouped} <= labels
     assert set(_LEGEND.findall(target["legendFormat"])) <= grouped
 
 
 def test_a_quantile_panel_says_where_its_buckets_end() -> None:
-    capped = [one for one in PANELS if any("histogram_quantile" in target["expr"] for target in one["targets"])]
+    capped = [panel for panel in PANELS if any("histogram_quantile" in target["expr"] for target in panel["targets"])]
     assert capped
-    assert all(f" {OTEL_SECONDS[-1]:g} s" in one["description"] for one in capped)
+    assert all(f" {OTEL_SECONDS[-1]:g} s" in panel["description"] for panel in capped)
 
 
 def test_variables_are_labels_and_panels_use_the_source(samples: dict[str, set[str]]) -> None:
     source, *variables = BOARD["templating"]["list"]
     assert (source["name"], source["type"]) == ("datasource", "datasource")
     for variable in variables:
-        found = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"])
-        assert found
-        assert found[2] in samples[found[1]]
+        match = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"])
+        assert match
+        assert match[2] in samples[match[1]]
     chosen = {"type": "prometheus", "uid": "${datasource}"}
-    assert all(one["datasource"] == chosen for one in (*PANELS, *variables, *(target for _, target in QUERIES)))
+    assert all(panel["datasource"] == chosen for panel in (*PANELS, *variables, *(target for _, target in QUERIES)))
 
 
 def test_no_panel_covers_another() -> None:
@@ -74,7 +74,7 @@ def test_no_panel_covers_another() -> None:
         assert at["x"] + at["w"] <= 24
         assert covered.isdisjoint(cells), panel["title"]
         covered |= cells
-    ids = [one["id"] for one in BOARD["panels"]]
+    ids = [panel["id"] for panel in BOARD["panels"]]
     assert len(set(ids)) == len(ids)
 
 

@@ -58,10 +58,10 @@ class Api:
 
 @contextlib.asynccontextmanager
 async def api() -> AsyncIterator[Api]:
-    found = Api()
-    async with ScriptedUpstream(found.choose) as upstream:
-        found.url = upstream.url
-        yield found
+    api_ = Api()
+    async with ScriptedUpstream(api_.choose) as upstream:
+        api_.url = upstream.url
+        yield api_
 
 
 @dataclass
@@ -81,23 +81,25 @@ class Session:
 async def session(
     tape: Path, record: Any, url: str = "", *, match: Any = "request", **more: Any
 ) -> AsyncIterator[Session]:
-    told = Session()
+    events = Session()
     observer = CassetteObserver(
-        told.served.append, trouble=told.troubles.append, recorded=lambda one, kept: told.recorded.append((one, kept))
+        events.served.append,
+        trouble=events.troubles.append,
+        recorded=lambda exchange, is_kept: events.recorded.append((exchange, is_kept)),
     )
     upstreams, answers = (
         [providers.parse(url)] if url else [],
         ServingOptions(mode=match, speed=math.inf, record=record),
     )
-    told.cassette = Cassette(CassetteOptions(tape, answers, upstreams=upstreams, **more), observer)
-    await told.cassette.start()
+    events.cassette = Cassette(CassetteOptions(tape, answers, upstreams=upstreams, **more), observer)
+    await events.cassette.start()
     try:
-        yield told
+        yield events
     finally:
-        await told.cassette.stop()
+        await events.cassette.stop()
 
 
-def said(got: Answer) -> str:
+def text_of(got: Answer) -> str:
     """Return the number of the upstream's answer."""
     assert got.complete
     return got.body.partition(b"answer ")[2][:1].decode()
@@ -127,40 +129,40 @@ def cassette(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @on_loop
 async def test_once_records_a_missing_tape_and_never_adds(cassette: Path) -> None:
     async with api() as upstream:
-        async with session(cassette, "once", upstream.url, labels={"test": "a"}) as first:
-            asked = [await first.ask("one"), await first.ask("one"), await first.ask("two")]
-        assert [said(got) for got in asked] == ["1", "1", "2"]  # the second one waits for the first to settle
-        assert ["x-wiretape-id" in got.headers for got in asked] == [True, False, True]
+        async with session(cassette, "once", upstream.url, labels={"test": "a"}) as first_session:
+            answers = [await first_session.ask("one"), await first_session.ask("one"), await first_session.ask("two")]
+        assert [text_of(got) for got in answers] == ["1", "1", "2"]  # the second one waits for the first to settle
+        assert ["x-wiretape-id" in got.headers for got in answers] == [True, False, True]
         assert stat.S_IMODE(os.stat(cassette).st_mode) == 0o600
-        before = text(cassette)
+        content = text(cassette)
         async with session(cassette, "once", upstream.url) as second:
-            asked = [await second.ask("two"), await second.ask("one"), await second.ask("three")]
-        assert [got.status for got in asked] == [200, 200, 404]
-        assert [said(got) for got in asked[:2]] == ["2", "1"]
-        assert b"--record new" in asked[2].body
+            answers = [await second.ask("two"), await second.ask("one"), await second.ask("three")]
+        assert [got.status for got in answers] == [200, 200, 404]
+        assert [text_of(got) for got in answers[:2]] == ["2", "1"]
+        assert b"--record new" in answers[2].body
         assert len(upstream.requests) == 2
         if cassette.suffix == ".jsonl":
-            assert text(cassette) == before
-            assert b'"test": "a"' in before
-            assert b"sk-test" not in before
+            assert text(cassette) == content
+            assert b'"test": "a"' in content
+            assert b"sk-test" not in content
     async with session(cassette, "none") as third:
-        assert said(await third.ask("two", "/openai/v1/chat/completions")) == "2"
-    assert not [*first.troubles, *second.troubles, *third.troubles]
+        assert text_of(await third.ask("two", "/openai/v1/chat/completions")) == "2"
+    assert not [*first_session.troubles, *second.troubles, *third.troubles]
 
 
 @on_loop
 async def test_new_adds_missing_exchanges_and_keeps_the_text(tmp_path: Path) -> None:
     cassette = tmp_path / "tape.jsonl"
     async with api() as upstream:
-        async with session(cassette, "new", upstream.url) as first:
-            await first.ask("one")
+        async with session(cassette, "new", upstream.url) as first_session:
+            await first_session.ask("one")
         edited = text(cassette).replace(b'{"read": 0, ', b'{"read":  0, ')  # as people write it
         cassette.write_bytes(edited)
         upstream.awaited = 4
         async with session(cassette, "new", upstream.url) as second:
-            asked = await asyncio.gather(*(second.ask("two") for _ in range(3)), second.ask("one"))
+            answers = await asyncio.gather(*(second.ask("two") for _ in range(3)), second.ask("one"))
             await until(lambda: len(second.recorded) == 3)
-    assert sorted(said(got) for got in asked) == ["1", "2", "3", "4"]  # those at once are three requests
+    assert sorted(text_of(got) for got in answers) == ["1", "2", "3", "4"]  # those at once are three requests
     assert text(cassette).startswith(edited)
     assert text(cassette).count(b'{"exchange"') == 4
 
@@ -168,16 +170,16 @@ async def test_new_adds_missing_exchanges_and_keeps_the_text(tmp_path: Path) -> 
 @on_loop
 async def test_all_records_again_and_a_failure_takes_nothing_away(cassette: Path) -> None:
     async with api() as upstream:
-        async with session(cassette, "new", upstream.url) as one:
-            await one.ask("one")
-            await one.ask("two")
-        async with session(cassette, "all", upstream.url) as again:
-            assert [said(await again.ask(text)) for text in ("one", "one")] == ["3", "4"]
+        async with session(cassette, "new", upstream.url) as session_:
+            await session_.ask("one")
+            await session_.ask("two")
+        async with session(cassette, "all", upstream.url) as second_session:
+            assert [text_of(await second_session.ask(text)) for text in ("one", "one")] == ["3", "4"]
             upstream.scene = answer([(0, b"{}")], status=429)
-            assert (await again.ask("two")).status == 429
-        assert [kept for _, kept in again.recorded] == [True, True, False]
+            assert (await second_session.ask("two")).status == 429
+        assert [is_kept for _, is_kept in second_session.recorded] == [True, True, False]
     async with session(cassette, "none") as served:
-        assert [said(await served.ask(text)) for text in ("one", "one", "one", "two", "two")] == list("34322")
+        assert [text_of(await served.ask(text)) for text in ("one", "one", "one", "two", "two")] == list("34322")
         assert len(served.cassette.heads) == 3
 
 
@@ -185,10 +187,10 @@ async def test_all_records_again_and_a_failure_takes_nothing_away(cassette: Path
 async def test_what_has_no_answer_is_asked_for_again(tape: Path) -> None:
     async with session(tape, "once", "http://127.0.0.1:9") as dead:
         assert (await dead.ask()).status == 502
-    assert [(one.outcome, kept) for one, kept in dead.recorded] == [("connect_error", True)]
+    assert [(exchange.outcome, is_kept) for exchange, is_kept in dead.recorded] == [("connect_error", True)]
     async with api() as upstream, session(tape, "once", upstream.url) as alive:
-        assert said(await alive.ask()) == "1"
-        assert said(await alive.ask()) == "1"
+        assert text_of(await alive.ask()) == "1"
+        assert text_of(await alive.ask()) == "1"
         assert len(upstream.requests) == 1
 
 
@@ -210,20 +212,20 @@ def test_a_missing_tape_is_made_only_for_recording(cassette: Path) -> None:
 @on_loop
 async def test_a_large_upload_is_relayed_until_its_client_leaves(tape: Path) -> None:
     large = asking("x" * 5_000_000)
-    async with api() as upstream, session(tape, "new", upstream.url) as told:
-        packed = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in (large[:1000], large[1000:], b""))
+    async with api() as upstream, session(tape, "new", upstream.url) as session_:
+        packed = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (large[:1000], large[1000:], b""))
         chunked = post(CHAT, b"", [("transfer-encoding", "chunked"), ("expect", "100-continue")]) + packed
-        async with dial(told.cassette.base) as (reader, writer):
+        async with dial(session_.cassette.base) as (reader, writer):
             upstream.scene = answer([(0, chunk("begun"))], end="stall")
             writer.write(chunked)
             assert b"begun" in await reader.readuntil(b"begun")
-        await until(lambda: told.recorded)
+        await until(lambda: session_.recorded)
         assert upstream.requests[0].body == large
         await until(lambda: upstream.requests[0].peer_left_ns)
-        again = await raw(told.cassette.base, chunked)
-    assert told.recorded[0][0].outcome == "client_closed"
-    assert b"x-wiretape-exchange" in again
-    assert b"begun" in again
+        second_answer = await raw(session_.cassette.base, chunked)
+    assert session_.recorded[0][0].outcome == "client_closed"
+    assert b"x-wiretape-exchange" in second_answer
+    assert b"begun" in second_answer
 
 
 def test_where_a_text_cannot_be_written_nothing_is_recorded(tmp_path: Path) -> None:
@@ -239,9 +241,9 @@ def test_where_a_text_cannot_be_written_nothing_is_recorded(tmp_path: Path) -> N
 async def test_a_sequence_is_recorded_in_its_order(tape: Path) -> None:
     async with api() as upstream:
         async with session(tape, "once", upstream.url, match="sequence") as first:
-            assert [said(await first.ask()) for _ in range(3)] == ["1", "2", "3"]
+            assert [text_of(await first.ask()) for _ in range(3)] == ["1", "2", "3"]
         async with session(tape, "new", upstream.url, match="sequence") as second:
-            assert [said(await second.ask()) for _ in range(4)] == ["1", "2", "3", "4"]
+            assert [text_of(await second.ask()) for _ in range(4)] == ["1", "2", "3", "4"]
 
 
 @on_loop
@@ -249,28 +251,28 @@ async def test_two_that_record_to_one_text_lose_nothing(tmp_path: Path) -> None:
     cassette = tmp_path / "tape.jsonl"
     async with (
         api() as upstream,
-        session(cassette, "new", upstream.url) as one,
-        session(cassette, "new", upstream.url) as other,
+        session(cassette, "new", upstream.url) as session_,
+        session(cassette, "new", upstream.url) as second_client,
     ):
-        await one.ask("one")
-        await other.ask("two")
+        await session_.ask("one")
+        await second_client.ask("two")
     async with session(cassette, "none") as served:
-        assert [said(await served.ask(text)) for text in ("one", "two")] == ["1", "2"]
+        assert [text_of(await served.ask(text)) for text in ("one", "two")] == ["1", "2"]
 
 
 @on_loop
 async def test_what_cannot_be_written_is_kept_in_the_database(tmp_path: Path) -> None:
     cassette = tmp_path / "there" / "tape.jsonl"
-    async with api() as upstream, session(cassette, "new", upstream.url) as told:
-        await told.ask("one")
-        await until(lambda: told.recorded and cassette.exists())
+    async with api() as upstream, session(cassette, "new", upstream.url) as session_:
+        await session_.ask("one")
+        await until(lambda: session_.recorded and cassette.exists())
         cassette.unlink()
         cassette.mkdir()
-        await told.ask("two")
-        await until(lambda: len(told.recorded) == 2)
-    kept = Path(told.troubles[-1].partition("kept in ")[2])
-    assert [outcome for outcome, _ in taped(kept)] == ["complete", "complete"]
-    assert "cannot be written" in told.troubles[0]
-    for one in sorted(kept.parent.iterdir()):
-        one.unlink()
-    kept.parent.rmdir()
+        await session_.ask("two")
+        await until(lambda: len(session_.recorded) == 2)
+    kept_tape = Path(session_.troubles[-1].partition("kept in ")[2])
+    assert [outcome for outcome, _ in taped(kept_tape)] == ["complete", "complete"]
+    assert "cannot be written" in session_.troubles[0]
+    for file in sorted(kept_tape.parent.iterdir()):
+        file.unlink()
+    kept_tape.parent.rmdir()

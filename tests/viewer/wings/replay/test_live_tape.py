@@ -55,14 +55,19 @@ def ask(base: str) -> str:
 def test_recorded_exchanges_come_as_they_finish(api: Api, path: Path) -> None:
     with wiretape.record(path, upstream=api.url, labels={"run": "a"}) as live:
         assert "[DONE]" in ask(live.url_of("openai"))
-        first = live.wait()
+        first_exchange = live.wait()
         for _ in range(2):
             ask(live.url)
         assert [exchange.outcome for exchange in live] == ["complete", "complete"]
         assert list(live) == []
-        assert (first.outcome, first.content, first.labels, first.model) == ("complete", "ab", {"run": "a"}, "m")
-        assert first.ttft_ms is not None
-        assert first == next(live.records())
+        assert (first_exchange.outcome, first_exchange.content, first_exchange.labels, first_exchange.model) == (
+            "complete",
+            "ab",
+            {"run": "a"},
+            "m",
+        )
+        assert first_exchange.ttft_ms is not None
+        assert first_exchange == next(live.records())
     assert len(live.exchanges("label:run=a")) == 3
 
 
@@ -79,14 +84,14 @@ def test_iterating_waits_for_another_threads_exchange(api: Api, path: Path) -> N
     with wiretape.record(path, upstream=api.url) as live:
         with httpx.Client(trust_env=False) as client, client.stream("POST", f"{live.url}/stall", json=BODY) as response:
             next(response.iter_bytes())
-            taken = list[Any]()
-            taker = threading.Thread(target=lambda: taken.extend(live))
+            exchanges = list[Any]()
+            taker = threading.Thread(target=lambda: exchanges.extend(live))
             taker.start()
             with pytest.raises(TimeoutError, match=r"within 0\.01 s; 1 exchange running"):
                 live.wait(0.01)
             assert taker.is_alive()
         taker.join(60)
-        assert [exchange.content for exchange in taken] == ["ab"]
+        assert [exchange.content for exchange in exchanges] == ["ab"]
 
 
 def test_an_exception_passes_and_leaves_a_whole_tape(api: Api, path: Path) -> None:

@@ -33,8 +33,8 @@ def test_a_pipe_gets_the_content_when_it_came(complete: FullExchange) -> None:
 def test_a_terminal_gets_no_control_that_was_recorded(connection: Connection) -> None:
     for form in get_args(pieces.Form):
         if form != "sse":
-            written = b"".join(piece.data for piece in pieces.pieces(full(connection, ODD), form, terminal=True))
-            plain = written.replace(b"\x1b[36m", b"").replace(b"\x1b[0m", b"").decode()
+            data = b"".join(piece.data for piece in pieces.pieces(full(connection, ODD), form, terminal=True))
+            plain = data.replace(b"\x1b[36m", b"").replace(b"\x1b[0m", b"").decode()
             assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u2028"} & set(plain)
 
 
@@ -62,6 +62,6 @@ def test_a_place_that_is_not_there_is_an_error(connection: Connection) -> None:
 
 
 def test_a_section_includes_what_came_at_its_ends(connection: Connection) -> None:
-    one = full(connection, TRUNCATED)
-    section = pieces.section(one, "#1", "120ms")
-    assert [piece.at_ns // MS for piece in section.of(pieces.pieces(one, "sse", terminal=False))] == [110, 120]
+    exchange_ = full(connection, TRUNCATED)
+    section = pieces.section(exchange_, "#1", "120ms")
+    assert [piece.at_ns // MS for piece in section.of(pieces.pieces(exchange_, "sse", terminal=False))] == [110, 120]

@@ -43,9 +43,9 @@ def test_an_empty_part_is_reported_on_stderr(tape: Path) -> None:
 
 
 def test_a_terminal_gets_text_and_no_raw_bytes(tape: Path) -> None:
-    shown = on_terminal(tape, "play", TOOLS, "--max-gap", "1ms")
-    assert "Think. " in shown
-    assert "get_weather" in shown
+    output = on_terminal(tape, "play", TOOLS, "--max-gap", "1ms")
+    assert "Think. " in output
+    assert "get_weather" in output
     assert "raw bytes may upset a terminal" in on_terminal(tape, "play", TOOLS, "--as", "sse")
 
 
@@ -66,14 +66,14 @@ def test_what_is_no_speed_is_refused(tape: Path, speed: str) -> None:
 
 def test_each_read_is_one_write_at_its_time(tape: Path) -> None:
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # keeps writes apart, unlike a pipe
-    began, came = time.monotonic(), []
+    began, received = time.monotonic(), []
     with mine, theirs, forked.Forked([*forked.CLI, "play", COMPLETE, "--db", str(tape)], stdout=theirs) as process:
         theirs.close()
         while data := mine.recv(1 << 16):
-            came.append(((time.monotonic() - began) * 1000, data))
+            received.append(((time.monotonic() - began) * 1000, data))
         assert process.wait(60) == 0
-    assert [data for _, data in came] == [data for _, data in COMPLETE_READS]
-    assert all(at_ms >= due_ms for (at_ms, _), (due_ms, _) in zip(came, COMPLETE_READS, strict=True))
+    assert [data for _, data in received] == [data for _, data in COMPLETE_READS]
+    assert all(at_ms >= due_ms for (at_ms, _), (due_ms, _) in zip(received, COMPLETE_READS, strict=True))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="whether it has stopped is read in /proc, which only Linux has")
@@ -81,17 +81,17 @@ def test_data_due_during_ctrl_z_comes_that_much_later(tape: Path) -> None:
     began = time.monotonic()
     with started("play", TOOLS, "--db", str(tape)) as process:
         assert process.stdout is not None
-        first = os.read(process.stdout.fileno(), 1 << 16)
+        first_data = os.read(process.stdout.fileno(), 1 << 16)
         os.kill(process.pid, signal.SIGTSTP)  # the next read is due in 3 s
         until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
         stopped = time.monotonic()
         time.sleep(0.2)
         os.kill(process.pid, signal.SIGCONT)
         stopped = time.monotonic() - stopped
-        rest = process.stdout.read()
+        remainder = process.stdout.read()
         assert process.wait(60) == 0
         assert time.monotonic() - began > 3 + stopped
-    assert first + rest == run(tape, "play", TOOLS, "--no-wait").stdout_bytes
+    assert first_data + remainder == run(tape, "play", TOOLS, "--no-wait").stdout_bytes
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGPIPE])

@@ -69,8 +69,8 @@ class Suite:
         self._pytester.makepyfile(self._head + code)
         # A setup.py in a directory above would become the root, and the names of tests longer.
         root = f"--rootdir={self._pytester.path}"
-        given = (root, "-W", "error", "--strict-markers", "-p", "no:cacheprovider", *options)
-        result = self._pytester.runpytest_inprocess(*given, plugins=[self._loaded])
+        options_given = (root, "-W", "error", "--strict-markers", "-p", "no:cacheprovider", *options)
+        result = self._pytester.runpytest_inprocess(*options_given, plugins=[self._loaded])
         self._loaded.restore()
         return result
 
@@ -206,12 +206,12 @@ def test_outside():
     suite.run(code).assert_outcomes(passed=2)
 
 
-@pytest.mark.parametrize(("mark", "said"), [("TAPE, speeed=1", "there are tape, record, speed"),
+@pytest.mark.parametrize(("mark", "message"), [("TAPE, speeed=1", "there are tape, record, speed"),
                                             ("TAPE, 'b.db'", "name one tape")])  # fmt: skip
-def test_a_marker_that_is_wrong_ends_the_collection(mark: str, said: str, suite: Suite) -> None:
+def test_a_marker_that_is_wrong_ends_the_collection(mark: str, message: str, suite: Suite) -> None:
     result = suite.run(f"@pytest.mark.wiretape({mark})\ndef test(): pass")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: *{said}*"])
+    result.stderr.fnmatch_lines([f"ERROR: *{message}*"])
 
 
 def test_a_wrong_tape_or_value_is_one_line(suite: Suite) -> None:
@@ -234,7 +234,7 @@ def test_a_wrong_tape_or_value_is_one_line(suite: Suite) -> None:
     tests = "".join(f"@pytest.mark.wiretape({mark})\ndef test_{place}(): pass\n" for place, mark in enumerate(marks))
     result = suite.run(tests, "--tb=short")
     result.assert_outcomes(errors=len(marks))
-    result.stdout.fnmatch_lines([f"wiretape: {said}" for said in marks.values()])
+    result.stdout.fnmatch_lines([f"wiretape: {message}" for message in marks.values()])
 
 
 def test_command_line_faults_are_added_and_in_the_header(suite: Suite) -> None:
@@ -301,8 +301,8 @@ def test(place, wiretape_server):
     assert [re.sub("[0-9a-f]{16}", "HASH", label) for label in labels] == [f"{NAMED}[a]", "id-HASH"]
     suite.run("A, B, ENDED = 1, 2, 'end'\n" + code).assert_outcomes(passed=2)
     assert Api.count == 2
-    again = ["--wiretape-record=all", f"{NAMED}[sk-looks-like-a-key]"]
-    run = suite.run("A, B, ENDED = 1, 3, 'relayed'\n" + code, *again)
+    second_run = ["--wiretape-record=all", f"{NAMED}[sk-looks-like-a-key]"]
+    run = suite.run("A, B, ENDED = 1, 3, 'relayed'\n" + code, *second_run)
     run.assert_outcomes(passed=1)
     suite.run("A, B, ENDED = 1, 3, 'end'\n" + code, "--wiretape-record=none").assert_outcomes(passed=2)
 
@@ -481,11 +481,11 @@ def test(model, wiretape_server):
     ask(model)
     assert wiretape_server.timeline()[0].closed_ms is None
 """
-    one = "the recorded stall of exchange [0-9a-f]{16} was not played: at speed=0, the default, there are no waits"
+    message = "the recorded stall of exchange [0-9a-f]{16} was not played: at speed=0, the default, there are no waits"
     for speed, warned in (("0", 1), ("100", 0)):
         result = suite.run(f"SPEED = {speed}\n" + code, "-W", "default")
         result.assert_outcomes(passed=2, warnings=warned)
-        assert (re.search(one, result.stdout.str()) is not None) == bool(warned)
+        assert (re.search(message, result.stdout.str()) is not None) == bool(warned)
 
 
 def test_the_modes_of_recording_are_those_of_serve() -> None:

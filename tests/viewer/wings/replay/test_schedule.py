@@ -21,15 +21,23 @@ def answer(**facts: Any) -> RecordedExchange:
     return RecordedExchange(Exchange(**given), Reads(range(4), AT, [None] * 4, starts, sizes), b"".join(PIECES))
 
 
-def writes(made: Schedule) -> list[tuple[int, bytes]]:
-    begins = [0, *made.ends]
-    return [(at, made.body[start:end]) for at, start, end in zip(made.at_ns, begins, made.ends, strict=False)]
+def writes(schedule_: Schedule) -> list[tuple[int, bytes]]:
+    begins = [0, *schedule_.ends]
+    return [
+        (at, schedule_.body[start:end]) for at, start, end in zip(schedule_.at_ns, begins, schedule_.ends, strict=False)
+    ]
 
 
 def test_each_read_is_a_write_at_its_time() -> None:
-    made = schedule.recorded(answer())
-    assert writes(made) == list(zip(AT, PIECES, strict=True))
-    assert (made.head_ns, made.end_ns, made.joins_head, made.joins_end, made.end) == (90, 450, False, True, "end")
+    schedule_ = schedule.recorded(answer())
+    assert writes(schedule_) == list(zip(AT, PIECES, strict=True))
+    assert (schedule_.head_ns, schedule_.end_ns, schedule_.joins_head, schedule_.joins_end, schedule_.end) == (
+        90,
+        450,
+        False,
+        True,
+        "end",
+    )
     assert schedule.recorded(answer(headers_ns=100, end_ns=460)).joins_head
 
 
@@ -43,12 +51,12 @@ def test_an_answer_ends_as_the_recorded_one(ended_by: str, end: str) -> None:
 
 
 def test_a_pace_scales_waits_and_caps_cut_them() -> None:
-    made = schedule.recorded(answer())
-    assert schedule.paced(made, 2.0).at_ns == [50, 75, 200, 225]
-    capped = schedule.paced(made, 1.0, 60)
+    schedule_ = schedule.recorded(answer())
+    assert schedule.paced(schedule_, 2.0).at_ns == [50, 75, 200, 225]
+    capped = schedule.paced(schedule_, 1.0, 60)
     assert (capped.head_ns, capped.at_ns, capped.end_ns) == (60, [70, 120, 180, 230], 230)
-    at_once = schedule.paced(made, math.inf)
-    assert (at_once.head_ns, set(at_once.at_ns), at_once.ends) == (0, {0}, made.ends)
+    at_once = schedule.paced(schedule_, math.inf)
+    assert (at_once.head_ns, set(at_once.at_ns), at_once.ends) == (0, {0}, schedule_.ends)
 
 
 def test_no_pace_is_too_slow_to_be_counted() -> None:
@@ -66,32 +74,37 @@ def test_no_write_exceeds_what_may_wait_for_clients() -> None:
 
 
 def test_events_bytes_or_pieces_may_be_the_writes() -> None:
-    made = schedule.recorded(answer())
-    events = schedule.rechunked(made, schedule.event_ends(answer()))
+    schedule_ = schedule.recorded(answer())
+    events = schedule.rechunked(schedule_, schedule.event_ends(answer()))
     assert writes(events) == [
         (100, b'data: {"a":1}\n\n'), (150, b'data: {"b":2}\n\n'), (400, b": note\n"), (450, b"\ndata: [DONE]\n\n"),
     ]  # fmt: skip
-    single = schedule.rechunked(made, schedule.in_pieces(made.body, 1))
-    assert len(single.ends) == len(made.body)
+    single = schedule.rechunked(schedule_, schedule.in_pieces(schedule_.body, 1))
+    assert len(single.ends) == len(schedule_.body)
     assert sorted(set(single.at_ns)) == AT
-    assert [len(data) for _, data in writes(schedule.rechunked(made, schedule.in_pieces(made.body, 40)))] == [40, 12]
+    assert [len(data) for _, data in writes(schedule.rechunked(schedule_, schedule.in_pieces(schedule_.body, 40)))] == [
+        40,
+        12,
+    ]
 
 
 def test_what_no_read_covers_is_sent_too() -> None:
-    whole = answer()
-    lacking = RecordedExchange(whole.exchange, Reads.of(whole.reads[:1] + whole.reads[2:]), whole.body)
+    complete = answer()
+    lacking = RecordedExchange(complete.exchange, Reads.of(complete.reads[:1] + complete.reads[2:]), complete.body)
     assert writes(schedule.recorded(lacking))[1] == (100, PIECES[1])
 
 
 def broken(text: str) -> Schedule:
-    made, done = faults.applied(schedule.recorded(answer()), [faults.parse(text)], lambda: schedule.events(answer()))
+    schedule_, done = faults.applied(
+        schedule.recorded(answer()), [faults.parse(text)], lambda: schedule.events(answer())
+    )
     assert [fault.text for fault in done] == [text]
-    return made
+    return schedule_
 
 
 def test_a_cut_ends_the_stream_before_its_place() -> None:
-    made = broken("cut@#1")
-    assert (writes(made), made.end, made.end_ns) == ([(100, b'data: {"a":1}\n\n')], "close", 100)
+    schedule_ = broken("cut@#1")
+    assert (writes(schedule_), schedule_.end, schedule_.end_ns) == ([(100, b'data: {"a":1}\n\n')], "close", 100)
     assert (broken("reset@#3").end, broken("reset@#3").body) == ("reset", b"".join(PIECES[:3])[:-1])
     assert len(broken("cut@50%").body) == len(b"".join(PIECES)) // 2
 
@@ -104,13 +117,13 @@ def test_a_stall_shifts_what_follows() -> None:
 
 
 def test_a_final_stall_delays_only_the_end() -> None:
-    made, before = broken("stall:2ms@100%"), schedule.recorded(answer())
-    assert (writes(made), made.end_ns, made.joins_end) == (writes(before), 2_000_450, False)
+    schedule_, original = broken("stall:2ms@100%"), schedule.recorded(answer())
+    assert (writes(schedule_), schedule_.end_ns, schedule_.joins_end) == (writes(original), 2_000_450, False)
 
 
 def test_a_corrupt_event_is_no_json_and_as_long() -> None:
-    made = broken("corrupt@#1")
-    assert made.body == b"".join(PIECES).replace(b'{"b"', b'\xff"b"')
+    schedule_ = broken("corrupt@#1")
+    assert schedule_.body == b"".join(PIECES).replace(b'{"b"', b'\xff"b"')
 
 
 def test_a_slow_answer_takes_so_many_times_as_long() -> None:
@@ -118,9 +131,11 @@ def test_a_slow_answer_takes_so_many_times_as_long() -> None:
 
 
 def test_a_fault_beyond_the_last_event_reports_itself() -> None:
-    made = schedule.recorded(answer())
+    schedule_ = schedule.recorded(answer())
     for text in ("cut@#9", "corrupt@100%"):
-        assert faults.applied(made, [faults.parse(text)], lambda: schedule.events(answer())) == (made, []), text
+        assert faults.applied(schedule_, [faults.parse(text)], lambda: schedule.events(answer())) == (schedule_, []), (
+            text
+        )
 
 
 def test_chance_depends_only_on_seed_exchange_and_turn() -> None:

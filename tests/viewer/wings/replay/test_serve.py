@@ -62,17 +62,17 @@ class Serving:
 @contextlib.asynccontextmanager
 async def serving(tape: Path, **options: Any) -> AsyncIterator[Serving]:
     """Serve a tape, without waits unless told otherwise."""
-    found = Serving()
+    api = Serving()
     settings = ServingOptions(**{"speed": math.inf} | options)
-    app = Replay(lambda: Planner(ReplaySource(tape), settings), on_served=found.served.append,
-                 on_refused=found.refused.append, on_trouble=found.troubles.append,
+    app = Replay(lambda: Planner(ReplaySource(tape), settings), on_served=api.served.append,
+                 on_refused=api.refused.append, on_trouble=api.troubles.append,
                  upgrade=Upgrade)  # fmt: skip
     sock = server.listen("127.0.0.1", 0)
     await app.start()
-    front = server.Server(app, sock, found.refused.append, kernel_time=KernelTime(SYSTEM))
-    found.base = server.base_url(sock)
+    front = server.Server(app, sock, api.refused.append, kernel_time=KernelTime(SYSTEM))
+    api.base = server.base_url(sock)
     try:
-        yield found
+        yield api
     finally:
         front.close()
         await app.stop()
@@ -90,46 +90,46 @@ def broken(ended_by: str, pieces: Sequence[bytes] = PIECES, headers: Sequence[tu
     """Return the frames of an exchange with the given end."""
     import msgspec
 
-    begun = msgspec.structs.replace(head("a1"), headers=list(headers), framing=framing)
-    return [begin("a1"), begun, *body("a1", pieces), end("a1", pieces, ended_by)]
+    opening = msgspec.structs.replace(head("a1"), headers=list(headers), framing=framing)
+    return [begin("a1"), opening, *body("a1", pieces), end("a1", pieces, ended_by)]
 
 
 def recorded(tape: Path) -> list[tuple[str, str, str | None, bytes, int | None, list[list[str]]]]:
     """Return the facts of each exchange of a tape that must be the same on another one, in the order of the models."""
-    with closing(ReplaySource(tape)) as source, TapePlace(tape).opened() as opened:
-        found = []
-        for one in source.newer():
-            answer = source.answer(one)
-            kept = [
+    with closing(ReplaySource(tape)) as source, TapePlace(tape).opened() as place:
+        heads = []
+        for head_ in source.newer():
+            answer = source.answer(head_)
+            fields = [
                 pair for pair in map(list, answer.exchange.headers.response) if not pair[0].startswith("x-wiretape-")
             ]
-            detail = opened.exchange(one.no).detail().outcome_detail
-            found.append((str(one.model), one.outcome, detail, answer.body, one.status, sorted(kept)))
-        return sorted(found)
+            detail = place.exchange(head_.no).detail().outcome_detail
+            heads.append((str(head_.model), head_.outcome, detail, answer.body, head_.status, sorted(fields)))
+        return sorted(heads)
 
 
-def asked(tape: Path) -> list[tuple[str, bytes, Reads, bytes]]:
+def recordings(tape: Path) -> list[tuple[str, bytes, Reads, bytes]]:
     """Return each request of a tape, and the reads and the body of its answer."""
     with closing(ReplaySource(tape)) as source:
         heads = source.newer()
         answers = [*map(source.answer, heads)]
         bodies = [body or b"" for body in source.request_bodies(heads)]
         return [
-            (one.path, request, answer.reads, answer.body)
-            for one, request, answer in zip(heads, bodies, answers, strict=True)
+            (head_.path, request, answer.reads, answer.body)
+            for head_, request, answer in zip(heads, bodies, answers, strict=True)
         ]
 
 
 @on_loop
 async def test_the_demos_streams_are_recorded_again_unchanged(demo: tuple[Path, str], tmp_path: Path) -> None:
-    again, requests = tmp_path / "again.db", asked(demo[0])
+    second_tape, requests = tmp_path / "again.db", recordings(demo[0])
     async with serving(demo[0]) as replay:
-        recorder = Recorder(Recording(again, [providers.make("", replay.base)]), Observer())
+        recorder = Recorder(Recording(second_tape, [providers.make("", replay.base)]), Observer())
         await recorder.start()
         await asyncio.gather(*(fetch(recorder.base, post(path, request)) for path, request, _, _ in requests))
         await until(lambda: len(replay.served) == len(requests))
         assert await recorder.stop() == 0
-    assert recorded(again) == recorded(demo[0])
+    assert recorded(second_tape) == recorded(demo[0])
     assert not replay.troubles
 
 
@@ -139,12 +139,12 @@ async def test_an_http2_client_gets_http2_with_trailers(tape: Path, protocol: st
     import msgspec
 
     pieces = exchange("a1", PIECES)
-    ended = msgspec.structs.replace(pieces[-1], protocol=protocol, trailers=[(b"grpc-status", b"0")])
-    async with serving(taped(tape, *pieces[:-1], ended)) as replay, http2.connect(replay.base) as peer:
-        asked = peer.request(http2.ask(CHAT), end=False)
-        await asked.send(REQUEST, end=True)
-        await asked.over()
-        assert (bytes(asked.body), asked.trailers) == (b"".join(PIECES), [("grpc-status", "0")])
+    ending = msgspec.structs.replace(pieces[-1], protocol=protocol, trailers=[(b"grpc-status", b"0")])
+    async with serving(taped(tape, *pieces[:-1], ending)) as replay, http2.connect(replay.base) as peer:
+        request = peer.request(http2.ask(CHAT), end=False)
+        await request.send(REQUEST, end=True)
+        await request.over()
+        assert (bytes(request.body), request.trailers) == (b"".join(PIECES), [("grpc-status", "0")])
         got = await replay.ask()
         assert (got.body, got.complete) == (b"".join(PIECES), True)
 
@@ -156,10 +156,10 @@ async def test_a_head_that_ended_its_stream_ends_it_again(tape: Path) -> None:
     first, head, ended = exchange("a1", [])
     ended = msgspec.structs.replace(ended, protocol="h2", end_ns=head.headers_ns)
     async with serving(taped(tape, first, head, ended)) as replay, http2.connect(replay.base) as peer:
-        asked = peer.request(http2.ask(CHAT))
-        await asked.send(REQUEST, end=True)
-        await asked.over()
-        assert (asked.is_ended, asked.sizes) == (True, [])
+        request = peer.request(http2.ask(CHAT))
+        await request.send(REQUEST, end=True)
+        await request.over()
+        assert (request.is_ended, request.sizes) == (True, [])
 
 
 @on_loop
@@ -167,23 +167,25 @@ async def test_a_reset_stream_is_reset_with_its_code(tape: Path) -> None:
     import msgspec
 
     *before, last = broken("reset")
-    ended = msgspec.structs.replace(last, reset_code="rst_enhance_your_calm")
-    async with serving(taped(tape, *before, ended)) as replay, http2.connect(replay.base) as peer:
-        asked = peer.request(http2.ask(CHAT))
-        await asked.send(REQUEST, end=True)
-        await asked.over()
-        assert (bytes(asked.body), asked.reset_code) == (b"".join(PIECES), 11)
+    ending = msgspec.structs.replace(last, reset_code="rst_enhance_your_calm")
+    async with serving(taped(tape, *before, ending)) as replay, http2.connect(replay.base) as peer:
+        request = peer.request(http2.ask(CHAT))
+        await request.send(REQUEST, end=True)
+        await request.over()
+        assert (bytes(request.body), request.reset_code) == (b"".join(PIECES), 11)
 
 
 @on_loop
 async def test_each_recorded_read_is_its_own_chunk(demo: tuple[Path, str]) -> None:
     async with serving(demo[0]) as replay:
-        for path, request, reads, body in asked(demo[0]):
+        for path, request, reads, body in recordings(demo[0]):
             got = await raw(replay.base, post(path, request, [("connection", "close")]))
             head, _, sent = got.partition(b"\r\n\r\n")
-            pieces = [body[one.start : one.start + one.size] for one in reads]
+            pieces = [body[read.start : read.start + read.size] for read in reads]
             if b"transfer-encoding: chunked" in head:
-                assert sent.removesuffix(b"0\r\n\r\n") == b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in pieces)
+                assert sent.removesuffix(b"0\r\n\r\n") == b"".join(
+                    b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces
+                )
             else:
                 assert sent == body
 
@@ -311,13 +313,13 @@ async def test_half_a_surrogate_pair_is_shown_as_a_replacement(tape: Path) -> No
 
 @on_loop
 async def test_a_running_recording_is_served_after_its_end(tape: Path) -> None:
-    other = b'{"model":"later"}'
+    other_request = b'{"model":"later"}'
     async with serving(taped(tape, *exchange("a1"))) as replay:
         with opened(tape) as store:
-            record(store, [begin("b2", body=other), *exchange("c3")])
-            assert (await replay.ask(body=other)).status == 404
+            record(store, [begin("b2", body=other_request), *exchange("c3")])
+            assert (await replay.ask(body=other_request)).status == 404
             record(store, [head("b2"), *body("b2", PIECES), end("b2", PIECES)])
-        assert (await replay.ask(body=other)).headers["x-wiretape-exchange"] == "b2"
+        assert (await replay.ask(body=other_request)).headers["x-wiretape-exchange"] == "b2"
         with opened(tape) as store:
             list(retention.erase(store.connection, ["c3"]))
         assert "deleted" in json.loads((await replay.ask("/@c3/", b"")).body)["error"]["message"]
@@ -335,12 +337,12 @@ async def test_a_gap_is_a_cut_that_is_reported(tape: Path) -> None:
 @on_loop
 async def test_chunked_compressed_and_pipelined_requests_match(tape: Path) -> None:
     packed = b"".join(COMPRESS["gzip"]([REQUEST], False))
-    chunks = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in (packed[:9], packed[9:], b""))
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (packed[:9], packed[9:], b""))
     headers = [("transfer-encoding", "chunked"), ("content-encoding", "gzip")]
     upload = post(CHAT, b"", headers) + chunks
     async with serving(taped(tape, *exchange("a1"))) as replay:
-        last = post("/@a1/", b"", [("connection", "close")], method="HEAD")
-        got = await raw(replay.base, upload + post("/@a1/", b"", method="HEAD") + upload + last)
+        request = post("/@a1/", b"", [("connection", "close")], method="HEAD")
+        got = await raw(replay.base, upload + post("/@a1/", b"", method="HEAD") + upload + request)
     heads = [part.partition(b"\r\n\r\n") for part in got.split(b"HTTP/1.1 ")[1:]]
     assert [head[:3] for head, _, _ in heads] == [b"200"] * 4
     assert [bool(sent) for _, _, sent in heads] == [True, False, True, False]
@@ -358,7 +360,7 @@ async def test_an_answer_keeps_distance_from_a_slow_request(tape: Path) -> None:
     sent_ns, at_ns = 2 * STEP, [(4 + seq) * STEP for seq in range(len(PIECES))]
     written_ns, came_ns = replay.served[0].written_ns, replay.served[0].uploaded_ns or 0
     assert came_ns > 10 * at_ns[-1]
-    assert all(written - came_ns >= 10 * (at - sent_ns) for written, at in zip(written_ns, at_ns, strict=True))
+    assert all(written_at - came_ns >= 10 * (at - sent_ns) for written_at, at in zip(written_ns, at_ns, strict=True))
 
 
 @on_loop
@@ -385,9 +387,9 @@ def packed(coding: str) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
 async def test_a_compressed_answer_is_decoded_unless_clients_accept_it(tape: Path, coding: str, framing: str) -> None:
     pieces, headers = packed(coding)
     async with serving(taped(tape, *broken("end", pieces, headers, framing)), rechunk="event") as replay:
-        taken = await replay.ask(headers=[("accept-encoding", f"x, {coding};q=0.5")])
+        answer = await replay.ask(headers=[("accept-encoding", f"x, {coding};q=0.5")])
         plain = [await replay.ask(headers=more) for more in ([], [("accept-encoding", f"identity, {coding};q=0")])]
-    assert (taken.body, taken.headers["content-encoding"], taken.complete) == (b"".join(pieces), coding, True)
+    assert (answer.body, answer.headers["content-encoding"], answer.complete) == (b"".join(pieces), coding, True)
     for got in plain:
         assert (got.body, "content-encoding" in got.headers, got.complete) == (b"".join(PIECES), False, True)
 
@@ -395,8 +397,8 @@ async def test_a_compressed_answer_is_decoded_unless_clients_accept_it(tape: Pat
 def test_a_decoded_answer_keeps_events_at_their_reads(tape: Path) -> None:
     pieces, headers = packed("gzip")
     planner = Planner(ReplaySource(taped(tape, *broken("end", pieces, headers))), ServingOptions())
-    asked = ReplayRequest("POST", CHAT.encode(), REQUEST)
-    coded, plain = (planner.plan(replace(asked, headers=more)) for more in ([(b"accept-encoding", b"gzip")], []))
+    request = ReplayRequest("POST", CHAT.encode(), REQUEST)
+    coded, plain = (planner.plan(replace(request, headers=more)) for more in ([(b"accept-encoding", b"gzip")], []))
     planner.close()
     assert isinstance(coded, AnswerPlan)
     assert isinstance(plain, AnswerPlan)
@@ -416,18 +418,18 @@ async def test_an_undecodable_answer_is_served_as_recorded(tape: Path) -> None:
 async def test_the_list_says_what_is_served(tape: Path) -> None:
     async with serving(taped(tape, *exchange("a1"))) as replay:
         text = await replay.ask("/", b"", method="GET")
-        listed = await replay.ask("/", b"", method="GET", headers=[("accept", "application/json")])
+        listing = await replay.ask("/", b"", method="GET", headers=[("accept", "application/json")])
     assert b"a1  200  " in text.body
-    assert json.loads(listed.body)["exchanges"][0]["model"] == "gpt-test"
+    assert json.loads(listing.body)["exchanges"][0]["model"] == "gpt-test"
 
 
 @on_loop
 async def test_a_web_page_and_another_host_are_refused(tape: Path) -> None:
     async with serving(taped(tape, *exchange("a1"))) as replay:
         page = await replay.ask(headers=[("origin", "https://evil.example")])
-        other = await raw(replay.base, b"GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n")
+        foreign = await raw(replay.base, b"GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n")
     assert page.status == 403
-    assert other.startswith(b"HTTP/1.1 421 ")
+    assert foreign.startswith(b"HTTP/1.1 421 ")
     assert [refusal.status for refusal in replay.refused] == [403, 421]
 
 
@@ -459,36 +461,40 @@ async def test_a_client_that_does_not_read_delays_itself_only(tape: Path) -> Non
             await asyncio.wait_for(replay.ask(), 60)  # another one gets all of it
             assert len(replay.served) == 1
         await until(lambda: len(replay.served) == 2)
-    held = replay.served[1]
-    assert (held.ending, len(held.waits)) == ("client", 1)
-    assert sum(held.sizes) < 18_000_000
+    served = replay.served[1]
+    assert (served.ending, len(served.waits)) == ("client", 1)
+    assert sum(served.sizes) < 18_000_000
 
 
 @on_loop
 async def test_an_answer_without_body_is_one_frame(tape: Path) -> None:
     import msgspec
 
-    begun, *_, last = exchange("a1", [])
+    opening, *_, final = exchange("a1", [])
     headed = msgspec.structs.replace(head("a1"), headers=[(b"grpc-status", b"8")], framing="h2", protocol="h2")
-    ended = msgspec.structs.replace(last, end_ns=headed.headers_ns, protocol="h2")
-    async with serving(taped(tape, begun, headed, ended)) as replay, http2.connect(replay.base) as peer:
-        asked = peer.request(http2.ask(CHAT))
-        await asked.send(REQUEST, end=True)
-        await asked.over()
-        assert (asked.headers["grpc-status"], peer.frames[http2.DATA]) == ("8", 0)
+    ending = msgspec.structs.replace(final, end_ns=headed.headers_ns, protocol="h2")
+    async with serving(taped(tape, opening, headed, ending)) as replay, http2.connect(replay.base) as peer:
+        request = peer.request(http2.ask(CHAT))
+        await request.send(REQUEST, end=True)
+        await request.over()
+        assert (request.headers["grpc-status"], peer.frames[http2.DATA]) == ("8", 0)
 
 
 @on_loop
 async def test_the_bodies_of_all_requests_have_one_limit(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "ALL_BODIES_BYTES", 100_000)
-    begun = post(CHAT, bytes(70_000))[:-10_000]
-    async with serving(taped(tape, *exchange("a1"))) as replay, dial(replay.base) as one, dial(replay.base) as other:
-        answers = {asyncio.create_task(reader.readline()) for reader, _ in (one, other)}
-        for _, writer in (one, other):
-            writer.write(begun)
-        done, waiting = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+    opening = post(CHAT, bytes(70_000))[:-10_000]
+    async with (
+        serving(taped(tape, *exchange("a1"))) as replay,
+        dial(replay.base) as first_client,
+        dial(replay.base) as second_client,
+    ):
+        answers = {asyncio.create_task(reader.readline()) for reader, _ in (first_client, second_client)}
+        for _, writer in (first_client, second_client):
+            writer.write(opening)
+        done, pending = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED, timeout=60)
         assert [b" 503 " in task.result() for task in done] == [True]
         assert (await replay.ask(CHAT, bytes(40_000))).status == 404  # there is room again
-        for task in waiting:
+        for task in pending:
             task.cancel()
     assert [refusal.status for refusal in replay.refused] == [503]

@@ -22,10 +22,10 @@ def test_the_base_url_is_on_stdout_and_in_files(tape: Path, tmp_path: Path) -> N
         assert ready.read_text("utf-8") == base
         body = httpx.get(f"{base.strip()}/@{COMPLETE}/", trust_env=False).content
         process.send_signal(signal.SIGTERM)
-        told, report = process.stdout.read(), process.stderr.read().decode()
+        output, report = process.stdout.read(), process.stderr.read().decode()
         assert process.wait(60) == 0
     assert body == b"".join(data for _, data in COMPLETE_READS)
-    assert not told
+    assert not output
     assert "1 request answered, 0 not recorded; writes were late" in report
     assert not [*tmp_path.glob("url*")]
 

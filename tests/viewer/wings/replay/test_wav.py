@@ -53,9 +53,9 @@ def spoken(tmp_path: Path) -> Path:
 def test_the_audio_of_turns_is_a_wav_file(spoken: Path, options: tuple[str, ...], expected: bytes) -> None:
     file = spoken.parent / "turn.wav"
     assert "s of audio" in run(spoken, "play", "@", "--as", "audio", *options, "-o", str(file)).stderr
-    with wave.open(str(file)) as found:
-        assert (found.getnchannels(), found.getsampwidth(), found.getframerate()) == (1, 2, 24_000)
-        assert found.readframes(found.getnframes()) == expected
+    with wave.open(str(file)) as wave_file:
+        assert (wave_file.getnchannels(), wave_file.getsampwidth(), wave_file.getframerate()) == (1, 2, 24_000)
+        assert wave_file.readframes(wave_file.getnframes()) == expected
 
 
 def test_without_a_file_the_samples_are_written_in_time(spoken: Path) -> None:

@@ -43,13 +43,13 @@ def conversation(extensions: str | None, closes: bytes = b"") -> tuple[Timed, Ti
     """Return the bytes received and sent in two turns, each 50 ms after its message; a read may end in a frame."""
     up, down = side(extensions, client=True), side(extensions)
     sent = [(100, bytes(up.send_data(ASK))), (300, bytes(up.send_data(AGAIN)))]
-    first = b"".join(bytes(down.send_data(message)) for message in response(1, "Hel", "lo"))
+    first_data = b"".join(bytes(down.send_data(message)) for message in response(1, "Hel", "lo"))
     second = b"".join(bytes(down.send_data(message)) for message in response(2, "Well"))
-    came = [(150, first[:40]), (170, first[40:]), (350, second), *([(360, closes)] if closes else [])]
-    return came, sent
+    received = [(150, first_data[:40]), (170, first_data[40:]), (350, second), *([(360, closes)] if closes else [])]
+    return received, sent
 
 
-def taped(tape: Path, came: Timed, sent: Timed, extensions: str | None = None, ended_by: str = "end",
+def taped(tape: Path, received: Timed, sent: Timed, extensions: str | None = None, ended_by: str = "end",
           id: str = "a1", path: str = PATH) -> Path:  # fmt: skip
     """Write a WebSocket to a tape."""
 
@@ -61,15 +61,20 @@ def taped(tape: Path, came: Timed, sent: Timed, extensions: str | None = None, e
         ]
 
     headers = [(b"x-up", b"1"), *([(b"sec-websocket-extensions", extensions.encode())] if extensions else [])]
-    by_turns = [one for two in zip_longest(frames(sent, True), frames(came, False)) for one in two if one is not None]
-    size = sum(len(data) for _, data in came)
-    ended = msgspec.structs.replace(
+    by_turns = [
+        frame
+        for pair in zip_longest(frames(sent, True), frames(received, False))
+        for frame in pair
+        if frame is not None
+    ]
+    size = sum(len(data) for _, data in received)
+    ending = msgspec.structs.replace(
         end(id, [b"x" * size], ended_by), end_ns=400 * MS, client_bytes=sum(len(data) for _, data in sent),
         client_gap_bytes=0,
     )  # fmt: skip
     switched = msgspec.structs.replace(head(id, headers), status=101, framing="websocket")
     with opened(tape) as store:
-        record(store, [begin(id, method="GET", path=path, body=b""), switched, *by_turns, ended])
+        record(store, [begin(id, method="GET", path=path, body=b""), switched, *by_turns, ending])
     return tape
 
 
@@ -86,11 +91,11 @@ class Caller:
     async def take(self, size: int) -> bytes:
         return await asyncio.wait_for(self.reader.readexactly(size), 60)
 
-    async def rest(self) -> list[tuple[str, bytes]]:
+    async def remainder(self) -> list[tuple[str, bytes]]:
         """Return the remaining messages."""
         data = await asyncio.wait_for(self.reader.read(), 60)
-        found = messages(data, from_client=False, extensions=self.extensions)
-        return [(message.kind, message.data) for message in found]
+        received_messages = messages(data, from_client=False, extensions=self.extensions)
+        return [(message.kind, message.data) for message in received_messages]
 
 
 @contextlib.asynccontextmanager
@@ -114,9 +119,9 @@ def joined(pieces: Timed) -> bytes:
 @on_loop
 async def test_each_turn_waits_for_its_message(tape: Path, extensions: str | None) -> None:
     closing = bytes(side().close(1000, "done"))
-    came, sent = conversation(extensions, closing)
+    received, sent = conversation(extensions, closing)
     async with (
-        serving(taped(tape, came, sent, extensions), speed=1) as replay,
+        serving(taped(tape, received, sent, extensions), speed=1) as replay,
         calling(replay, "permessage-deflate; client_max_window_bits", extensions) as (answered, caller),
     ):
         assert answered.startswith(b"http/1.1 101 ")
@@ -124,34 +129,34 @@ async def test_each_turn_waits_for_its_message(tape: Path, extensions: str | Non
         assert b"x-up: 1\r\n" in answered
         assert ((extensions or "deflate").encode() in answered) == (extensions is not None)
         await asyncio.sleep(0.3)  # a client that is slower than it was
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         await caller.say(ASK)
-        assert await caller.take(len(joined(came[:2]))) == joined(came[:2])
-        assert time.monotonic() - asked >= 0.07
+        assert await caller.take(len(joined(received[:2]))) == joined(received[:2])
+        assert time.monotonic() - asked_at >= 0.07
         await caller.say(AGAIN)
-        assert await caller.take(len(joined(came[2:]))) == joined(came[2:])
+        assert await caller.take(len(joined(received[2:]))) == joined(received[2:])
         assert await caller.reader.read() == b""
         await until(lambda: replay.served)
     (served,) = replay.served
-    assert (served.status, served.ending, list(served.sizes)) == (101, "end", [len(data) for _, data in came])
+    assert (served.status, served.ending, list(served.sizes)) == (101, "end", [len(data) for _, data in received])
     assert not replay.troubles
 
 
 @on_loop
 async def test_a_client_without_extensions_gets_the_same_messages(tape: Path) -> None:
-    came, sent = conversation(DEFLATE)
-    async with serving(taped(tape, came, sent, DEFLATE)) as replay:
+    received, sent = conversation(DEFLATE)
+    async with serving(taped(tape, received, sent, DEFLATE)) as replay:
         for offer in (None, "permessage-deflate; server_max_window_bits=9"):
             async with calling(replay, offer) as (answered, caller):
                 assert b"sec-websocket-extensions" not in answered
                 await caller.say(ASK)
                 await caller.say(AGAIN)
-                told = [data.decode() for _, data in await caller.rest()]
-            assert told == [*response(1, "Hel", "lo"), *response(2, "Well")]
+                texts = [data.decode() for _, data in await caller.rest()]
+            assert texts == [*response(1, "Hel", "lo"), *response(2, "Well")]
 
 
 @pytest.mark.parametrize(
-    ("asked", "path", "differs", "nearest"),
+    ("requests", "path", "differs", "nearest"),
     [
         ([ASK.replace("Hi", "No")], PATH, "input: ", "a1"),
         ([ASK, AGAIN.replace("And", "No")], PATH, "input: ", "a1"),
@@ -162,19 +167,19 @@ async def test_a_client_without_extensions_gets_the_same_messages(tape: Path) ->
 )
 @on_loop
 async def test_an_unrecorded_message_names_the_nearest_recording(
-    tape: Path, asked: Sequence[str], path: str, differs: str, nearest: str
+    tape: Path, requests: Sequence[str], path: str, differs: str, nearest: str
 ) -> None:
-    came, sent = conversation(None)
-    async with serving(taped(tape, came, sent, ended_by="idle_timeout")) as replay:
+    received, sent = conversation(None)
+    async with serving(taped(tape, received, sent, ended_by="idle_timeout")) as replay:
         async with calling(replay, path=path) as (answered, caller):
-            for message in asked:
+            for message in requests:
                 await caller.say(message)
-            if not asked:
+            if not requests:
                 assert answered.startswith(b"http/1.1 404 ")
                 return
-            *_, (_, told), (kind, reason) = await caller.rest()
+            *_, (_, texts), (kind, reason) = await caller.rest()
         await until(lambda: replay.served)
-    error = json.loads(told)["error"]
+    error = json.loads(texts)["error"]
     assert (error["code"], error["nearest"]) == ("not_recorded", nearest)
     assert differs in error["message"]
     assert kind == "close"
@@ -195,7 +200,7 @@ async def test_an_upgrade_for_recorded_http_is_told_so(tape: Path) -> None:
 
 @on_loop
 async def test_a_missing_websocket_is_recorded_and_then_served(tmp_path: Path) -> None:
-    came, sent = conversation(None, bytes(side().close(1000)))
+    received, sent = conversation(None, bytes(side().close(1000)))
     accepted = 0
 
     async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -203,7 +208,7 @@ async def test_a_missing_websocket_is_recorded_and_then_served(tmp_path: Path) -
         accepted += 1
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
-        for piece in (came[:2], came[2:]):
+        for piece in (received[:2], received[2:]):
             await reader.readexactly(len(sent[0][1]))
             writer.write(joined(piece))
         writer.close()
@@ -217,24 +222,27 @@ async def test_a_missing_websocket_is_recorded_and_then_served(tmp_path: Path) -
             calling(Serving(cassette.cassette.base)) as (_, caller),
         ):
             await caller.say(ASK)
-            got = await caller.take(len(joined(came[:2])))
+            got = await caller.take(len(joined(received[:2])))
             caller.writer.write(bytes(caller.side.send_data(AGAIN[: len(ASK)].ljust(len(ASK)))))
-            assert got + await asyncio.wait_for(caller.reader.read(), 60) == joined(came)
+            assert got + await asyncio.wait_for(caller.reader.read(), 60) == joined(received)
     front.close()
     assert accepted == 1
 
 
 @on_loop
 async def test_pings_and_closes_are_answered_between_frames(tape: Path) -> None:
-    came, sent = conversation(None)
-    async with serving(taped(tape, came, sent), speed=1) as replay, calling(replay) as (_, caller):
+    received, sent = conversation(None)
+    async with serving(taped(tape, received, sent), speed=1) as replay, calling(replay) as (_, caller):
         await caller.say(ASK)
-        first = await caller.take(len(came[0][1]))  # which ends in the middle of a frame
+        first_data = await caller.take(len(received[0][1]))  # which ends in the middle of a frame
         caller.writer.write(bytes(caller.side.ping(b"there?")))
         caller.writer.write(bytes(caller.side.close(1001)))
-        found = list(messages(first + await caller.reader.read(), from_client=False, extensions=None))
-    assert [(one.kind, one.data) for one in found[-2:]] == [("pong", b"there?"), ("close", b"1001")]
-    assert {one.kind for one in found[:-2]} == {"text"}
+        messages_received = list(messages(first_data + await caller.reader.read(), from_client=False, extensions=None))
+    assert [(message.kind, message.data) for message in messages_received[-2:]] == [
+        ("pong", b"there?"),
+        ("close", b"1001"),
+    ]
+    assert {message.kind for message in messages_received[:-2]} == {"text"}
 
 
 @on_loop
@@ -248,15 +256,20 @@ async def test_what_upstream_said_first_is_not_waited_for(tape: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "ended", "status", "is_short"),
+    ("fault", "expected_end", "status", "is_short"),
     [("cut@#2", "close", 101, True), ("reset@50%", "reset", 101, True), ("status:503", "end", 503, True),
      ("stall:1ms@#1", "end", 101, False)],
 )  # fmt: skip
 @on_loop
-async def test_faults_strike_a_websocket(tape: Path, fault: str, ended: str, status: int, is_short: bool) -> None:
-    came, sent = conversation(None)
+async def test_faults_strike_a_websocket(
+    tape: Path, fault: str, expected_end: str, status: int, is_short: bool
+) -> None:
+    received, sent = conversation(None)
     got = b""
-    async with serving(taped(tape, came, sent), faults=[parse(fault)]) as replay, calling(replay) as (answered, caller):
+    async with (
+        serving(taped(tape, received, sent), faults=[parse(fault)]) as replay,
+        calling(replay) as (answered, caller),
+    ):
         assert answered.startswith(b"http/1.1 %d " % status)
         if status == 101:
             with contextlib.suppress(ConnectionError):
@@ -265,14 +278,14 @@ async def test_faults_strike_a_websocket(tape: Path, fault: str, ended: str, sta
                 got = await caller.reader.read()
         await until(lambda: replay.served)
     (served,) = replay.served
-    assert (served.ending, served.faults, served.status) == (ended, (fault,), status)
-    assert (len(got) < len(joined(came))) == is_short
+    assert (served.ending, served.faults, served.status) == (expected_end, (fault,), status)
+    assert (len(got) < len(joined(received))) == is_short
 
 
 @on_loop
 async def test_a_recording_that_was_cut_is_cut_there(tape: Path) -> None:
-    came, sent = conversation(None)
-    cut = [*came[:2], (350, came[2][1][:30])]
+    received, sent = conversation(None)
+    cut = [*received[:2], (350, received[2][1][:30])]
     async with serving(taped(tape, cut, sent, ended_by="reset")) as replay, calling(replay) as (_, caller):
         await caller.say(ASK)
         await caller.say(AGAIN)
@@ -283,9 +296,9 @@ async def test_a_recording_that_was_cut_is_cut_there(tape: Path) -> None:
 
 @on_loop
 async def test_a_request_that_is_no_handshake_is_refused(tape: Path) -> None:
-    came, sent = conversation(None)
+    received, sent = conversation(None)
     headers: list[Any] = [("connection", "Upgrade"), ("upgrade", "websocket"), ("sec-websocket-version", "13")]
-    async with serving(taped(tape, came, sent)) as replay, dial(replay.base) as (reader, writer):
+    async with serving(taped(tape, received, sent)) as replay, dial(replay.base) as (reader, writer):
         writer.write(post(PATH, b"", headers, method="GET"))
         assert (await reader.readline()).startswith(b"HTTP/1.1 400 ")
 
@@ -305,12 +318,12 @@ def test_a_websocket_without_bytes_lets_others_answer(tape: Path) -> None:
     with contextlib.closing(Planner(Pulled(tape), ServingOptions("model"))) as planner:
         assert len(planner.heads) == 2
     with contextlib.closing(Planner(Pulled(tape), ServingOptions())) as planner:
-        found = planner.talk(ReplayRequest("GET", PATH.encode(), ASK.encode()), None, is_met=False)
-        assert isinstance(found, Talk)
-        assert found.head.id == "b2"
+        plan = planner.talk(ReplayRequest("GET", PATH.encode(), ASK.encode()), None, is_met=False)
+        assert isinstance(plan, Talk)
+        assert plan.head.id == "b2"
         assert isinstance(planner.greet(ReplayRequest("GET", PATH.encode(), b"", "b2"), "", ()), Greeting)
-        for missed in (planner.greet(asked := ReplayRequest("GET", PATH.encode(), b"", "a1"), "", ()),
-                       planner.talk(asked, None, is_met=True)):  # fmt: skip
+        for missed in (planner.greet(requests := ReplayRequest("GET", PATH.encode(), b"", "a1"), "", ()),
+                       planner.talk(requests, None, is_met=True)):  # fmt: skip
             assert isinstance(missed, Miss)
             assert "were not shipped" in missed.message
 
@@ -321,20 +334,20 @@ async def test_users_may_speak_in_other_pieces_than_recorded(tape: Path) -> None
     heard = json.dumps({"type": "input_audio_buffer.append", "audio": "AAAA"})
     update, create = '{"type":"session.update","session":{}}', '{"type":"response.create"}'
     sent = [(10, update), *((at, heard) for at in (20, 30, 40)), (100, create)]
-    told = [(12, '{"type":"session.updated"}'), (60, '{"type":"input_audio_buffer.speech_started"}')]
-    told += [(110, '{"type":"response.created","response":{"id":"r1"}}')]
-    came = [(5, bytes(down.send_data('{"type":"session.created"}')))]
-    came += [(at, bytes(down.send_data(text))) for at, text in told]
-    asked = [(at, bytes(up.send_data(text))) for at, text in sent]
+    messages_sent = [(12, '{"type":"session.updated"}'), (60, '{"type":"input_audio_buffer.speech_started"}')]
+    messages_sent += [(110, '{"type":"response.created","response":{"id":"r1"}}')]
+    received = [(5, bytes(down.send_data('{"type":"session.created"}')))]
+    received += [(at, bytes(down.send_data(text))) for at, text in messages_sent]
+    requests = [(at, bytes(up.send_data(text))) for at, text in sent]
     async with (
-        serving(taped(tape, came, asked, path=path), speed=1) as replay,
+        serving(taped(tape, received, requests, path=path), speed=1) as replay,
         calling(replay, path=path) as (_, caller),
     ):
-        await caller.take(len(came[0][1]))
+        await caller.take(len(received[0][1]))
         for message in (update, heard):
             await caller.say(message)
-        await caller.take(len(joined(came[1:3])))
+        await caller.take(len(joined(received[1:3])))
         for message in (heard, create):
             await caller.say(message)
-        await caller.take(len(came[3][1]))
+        await caller.take(len(received[3][1]))
         assert not replay.troubles

@@ -23,23 +23,23 @@ from wiretape.viewer.stats.tools.tools import AUTHORITIES, TOOLS
 
 
 def test_responses_are_measured_from_other_events_by_each_tool():
-    found = {tool: measure(tool, *stream(*RESPONSE)).numbers for tool in ("vllm", "aiperf", "guidellm")}
-    assert found["vllm"] == {
+    numbers = {tool: measure(tool, *stream(*RESPONSE)).numbers for tool in ("vllm", "aiperf", "guidellm")}
+    assert numbers["vllm"] == {
         "ttft": 30, "itl": [10, 10], "e2el": 50, "output_tokens": 5, "tpot": pytest.approx(20 / 4)
     }  # fmt: skip
-    assert found["aiperf"] == {
+    assert numbers["aiperf"] == {
         "ttft": 30, "ttfo": 40, "ttst": 10, "icl": [10, 10, 10, 20], "request_latency": 80,
         "itl": pytest.approx(50 / 4), "itl_per_chunk_usage": None, "tps_user": pytest.approx(80), "output_tokens": 5,
     }  # fmt: skip
-    assert found["guidellm"] == {
+    assert numbers["guidellm"] == {
         "ttft": 20, "ttfot": 40, "itl": pytest.approx(60 / 4), "tpot": pytest.approx(80 / 5), "request_latency": 90,
         "output_tokens": 5,
     }  # fmt: skip
 
 
 def test_a_text_in_its_end_answers_for_aiperf():
-    found = measure("aiperf", *stream(CREATED, WORDS_DONE, COMPLETED)).numbers
-    assert (found["ttft"], found["ttfo"], found["request_latency"]) == (20, 20, 20)
+    numbers = measure("aiperf", *stream(CREATED, WORDS_DONE, COMPLETED)).numbers
+    assert (numbers["ttft"], numbers["ttfo"], numbers["request_latency"]) == (20, 20, 20)
 
 
 @each_case(
@@ -68,9 +68,9 @@ STOP = named("message_delta", delta={"stop_reason": "tool_use"}, usage={"output_
 
 
 def test_aiperf_measures_messages_without_tool_names():
-    found = measure("aiperf", *stream(START, THINKING, SIGNED, TEXT, USE, INPUT, STOP)).numbers
-    assert (found["ttft"], found["ttfo"], found["icl"], found["request_latency"]) == (20, 40, [20, 20], 60)
-    assert (found["output_tokens"], found["itl"]) == (6, pytest.approx(40 / 5))
+    numbers = measure("aiperf", *stream(START, THINKING, SIGNED, TEXT, USE, INPUT, STOP)).numbers
+    assert (numbers["ttft"], numbers["ttfo"], numbers["icl"], numbers["request_latency"]) == (20, 40, [20, 20], 60)
+    assert (numbers["output_tokens"], numbers["itl"]) == (6, pytest.approx(40 / 5))
 
 
 def completion(text, **more):
@@ -83,16 +83,16 @@ USAGE = f"data: {json.dumps({'object': 'text_completion', 'choices': [], 'usage'
 
 @each_case("tool", ["vllm", "vllm-0.32"])
 def test_a_completion_without_text_is_a_token_of_vllm(tool):
-    found = measure(tool, *stream(completion(""), completion("a"), completion("b"), USAGE, DONE)).numbers
-    assert found == {"ttft": 10, "itl": [10, 10], "e2el": 30, "output_tokens": 3, "tpot": pytest.approx(10)}
+    numbers = measure(tool, *stream(completion(""), completion("a"), completion("b"), USAGE, DONE)).numbers
+    assert numbers == {"ttft": 10, "itl": [10, 10], "e2el": 30, "output_tokens": 3, "tpot": pytest.approx(10)}
 
 
 def test_a_textless_completion_does_not_count_for_tools():
     events = (completion(""), completion("a"), completion("b"), USAGE, DONE)
-    found = measure("aiperf", *stream(*events)).numbers
-    assert (found["ttft"], found["request_latency"], found["output_tokens"]) == (20, 30, 3)
-    found = measure("guidellm", *stream(*events)).numbers
-    assert (found["ttft"], found["ttfot"], found["request_latency"], found["itl"]) == (20, 20, 50, 5)
+    numbers = measure("aiperf", *stream(*events)).numbers
+    assert (numbers["ttft"], numbers["request_latency"], numbers["output_tokens"]) == (20, 30, 3)
+    numbers = measure("guidellm", *stream(*events)).numbers
+    assert (numbers["ttft"], numbers["ttfot"], numbers["request_latency"], numbers["itl"]) == (20, 20, 50, 5)
 
 
 BY_API = {

@@ -60,13 +60,13 @@ def test_guidellm_reads_no_further_than_done():
 
 @each_case(("client", "count"), [(aiperf, 3), (guidellm, 4)])
 def test_clients_differ_in_what_output_is(client, count):
-    found = client(request(THOUGHT, BARE_TOOL, TOOL, TEXT))
-    assert found["ttft"] == 1e-5
+    result = client(request(THOUGHT, BARE_TOOL, TOOL, TEXT))
+    assert result["ttft"] == 1e-5
     if client is aiperf:
-        assert len(found["icl"]) + 1 == count
-        assert found["ttfo"] == 3e-5
+        assert len(result["icl"]) + 1 == count
+        assert result["ttfo"] == 3e-5
     if client is guidellm:
-        assert (found["output_tokens"], found["ttfot"]) == (count, 2e-5)
+        assert (result["output_tokens"], result["ttfot"]) == (count, 2e-5)
 
 
 def test_aiperf_skips_unreadable_data_where_guidellm_fails():
@@ -85,8 +85,8 @@ def test_aiperf_reads_messages_and_deltas_by_the_object_only():
 
 
 def test_aiperf_has_no_rate_where_all_came_at_once():
-    found = aiperf(request(TEXT + TEXT + event({"choices": [], "usage": {"completion_tokens": 2}})))
-    assert (found["itl"], found["tps_user"], found["itl_per_chunk_usage"]) == (0, None, None)
+    result = aiperf(request(TEXT + TEXT + event({"choices": [], "usage": {"completion_tokens": 2}})))
+    assert (result["itl"], result["tps_user"], result["itl_per_chunk_usage"]) == (0, None, None)
 
 
 def test_guidellm_reads_any_data_line_and_no_other():

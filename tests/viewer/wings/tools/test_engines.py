@@ -53,8 +53,8 @@ def test_vllm_drops_a_cut_event_on_which_sglang_fails():
 
 def test_a_tool_call_is_a_token_only_for_vllm():
     assert vllm(request(TOOL, TEXT, TOOL))["itl"] == [1e-5, 1e-5]
-    found = sglang(request(TOOL, TEXT, TOOL))
-    assert (found["ttft"], found["itl"], found["latency"], found["tpot"]) == (2e-5, [], 3e-5, None)
+    result = sglang(request(TOOL, TEXT, TOOL))
+    assert (result["ttft"], result["itl"], result["latency"], result["tpot"]) == (2e-5, [], 3e-5, None)
 
 
 USAGE = {"usage": {"completion_tokens": 3}}

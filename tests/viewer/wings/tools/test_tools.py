@@ -67,14 +67,14 @@ def test_the_oracles_speak_of_every_tool_but_these():
     ],
 )
 def test_the_population_fails_as_often_as_a_tool_says(tool, failed, forgiven):
-    found = measure_as(tool, population())
-    assert (found.attempts, found.failed, found.left_out) == (11, failed, {"the client left": 1})
-    assert found.error_rate == pytest.approx(100 * failed / 11)
-    assert (found.forgiven, found.refused, sum(found.failures.values())) == (forgiven, 0, failed)
+    report = measure_as(tool, population())
+    assert (report.attempts, report.failed, report.left_out) == (11, failed, {"the client left": 1})
+    assert report.error_rate == pytest.approx(100 * failed / 11)
+    assert (report.forgiven, report.refused, sum(report.failures.values())) == (forgiven, 0, failed)
 
 
 def complete():
-    return (one for one in population() if one[2].outcome == "complete")
+    return (exchange_ for exchange_ in population() if exchange_[2].outcome == "complete")
 
 
 @each_case(
@@ -96,17 +96,17 @@ def test_complete_exchanges_have_the_statistics_of_a_tool(tool, suffix):
 )
 def test_vllm_before_033_counts_role_chunks_and_pools_gaps(tool, first_ms, gaps, gap_ms):
     report = measure_as(tool, complete())
-    found = {row.metric: row for row in report.rows}
-    assert (found["TTFT"].n, found["TTFT"].mean) == (5, pytest.approx(first_ms))
-    assert (found["ITL"].n, found["ITL"].mean) == (gaps, pytest.approx(gap_ms))
-    assert "TPOT" not in found
+    rows = {row.metric: row for row in report.rows}
+    assert (rows["TTFT"].n, rows["TTFT"].mean) == (5, pytest.approx(first_ms))
+    assert (rows["ITL"].n, rows["ITL"].mean) == (gaps, pytest.approx(gap_ms))
+    assert "TPOT" not in rows
     assert report.omitted["TPOT"] == 5
 
 
 def test_guidellm_weighs_exchanges_by_their_tokens():
-    both = [example("ex1_plain"), example("ex6_continuous_usage_multi_token")]
-    found = {row.metric: row for row in measure_as("guidellm", both).rows}
-    itl, tpot = found["inter_token_latency_ms"], found["time_per_output_token_ms"]
+    pair = [example("ex1_plain"), example("ex6_continuous_usage_multi_token")]
+    rows = {row.metric: row for row in measure_as("guidellm", pair).rows}
+    itl, tpot = rows["inter_token_latency_ms"], rows["time_per_output_token_ms"]
     assert (itl.n, itl.mean) == (15, pytest.approx((80 + 200) / 15))
     assert (tpot.n, tpot.mean) == (17, pytest.approx((180 + 300) / 17))
 
@@ -118,10 +118,10 @@ def test_a_weight_omits_tokens_and_unknown_counts_0():
 
 
 def test_opentelemetry_has_durations_and_first_chunks_of_failed_operations():
-    found = measure_as("otel", population())
-    counts = {row.metric.removeprefix("gen_ai.client.operation."): row.n for row in found.rows}
+    report = measure_as("otel", population())
+    counts = {row.metric.removeprefix("gen_ai.client.operation."): row.n for row in report.rows}
     assert (counts["duration"], counts["duration{error.type}"], counts["time_to_first_chunk"]) == (5, 6, 9)
-    assert {"error.type 429", "error.type 502", "error.type connect_error"} <= set(found.failures)
+    assert {"error.type 429", "error.type 502", "error.type connect_error"} <= set(report.failures)
 
 
 ANSWER = chunk({"content": "a"})
@@ -140,17 +140,17 @@ DONE = "data: [DONE]\n\n"
     ],
 )
 def test_what_no_tool_would_have_measured_is_left_out(text, facts, reason):
-    given = exchange([{"t_ms": 100, "text": text}], 200, **facts)
+    exchange_ = exchange([{"t_ms": 100, "text": text}], 200, **facts)
     for tool in TOOLS:
-        found = measure_as(tool, [given])
-        assert (found.left_out, found.attempts, found.error_rate) == ({reason: 1}, 0, None)
-        assert {row.n for row in found.rows} == {0}
-        assert {row.value for row in found.rows} == {None}
+        report = measure_as(tool, [exchange_])
+        assert (report.left_out, report.attempts, report.error_rate) == ({reason: 1}, 0, None)
+        assert {row.n for row in report.rows} == {0}
+        assert {row.value for row in report.rows} == {None}
 
 
 def test_a_client_that_leaves_after_the_end_has_measured():
-    given = exchange([{"t_ms": 100, "text": ANSWER + chunk({}, usage=None) + DONE}], 200, ended_by="client")
-    assert measure("vllm", *given).numbers["ttft"] == 100
+    exchange_ = exchange([{"t_ms": 100, "text": ANSWER + chunk({}, usage=None) + DONE}], 200, ended_by="client")
+    assert measure("vllm", *exchange_).numbers["ttft"] == 100
 
 
 MALFORMED = 'data: {"choices": [{\n\n'
@@ -161,9 +161,9 @@ LEFT = {"ended_by": "client"}
 def test_a_tool_hanging_up_on_malformed_events_has_failed(tool):
     # Up to 0.32, vLLM needs more in the same read to notice.
     more = ANSWER if tool == "vllm-0.32" else ""
-    found = measure_as(tool, [exchange([{"t_ms": 100, "text": ANSWER + MALFORMED + more}], 200, **LEFT)])
-    assert (found.attempts, found.failed, found.left_out) == (1, 1, {})
-    assert list(found.failures) == ["JSONDecodeError on data line"]
+    report = measure_as(tool, [exchange([{"t_ms": 100, "text": ANSWER + MALFORMED + more}], 200, **LEFT)])
+    assert (report.attempts, report.failed, report.left_out) == (1, 1, {})
+    assert list(report.failures) == ["JSONDecodeError on data line"]
 
 
 @each_case(
@@ -178,20 +178,20 @@ def test_a_tool_hanging_up_on_malformed_events_has_failed(tool):
 def test_data_before_the_client_left_can_explain_it(tool, body, reason):
     ended_by = "client" if tool != "aiperf" else "end"
     for outcome in (ended_by, "client"):
-        found = measure_as(tool, [exchange([{"t_ms": 100, "text": body}], 200, ended_by=outcome)])
-        assert (found.failures, found.left_out) == ({reason: 1}, {})
+        report = measure_as(tool, [exchange([{"t_ms": 100, "text": body}], 200, ended_by=outcome)])
+        assert (report.failures, report.left_out) == ({reason: 1}, {})
 
 
 @each_case("tool", TOOLS)
 @each_case("body", ["", ANSWER, ANSWER + ANSWER[:30], chunk({"role": "assistant"}), 'data: {"cho'])
 def test_clients_leaving_without_the_tools_reason_are_omitted(tool, body):
-    found = measure_as(tool, [exchange([{"t_ms": 100, "text": body}] if body else [], 200, **LEFT)])
-    assert (found.attempts, found.left_out) == (0, {"the client left": 1})
+    report = measure_as(tool, [exchange([{"t_ms": 100, "text": body}] if body else [], 200, **LEFT)])
+    assert (report.attempts, report.left_out) == (0, {"the client left": 1})
 
 
 def test_clients_leaving_before_an_answer_are_omitted():
-    found = measure_as("vllm", [exchange([], 200, status=None, ended_by="client")])
-    assert found.left_out == {"the client left": 1}
+    report = measure_as("vllm", [exchange([], 200, status=None, ended_by="client")])
+    assert report.left_out == {"the client left": 1}
 
 
 def test_an_unknown_tool_is_refused_with_the_known_ones():
@@ -205,9 +205,9 @@ def usage(count, **more):
 
 def answered(*texts, tokens=None, started_s=0.0):
     reads = [{"t_ms": 100 * (at + 1), "text": chunk({"content": text})} for at, text in enumerate(texts)]
-    last = ("" if tokens is None else usage(tokens)) + DONE
-    found = exchange([*reads, {"t_ms": 100 * len(reads) + 50, "text": last}], 1000)
-    return Observed(*found, round(started_s * 1e9))
+    final = ("" if tokens is None else usage(tokens)) + DONE
+    exchange_ = exchange([*reads, {"t_ms": 100 * len(reads) + 50, "text": final}], 1000)
+    return Observed(*exchange_, round(started_s * 1e9))
 
 
 def totals(report):
@@ -264,10 +264,10 @@ def test_metrics_without_their_tokens_are_omitted_and_named(tool, omitted):
 
 
 def test_a_tokenizer_counts_what_the_tool_counts_itself():
-    one = answered("a b ", "c", tokens=50)
+    exchange_ = answered("a b ", "c", tokens=50)
     assert measure("vllm", *answered("a b ", "c")[:3], count_tokens=words).numbers["output_tokens"] == 3
-    assert measure("vllm", *one[:3], count_tokens=words).numbers["output_tokens"] == 50
-    assert measure("aiperf", *one[:3], count_tokens=words).numbers["output_tokens"] == 3
+    assert measure("vllm", *exchange_[:3], count_tokens=words).numbers["output_tokens"] == 50
+    assert measure("aiperf", *exchange_[:3], count_tokens=words).numbers["output_tokens"] == 3
     sglang = measure("sglang", *answered("a b ", "c")[:3], requested_tokens=9, count_tokens=words).numbers
     assert (sglang["output_tokens"], sglang["retokenized"]) == (9, 3)
 
@@ -315,9 +315,9 @@ EVENTS = st.lists(
 @hypothesis.example([chunk({"tool_calls": True})], "end", 200)
 def test_no_body_is_an_error_of_ours(events, ended_by, status):
     reads = [{"t_ms": 10 * seq, "text": text} for seq, text in enumerate(events)]
-    given = exchange(reads, 100, status, ended_by)
+    exchange_ = exchange(reads, 100, status, ended_by)
     for tool in TOOLS:
-        found = measure_as(tool, [given], words)
-        assert found.attempts + sum(found.left_out.values()) == 1
-        assert found.failed == sum(found.failures.values())
-        assert all(row.n >= 0 for row in found.rows)
+        report = measure_as(tool, [exchange_], words)
+        assert report.attempts + sum(report.left_out.values()) == 1
+        assert report.failed == sum(report.failures.values())
+        assert all(row.n >= 0 for row in report.rows)

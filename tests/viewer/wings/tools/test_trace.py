@@ -25,32 +25,32 @@ def user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-def entries(*asked: tuple[JsonObject | bytes, JsonObject], with_messages: bool = False) -> list[JsonObject]:
+def entries(*requests: tuple[JsonObject | bytes, JsonObject], with_messages: bool = False) -> list[JsonObject]:
     """Return the rows of exchanges a second apart, each a request's body and its own fields."""
-    return left_out(*asked, with_messages=with_messages)[0]
+    return left_out(*requests, with_messages=with_messages)[0]
 
 
 def left_out(
-    *asked: tuple[JsonObject | bytes, JsonObject], with_messages: bool = False
+    *requests: tuple[JsonObject | bytes, JsonObject], with_messages: bool = False
 ) -> tuple[list[JsonObject], Counter[str]]:
-    found, counts = [], Counter[str]()
-    for second, (body, fields) in enumerate(asked):
+    reasons, counts = [], Counter[str]()
+    for second, (body, fields) in enumerate(requests):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         request = RequestRow("a", Exchange(), data, len(data), None, {})
         row = {"model": "m", "api": "openai.chat", "framing": "sse", "input_tokens": 1, "output_tokens": 1, **fields}
-        found.append(({"started_at": f"2026-03-01T12:00:{second:02}.000250Z", **row}, request))
-    return list(trace.entries(found, counts, with_messages=with_messages)), counts
+        reasons.append(({"started_at": f"2026-03-01T12:00:{second:02}.000250Z", **row}, request))
+    return list(trace.entries(reasons, counts, with_messages=with_messages)), counts
 
 
 def ids(*prompts: tuple[Sequence[Any], int]) -> list[list[int]]:
     """Return the ids of prompts, each its messages and its count of tokens."""
-    asked = [({"messages": list(said), "tools": TOOLS}, {"input_tokens": count}) for said, count in prompts]
-    return [row["hash_ids"] for row in entries(*asked)]
+    requests = [({"messages": list(messages), "tools": TOOLS}, {"input_tokens": count}) for messages, count in prompts]
+    return [row["hash_ids"] for row in entries(*requests)]
 
 
-def shared(one: Sequence[int], other: Sequence[int]) -> int:
+def shared(ids_: Sequence[int], other_ids: Sequence[int]) -> int:
     """Return the number of leading ids that two prompts share."""
-    return len([*takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))])
+    return len([*takewhile(lambda pair: pair[0] == pair[1], zip(ids_, other_ids, strict=False))])
 
 
 QUESTION = [{"role": "system", "content": SYSTEM}, user("What is rule 7?")]
@@ -78,9 +78,9 @@ def test_an_edited_system_prompt_shares_no_later_block() -> None:
     half = len(SYSTEM) // 2
     edited = [{"role": "system", "content": f"{SYSTEM[:half]}!{SYSTEM[half:]}"}, *LATER[1:]]
     before, after = ids((LATER, 6100), (edited, 6100))
-    same = shared(before, after)
-    assert 0 < same < len(before) // 2
-    assert not {*before} & {*after[same:]}
+    shared_count = shared(before, after)
+    assert 0 < shared_count < len(before) // 2
+    assert not {*before} & {*after[shared_count:]}
 
 
 def test_other_tools_share_nothing() -> None:
@@ -103,9 +103,9 @@ def test_what_clients_change_between_turns_changes_no_block() -> None:
 @given(st.lists(st.tuples(st.binary(max_size=300), st.integers(1, 5000)), min_size=1, max_size=6))
 def test_ids_are_dense_and_match_the_tokens_blocks(prompts: list[tuple[bytes, int]]) -> None:
     blocks = BlockIds()
-    found = [blocks.of("m", prompt, tokens) for prompt, tokens in prompts]
-    assert [len(one) for one in found] == [ceil(tokens / BLOCK) for _, tokens in prompts]
-    first_seen = list(dict.fromkeys(id for one in found for id in one))
+    id_lists = [blocks.of("m", prompt, tokens) for prompt, tokens in prompts]
+    assert [len(id_list) for id_list in id_lists] == [ceil(tokens / BLOCK) for _, tokens in prompts]
+    first_seen = list(dict.fromkeys(id for id_list in id_lists for id in id_list))
     assert first_seen == list(range(len(first_seen)))
 
 
@@ -114,30 +114,30 @@ def test_an_id_stands_for_one_prefix_and_one_count(common: bytes, one: bytes, ot
     blocks = BlockIds()
     prompts = [common + one, common + other]
     first, second = (blocks.of("m", prompt, tokens) for prompt in prompts)
-    same = shared(first, second)
-    assert not {*first[same:]} & {*second[same:]}
+    shared_count = shared(first, second)
+    assert not {*first[shared_count:]} & {*second[shared_count:]}
     assert (first == second) == (prompts[0] == prompts[1])
 
 
 def test_rows_are_timed_from_the_first_to_the_microsecond() -> None:
     body = {"messages": QUESTION}
-    found, counts = left_out(
+    reasons, counts = left_out(
         (body, {"output_tokens": None}), (body, {}), (body, {"started_at": "2026-03-01T12:00:02.001Z"})
     )
-    assert [row["timestamp"] for row in found] == [0, 1000.75]
+    assert [row["timestamp"] for row in reasons] == [0, 1000.75]
     assert counts == {trace.NO_TOKENS: 1}
 
 
 def test_unsendable_requests_are_omitted_with_the_reason() -> None:
     body = {"messages": QUESTION}
-    found, counts = left_out(
+    reasons, counts = left_out(
         (body, {"input_tokens": None}),
         (body, {"input_tokens": 0}),
         (body, {"output_tokens": 1 << 62}),
         (body, {"framing": "websocket"}),
         (b"{", {}),
     )
-    assert found == []
+    assert reasons == []
     assert dict(counts) == {
         "without token counts": 2,
         "with more than 16,777,216 tokens": 1,

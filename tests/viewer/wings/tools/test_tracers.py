@@ -19,8 +19,8 @@ WHOLE = (ROLE, WORD, WORD, FINISH, USAGE, DONE)
 
 
 def first_ms(tool, *events, **facts):
-    found = measure(tool, *stream(*events, **facts)).numbers
-    return found["ttft"] if tool == "langfuse" else found["ttft_s"] * 1000
+    numbers = measure(tool, *stream(*events, **facts)).numbers
+    return numbers["ttft"] if tool == "langfuse" else numbers["ttft_s"] * 1000
 
 
 @each_case("tool", TRACERS)
@@ -108,8 +108,8 @@ GEMINI = (gemini(), gemini({"text": "Hm", "thought": True}), gemini({"text": "Hi
     ],
 )
 def test_litellm_measures_each_api_from_its_own_first_token(events, facts, first_s, latency_s, tokens):
-    found = measure("litellm", *stream(*events, **facts)).numbers
-    assert found == {
+    numbers = measure("litellm", *stream(*events, **facts)).numbers
+    assert numbers == {
         "ttft_s": first_s, "latency_s": pytest.approx(latency_s), "output_tokens": tokens,
         "per_token_s": pytest.approx((latency_s - first_s) / tokens),
     }  # fmt: skip
@@ -149,11 +149,11 @@ CHAT_ANSWER = {"object": "chat.completion", "choices": [{"message": {"content": 
     ],
 )
 def test_only_litellm_lacks_a_whole_answers_first_token(answer):
-    given = stream(json.dumps(answer), content_type="application/json")
-    assert measure("litellm", *given).numbers == {
+    stream_ = stream(json.dumps(answer), content_type="application/json")
+    assert measure("litellm", *stream_).numbers == {
         "ttft_s": None, "latency_s": 0.015, "per_token_s": None, "output_tokens": 4
     }  # fmt: skip
-    assert measure("langfuse", *given).left_out == "not streamed"
+    assert measure("langfuse", *stream_).left_out == "not streamed"
 
 
 def test_whole_answers_of_other_requests_are_left_out():
@@ -162,8 +162,8 @@ def test_whole_answers_of_other_requests_are_left_out():
         "data": [{"object": "embedding", "embedding": [0.1]}],
         "usage": {"prompt_tokens": 1},
     }
-    given = stream(json.dumps(embeddings), content_type="application/json")
-    assert measure("litellm", *given).left_out == "not streamed"
+    stream_ = stream(json.dumps(embeddings), content_type="application/json")
+    assert measure("litellm", *stream_).left_out == "not streamed"
 
 
 @each_case("tool", TRACERS)
