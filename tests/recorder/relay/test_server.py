@@ -125,7 +125,7 @@ async def test_what_follows_a_request_does_not_touch_its_response(
     more, status = NEXT[case]
     held_exchange = Held(relay)
     async with dial(relay.base) as (reader, writer):
-        head = await held_exchange.begun(reader, writer)
+        head = await held_exchange.opening(reader, writer)
         writer.write(more)
         async with asyncio.timeout(60):
             remainder = await reader.read()  # until the connection is closed: after the response
@@ -142,7 +142,7 @@ async def test_a_connection_that_wiretape_closes_names_wiretape(relay: Relay) ->
     held_exchange, listening = Held(relay), server.listen("127.0.0.1", 0)
     closing = server.Server(relay.recorder.proxy, listening)
     async with dial(server.base_url(listening)) as (reader, writer):
-        await held_exchange.begun(reader, writer)
+        await held_exchange.opening(reader, writer)
         closing.close()
         await closing.wait_closed(0)
     row = await relay.kept(held_exchange.target)
@@ -158,7 +158,7 @@ async def test_a_partial_head_may_be_completed_after_the_response(
     held_exchange, target = Held(relay), relay.plays(answer([(0, b"second")]))
     request = post(target)
     async with dial(relay.base) as (reader, writer):
-        await held_exchange.begun(reader, writer)
+        await held_exchange.opening(reader, writer)
         writer.write(request[:20])
         await reader.readuntil(LAST)
         writer.write(request[20:])

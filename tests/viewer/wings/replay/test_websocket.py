@@ -151,7 +151,7 @@ async def test_a_client_without_extensions_gets_the_same_messages(tape: Path) ->
                 assert b"sec-websocket-extensions" not in answered
                 await caller.say(ASK)
                 await caller.say(AGAIN)
-                texts = [data.decode() for _, data in await caller.rest()]
+                texts = [data.decode() for _, data in await caller.remainder()]
             assert texts == [*response(1, "Hel", "lo"), *response(2, "Well")]
 
 
@@ -177,7 +177,7 @@ async def test_an_unrecorded_message_names_the_nearest_recording(
             if not requests:
                 assert answered.startswith(b"http/1.1 404 ")
                 return
-            *_, (_, texts), (kind, reason) = await caller.rest()
+            *_, (_, texts), (kind, reason) = await caller.remainder()
         await until(lambda: replay.served)
     error = json.loads(texts)["error"]
     assert (error["code"], error["nearest"]) == ("not_recorded", nearest)
@@ -252,7 +252,7 @@ async def test_what_upstream_said_first_is_not_waited_for(tape: Path) -> None:
     async with serving(taped(tape, [(50, hello), (150, hello)], sent)) as replay, calling(replay) as (_, caller):
         assert await caller.take(len(hello)) == hello
         await caller.say(ASK)
-        assert await caller.rest() == [("text", b"hello")]
+        assert await caller.remainder() == [("text", b"hello")]
 
 
 @pytest.mark.parametrize(
