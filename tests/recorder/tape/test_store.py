@@ -231,16 +231,16 @@ def test_sessions_of_a_tape_share_one_salt(tape: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request", "model"),
+    ("request_body", "model"),
     [
         (b'{"model":"m"}', "m"), (b'{"model":"a\\u0000b"}', "a\ufffdb"), (b'{"model":7}', None), (b"[]", None),
         (b'{"model":"\\ud800"}', None), (b'{"model":"\xff"}', None), (b"[" * 100_000, None), (b"", None),
     ],
 )  # fmt: skip
-def test_the_requested_model_is_read_from_any_body(tape: Path, request: bytes, model: str | None) -> None:
+def test_the_requested_model_is_read_from_any_body(tape: Path, request_body: bytes, model: str | None) -> None:
     with opened(tape) as store:
-        record(store, [begin("e1", body=request)])
-    assert [(row["request_model"], row["request_body"]) for row in rows(tape, exchanges)] == [(model, request)]
+        record(store, [begin("e1", body=request_body)])
+    assert [(row["request_model"], row["request_body"]) for row in rows(tape, exchanges)] == [(model, request_body)]
 
 
 def test_the_model_is_read_from_compressed_requests_and_pieces(tape: Path) -> None:
