@@ -19,10 +19,10 @@ FACTS = Exchange(
 )
 
 
-def spoken(*said: tuple[int, dict[str, object]]) -> Transcript:
+def spoken(*chunks: tuple[int, dict[str, object]]) -> Transcript:
     """Make a transcript of deltas, each in a read at the given time, in ms."""
     reads, body = [], b""
-    for seq, (at_ms, delta) in enumerate(said):
+    for seq, (at_ms, delta) in enumerate(chunks):
         data = event(delta)
         reads.append(Read(seq, at_ms * MS, None, len(body), len(data)))
         body += data
@@ -33,14 +33,14 @@ def words(*texts: str) -> Transcript:
     return spoken(*((10 * at, {"content": text}) for at, text in enumerate(texts)))
 
 
-def shown(part: AnswerPart, position: int) -> list[list[tuple[str, str]]]:
+def shown_rows(part: AnswerPart, position: int) -> list[list[tuple[str, str]]]:
     return [[(run.text, run.state) for run in part.runs(line, position)] for line in range(part.rows)]
 
 
 def test_playhead_divides_said_text_from_ghost() -> None:
     (part,) = AnswerLayout(words("the ", "quick ", "brown"), 10).parts
-    assert shown(part, 0) == [[("the ", "ghost"), ("quick ", "ghost")], [("brown", "ghost")]]
-    assert shown(part, 2) == [[("the ", "said"), ("quick ", "said")], [("brown", "ghost")]]
+    assert shown_rows(part, 0) == [[("the ", "ghost"), ("quick ", "ghost")], [("brown", "ghost")]]
+    assert shown_rows(part, 2) == [[("the ", "said"), ("quick ", "said")], [("brown", "ghost")]]
     assert [run.event for run in part.runs(0, 3)] == [0, 1]
 
 
@@ -54,12 +54,14 @@ def test_layout_does_not_move_while_playing() -> None:
 
 def test_only_the_rows_between_two_places_change() -> None:
     answer = AnswerLayout(words(*(f"word{at} " for at in range(50))), 12)
-    for before, after in ((0, 1), (10, 11), (11, 10), (0, 50)):
-        changed = {row for first, last in answer.changed_rows(before, after) for row in range(first, last + 1)}
+    for from_position, to_position in ((0, 1), (10, 11), (11, 10), (0, 50)):
+        changed = {
+            row for first, last in answer.changed_rows(from_position, to_position) for row in range(first, last + 1)
+        }
         for row in range(len(answer)):
             line = answer.row(row).line
             assert line is not None
-            looks = [list(answer.parts[0].runs(line, position)) for position in (before, after)]
+            looks = [list(answer.parts[0].runs(line, position)) for position in (from_position, to_position)]
             assert looks[0] == looks[1] or row in changed
     assert sum(last - first + 1 for first, last in answer.changed_rows(10, 11)) <= 4
 
@@ -87,23 +89,25 @@ def test_several_choices_have_headings() -> None:
 def test_a_long_silence_is_shown_before_what_ended_it() -> None:
     transcript = spoken((0, {"content": "for "}), (10, {"content": "decode"}), (2924, {"content": " waits"}))
     (part,) = AnswerLayout(transcript, 60, 500 * MS).parts
-    assert shown(part, 3) == [[("for ", "said"), ("decode", "said"), ("┊+2.914 s┊", "silence"), (" waits", "said")]]
-    assert [state for _, state in shown(part, 2)[0]] == ["said", "said", "ghost", "ghost"]
+    assert shown_rows(part, 3) == [
+        [("for ", "said"), ("decode", "said"), ("┊+2.914 s┊", "silence"), (" waits", "said")]
+    ]
+    assert [state for _, state in shown_rows(part, 2)[0]] == ["said", "said", "ghost", "ghost"]
 
 
 def test_silence_before_the_first_words_is_of_no_event() -> None:
     (part,) = AnswerLayout(spoken((5000, {"content": "late"})), 60, 500 * MS).parts
-    assert shown(part, 1) == [[("late", "said")]]
+    assert shown_rows(part, 1) == [[("late", "said")]]
 
 
 def test_tabs_take_the_width_that_is_shown() -> None:
     (part,) = AnswerLayout(words("a\tb", "\tc"), 40).parts
-    assert shown(part, 1) == [[("a    b", "said"), ("    c", "ghost")]]
+    assert shown_rows(part, 1) == [[("a    b", "said"), ("    c", "ghost")]]
 
 
 def test_control_characters_become_pictures() -> None:
     (part,) = AnswerLayout(words("a\x1b[2J"), 40).parts
-    assert shown(part, 1) == [[("a␛[2J", "said")]]
+    assert shown_rows(part, 1) == [[("a␛[2J", "said")]]
 
 
 @given(
@@ -115,11 +119,11 @@ def test_said_pieces_are_the_text_so_far(texts: list[str], width: int, silences:
     part = next(iter(AnswerLayout(transcript, width, 5 * MS if silences else None).parts))
     position = data.draw(st.integers(0, len(texts)))
     runs: list[AnswerRun] = [run for line in range(part.rows) for run in part.runs(line, position)]
-    said = "".join(run.text for run in runs if run.state == "said")
-    wanted = "".join(texts[:position]).replace("\t", "    ").replace("\n", "")
-    assert said == wanted
+    spoken_text = "".join(run.text for run in runs if run.state == "said")
+    expected = "".join(texts[:position]).replace("\t", "    ").replace("\n", "")
+    assert spoken_text == expected
     everything = "".join(run.text for run in runs if run.state != "silence" and not run.text.startswith("┊"))
-    assert everything.replace("┊", "").startswith(wanted)
+    assert everything.replace("┊", "").startswith(expected)
 
 
 def test_a_very_long_text_is_laid_out_gradually() -> None:
@@ -133,7 +137,7 @@ def test_texts_without_events_are_reported_at_once(connection: Connection) -> No
     row = queries.detail(connection, queries.find(connection, COMPLETE))
     transcript = Transcript.of_texts({"content": row.content or ""}, [("call", "{}")])
     answer = AnswerLayout(transcript, 40)
-    assert shown(answer.parts[0], 1) == [[("Hello, world", "said")]]
+    assert shown_rows(answer.parts[0], 1) == [[("Hello, world", "said")]]
     assert [part.kind for part in answer.parts] == ["content", "tool"]
 
 
@@ -147,8 +151,8 @@ def by_turns(*choices: int) -> Transcript:
     """Make a transcript of choices that each say a line when it is their turn."""
     reads, body = [], b""
     for seq, choice in enumerate(choices):
-        said = {"index": choice, "delta": {"content": f"{seq:>2}\n"}, "finish_reason": None}
-        data = f"data: {json.dumps({'object': 'chat.completion.chunk', 'choices': [said]})}\n\n".encode()
+        spoken_text = {"index": choice, "delta": {"content": f"{seq:>2}\n"}, "finish_reason": None}
+        data = f"data: {json.dumps({'object': 'chat.completion.chunk', 'choices': [spoken_text]})}\n\n".encode()
         reads.append(Read(seq, seq * MS, None, len(body), len(data)))
         body += data
     return Transcript(decode(FACTS, reads, body))
@@ -173,17 +177,17 @@ def test_first_of_growing_choices_stays_in_sight() -> None:
 
 def test_nul_is_replaced_as_on_the_tape() -> None:
     (part,) = AnswerLayout(words("a\0b"), 10).parts
-    assert shown(part, 1) == [[("a\ufffdb", "said")]]
+    assert shown_rows(part, 1) == [[("a\ufffdb", "said")]]
 
 
 @pytest.mark.parametrize(
-    ("written", "standing"), [('{"a": 1}', "complete"), ('{"a": "Par', "no whole JSON"), ("", "complete")]
+    ("partial", "standing"), [('{"a": 1}', "complete"), ('{"a": "Par', "no whole JSON"), ("", "complete")]
 )
-def test_truncated_arguments_are_not_complete(written: str, standing: str) -> None:
+def test_truncated_arguments_are_not_complete(partial: str, standing: str) -> None:
     track, name = Track(), Track()
-    if written:
-        track.add(0, written[:4])
-        track.add(1, written[4:])
+    if partial:
+        track.add(0, partial[:4])
+        track.add(1, partial[4:])
     part = AnswerPart("tool", track, Voice(0), "tool call 1", name)
     assert part.standing(9) == standing
-    assert not written or part.standing(1) == "incomplete"
+    assert not partial or part.standing(1) == "incomplete"

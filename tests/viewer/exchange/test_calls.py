@@ -86,20 +86,20 @@ def test_the_events_table_has_index_size_and_hex() -> None:
     assert (row["type"], row["data"], row["start"], row["end"]) == ("message", "0a0568656c6c6f", 0, 12)
 
 
-def told(transcript: Transcript) -> list[tuple[str, str, bytes]]:
+def rows_of(transcript: Transcript) -> list[tuple[str, str, bytes]]:
     return [(node.label, node.text, transcript.data[node.start : node.end]) for node in tree.of(transcript, 0)[1:]]
 
 
 def test_an_opaque_message_is_taken_apart_to_its_payload() -> None:
-    assert told(call(HELLO)) == [
+    assert rows_of(call(HELLO)) == [
         ("flags", "0x00", b"\0"), ("length", "7", b"\0\0\0\x07"), ("data", "0a 05 68 65 6c 6c 6f", b"\x0a\x05hello"),
     ]  # fmt: skip
-    assert told(call(message(b"\x01\x02", 1), coding="snappy"))[0] == ("flags", "0x01, compressed", b"\x01")
+    assert rows_of(call(message(b"\x01\x02", 1), coding="snappy"))[0] == ("flags", "0x01, compressed", b"\x01")
 
 
 def test_a_json_message_is_split_into_its_values() -> None:
-    found = told(call(of_json({"a": 1}), "application/connect+json"))
-    assert [part[:2] for part in found[2:]] == [("type", "message"), ("data", "object"), ("a", "1")]
+    rows = rows_of(call(of_json({"a": 1}), "application/connect+json"))
+    assert [part[:2] for part in rows[2:]] == [("type", "message"), ("data", "object"), ("a", "1")]
 
 
 def test_a_message_is_copied_as_text_or_hex() -> None:

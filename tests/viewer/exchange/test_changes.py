@@ -17,28 +17,28 @@ SYSTEM = "\n".join(["Be brief.", *(f"Rule {number}." for number in range(9))])
 
 
 def prompt(*messages: Any, tools: Any = (), **parameters: Any) -> Prompt:
-    read = parse(json.dumps({"messages": messages, "tools": tools, **parameters}).encode())
-    assert read is not None
-    return read
+    prompt_read = parse(json.dumps({"messages": messages, "tools": tools, **parameters}).encode())
+    assert prompt_read is not None
+    return prompt_read
 
 
 def tool(name: str, description: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": description}}
 
 
-def said(a: Prompt, b: Prompt, folding: Folding | None = None) -> list[str]:
-    found: Iterable[Line] = lines(changes(a, b), folding or Folding())
-    return ["".join(text for text, _ in one).rstrip() for one in found]
+def diff_lines(a: Prompt, b: Prompt, folding: Folding | None = None) -> list[str]:
+    differences: Iterable[Line] = lines(changes(a, b), folding or Folding())
+    return ["".join(text for text, _ in line).rstrip() for line in differences]
 
 
 def test_the_same_request_with_other_ids_has_no_difference() -> None:
-    asked = [USER, {"role": "assistant", "tool_calls": [CALL]}]
+    request = [USER, {"role": "assistant", "tool_calls": [CALL]}]
     parts = [{"type": "text", "text": "Is it cold?"}]
-    again = [{"role": "user", "content": parts}, {"role": "assistant", "tool_calls": [CALL | {"id": "c2"}]}]
-    found = changes(prompt(*asked), prompt(*again))
-    assert found == [RequestDifference("message", "1–2", "same")]
-    assert not differ(found)
-    assert said(prompt(*asked), prompt(*again)) == ["the requests are the same"]
+    repeated = [{"role": "user", "content": parts}, {"role": "assistant", "tool_calls": [CALL | {"id": "c2"}]}]
+    differences = changes(prompt(*request), prompt(*repeated))
+    assert differences == [RequestDifference("message", "1–2", "same")]
+    assert not differ(differences)
+    assert diff_lines(prompt(*request), prompt(*repeated)) == ["the requests are the same"]
 
 
 def test_models_and_parameters_are_compared_by_their_names() -> None:
@@ -50,7 +50,7 @@ def test_models_and_parameters_are_compared_by_their_names() -> None:
         RequestDifference("parameter", "metadata.user", "changed", "u", "v"),
         RequestDifference("parameter", "seed", "added", None, "7"),
     ]
-    assert said(a, b) == [
+    assert diff_lines(a, b) == [
         "~ parameter temperature  0 → 1", "- parameter top_p  1", "~ parameter metadata.user  u → v",
         "+ parameter seed  7",
     ]  # fmt: skip
@@ -58,7 +58,7 @@ def test_models_and_parameters_are_compared_by_their_names() -> None:
 
 def test_a_system_prompt_is_compared_line_by_line() -> None:
     a, b = ({"role": "system", "content": text} for text in (SYSTEM, SYSTEM.replace("Rule 4.", "Rule four.\nRule 4b.")))
-    assert said(prompt(a), prompt(b)) == [
+    assert diff_lines(prompt(a), prompt(b)) == [
         "~ system",
         "      … 3 lines the same", "      Rule 2.", "      Rule 3.",
         "    - Rule 4.", "    + Rule four.", "    + Rule 4b.",
@@ -67,38 +67,38 @@ def test_a_system_prompt_is_compared_line_by_line() -> None:
 
 
 def test_only_the_words_that_differ_are_marked() -> None:
-    found = changes(*(prompt({"role": "system", "content": f"Be {how} now."}) for how in ("brief", "long")))
-    marked = [[text for text, tone in one if tone in ("error", "success")] for one in lines(found, Folding())]
+    differences = changes(*(prompt({"role": "system", "content": f"Be {manner} now."}) for manner in ("brief", "long")))
+    marked = [[text for text, tone in line if tone in ("error", "success")] for line in lines(differences, Folding())]
     assert marked == [[], ["    - ", "brief"], ["    + ", "long"]]
 
 
 def test_tools_are_added_removed_changed_and_moved() -> None:
     a, b = (
-        prompt(tools=[tool(*one) for one in tools]) for tools in ([("f", "x"), ("g", "y")], [("f", "z"), ("h", "y")])
+        prompt(tools=[tool(*line) for line in tools]) for tools in ([("f", "x"), ("g", "y")], [("f", "z"), ("h", "y")])
     )
-    assert [(one.name, one.change) for one in changes(a, b)] == [
+    assert [(change.name, change.change) for change in changes(a, b)] == [
         ("f", "changed"), ("g", "removed"), ("h", "added"),
     ]  # fmt: skip
     moved = prompt(tools=[tool("g", "y"), tool("f", "x")])
-    assert [(one.name, one.change) for one in changes(a, moved)] == [("all tools", "moved")]
+    assert [(change.name, change.change) for change in changes(a, moved)] == [("all tools", "moved")]
 
 
 def test_messages_are_compared_after_those_that_are_the_same() -> None:
     answer, result = {"role": "assistant", "content": "No."}, {"role": "tool", "tool_call_id": "c1", "content": "warm"}
     a = prompt(USER, answer, {"role": "user", "content": "Sure?"}, result)
     b = prompt(USER, answer, {"role": "user", "content": "Why?"}, {"role": "user", "content": "Say!"}, result)
-    assert said(a, b) == [
+    assert diff_lines(a, b) == [
         "", "messages", "= 1–2: the same", "~ 3 user", "    - Sure?", "    + Why?", "+ 4 user", "    + Say!",
         "= 4 (5 on in B): the same",
     ]  # fmt: skip
 
 
 def test_a_message_of_another_role_replaces_one() -> None:
-    found = changes(prompt(USER), prompt({"role": "assistant", "content": "Is it cold?"}))
-    assert [(one.name, one.change) for one in found] == [("1 user", "removed"), ("1 assistant", "added")]
+    differences = changes(prompt(USER), prompt({"role": "assistant", "content": "Is it cold?"}))
+    assert [(change.name, change.change) for change in differences] == [("1 user", "removed"), ("1 assistant", "added")]
 
 
 def test_a_long_difference_is_folded() -> None:
     text = "\n".join(map(str, range(40)))
-    shown = said(prompt(), prompt({"role": "user", "content": text}), Folding(60, "a pipe gets all of it"))
-    assert shown[-1].strip() == "… 28 more lines: a pipe gets all of it"
+    output = diff_lines(prompt(), prompt({"role": "user", "content": text}), Folding(60, "a pipe gets all of it"))
+    assert output[-1].strip() == "… 28 more lines: a pipe gets all of it"

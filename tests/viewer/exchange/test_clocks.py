@@ -48,20 +48,20 @@ def column(times: Times) -> list[str]:
 
 
 @each_case(
-    ("format", "told"),
+    ("format", "expected"),
     [
         ("request", ["0.040", "0.100", "0.100", "2.345"]),
         ("wall", ["23:59:59.990", "00:00:00.050", "00:00:00.050", "00:00:02.295"]),
         ("event", ["–", "60", "same", "2,245"]),
     ],
 )
-def test_timestamps_in_each_format(format: Format, told: list[str]) -> None:
-    assert column(Times(format, STARTED)) == told
+def test_timestamps_in_each_format(format: Format, expected: list[str]) -> None:
+    assert column(Times(format, STARTED)) == expected
 
 
 def test_unknown_times_have_no_unit() -> None:
-    told = [times.with_unit(50 * MS, "+") for times in (Times(), Times("wall", STARTED), Times("wall"))]
-    assert told == ["+0.050 s", "00:00:00.000", "–"]
+    labels = [times.with_unit(50 * MS, "+") for times in (Times(), Times("wall", STARTED), Times("wall"))]
+    assert labels == ["+0.050 s", "00:00:00.000", "–"]
     assert Times().with_unit(50 * MS) == "0.050 s"
 
 
@@ -87,10 +87,10 @@ def test_wall_time_is_skipped_where_it_is_not_known() -> None:
 @pytest.mark.parametrize("times", [Times("request"), Times("event")])
 @given(st.integers(-(10**12), 10**13))
 def test_typing_a_displayed_time_returns_it(times: Times, at_ns: int) -> None:
-    shown = times.instant(at_ns)
-    goal = parse_goal(f"{shown.removeprefix('−')}{formatting.unit(shown)}")
+    text = times.instant(at_ns)
+    goal = parse_goal(f"{text.removeprefix('−')}{formatting.unit(text)}")
     assert goal is not None
-    assert abs(int(-goal.value if shown.startswith("−") else goal.value) - at_ns) <= MS // 2
+    assert abs(int(-goal.value if text.startswith("−") else goal.value) - at_ns) <= MS // 2
 
 
 @given(st.integers(0, 4 * 3_600 * 10**9))
@@ -113,7 +113,7 @@ def test_displayed_time_leads_to_its_event() -> None:
 
 
 @each_case(
-    ("times", "drawn"),
+    ("times", "expected"),
     [
         (Times(), "╷0             ╷1 s           ╷2 s"),
         (Times("wall", started_at=STARTED), "╷00:00:00      ╷00:00:01      ╷00:00:02"),
@@ -122,14 +122,14 @@ def test_displayed_time_leads_to_its_event() -> None:
         (Times("event"), "╷0             ╷1 s           ╷2 s"),
     ],
 )
-def test_an_axis_has_round_times_of_its_clock(times: Times, drawn: str) -> None:
-    assert times.axis(3_000 * MS, 45) == drawn
+def test_an_axis_has_round_times_of_its_clock(times: Times, expected: str) -> None:
+    assert times.axis(3_000 * MS, 45) == expected
 
 
 @given(st.integers(0, 10**14), st.integers(1, 200), st.datetimes())
 def test_a_time_of_day_axis_stays_within_its_cells(axis: int, cells: int, began: datetime) -> None:
-    drawn = Times("wall", started_at=f"{began.isoformat()}Z").axis(axis, cells)
-    assert len(drawn) <= cells
+    axis_text = Times("wall", started_at=f"{began.isoformat()}Z").axis(axis, cells)
+    assert len(axis_text) <= cells
 
 
 def test_event_without_a_timestamp_has_no_time() -> None:

@@ -29,13 +29,13 @@ def request(body: bytes) -> RequestRow:
 
 
 def second() -> Turn:
-    before = request_content(FIRST, request(turns.asked(*turns.QUESTION)))
+    previous = request_content(FIRST, request(turns.asked(*turns.QUESTION)))
     body = turns.asked(*turns.QUESTION, *turns.GOES_ON, metadata={"user_id": "u"}, temperature=0)
-    return turn(request_content(SECOND, request(body)), before)
+    return turn(request_content(SECOND, request(body)), previous)
 
 
-def text(found: Iterable[Line]) -> list[str]:
-    return ["".join(text for text, _ in one).rstrip() for one in found]
+def text(lines_: Iterable[Line]) -> list[str]:
+    return ["".join(text for text, _ in line).rstrip() for line in lines_]
 
 
 def test_a_turn_in_short_shows_what_is_new() -> None:
@@ -63,41 +63,41 @@ def test_a_turn_in_short_shows_what_is_new() -> None:
 
 def test_of_many_messages_only_the_last_are_shown() -> None:
     messages = [{"role": "user", "content": ["<system-reminder>x</system-reminder>", f"Say {at}."]} for at in range(80)]
-    before = request_content(FIRST, request(turns.asked(*messages)))
+    previous = request_content(FIRST, request(turns.asked(*messages)))
     body = turns.asked(*messages, {"role": "user", "content": "Go on."})
-    shown = text(lines(turn(request_content(SECOND, request(body)), before), Folding(60, "r shows it"), ""))
-    start = shown.index("… 68 earlier messages: r shows it")
-    assert shown[start + 1] == "69 user  Say 68."
-    assert "80 user  Say 79." in shown
+    text_lines = text(lines(turn(request_content(SECOND, request(body)), previous), Folding(60, "r shows it"), ""))
+    start = text_lines.index("… 68 earlier messages: r shows it")
+    assert text_lines[start + 1] == "69 user  Say 68."
+    assert "80 user  Say 79." in text_lines
 
 
 def test_a_turn_in_full_leaves_nothing_out() -> None:
-    shown = text(lines(second(), Folding(), ""))
-    assert "  Rule 19." in shown
-    assert "  get_weather  Tell the weather." in shown
-    start = shown.index("2 assistant")
-    assert shown[start : start + 5] == [
+    text_lines = text(lines(second(), Folding(), ""))
+    assert "  Rule 19." in text_lines
+    assert "  get_weather  Tell the weather." in text_lines
+    start = text_lines.index("2 assistant")
+    assert text_lines[start : start + 5] == [
         "2 assistant", "  I look.", "  call get_weather  call_1", '    {"city": "Oslo"}',
         f"{'── new since 11110000 ':─<120}",
     ]  # fmt: skip
 
 
 def test_a_long_text_is_folded_by_its_lines() -> None:
-    first = turn(request_content(FIRST, request(turns.asked(*turns.QUESTION))))
-    shown = text(lines(first, Folding(60, "r shows it"), ""))
-    assert "  Rule 10." in shown
-    assert "  Rule 11." not in shown
-    assert "  … 9 more lines: r shows it" in shown
+    first_turn = turn(request_content(FIRST, request(turns.asked(*turns.QUESTION))))
+    text_lines = text(lines(first_turn, Folding(60, "r shows it"), ""))
+    assert "  Rule 10." in text_lines
+    assert "  Rule 11." not in text_lines
+    assert "  … 9 more lines: r shows it" in text_lines
 
 
 def test_a_changed_system_prompt_and_omitted_messages_are_reported() -> None:
     system = {"role": "system", "content": "Be long."}
-    before = request_content(FIRST, request(turns.asked(*turns.QUESTION, *turns.GOES_ON)))
-    shown = text(
-        lines(turn(request_content(SECOND, request(turns.asked(system, *turns.GOES_ON))), before), Folding(40), "")
+    previous = request_content(FIRST, request(turns.asked(*turns.QUESTION, *turns.GOES_ON)))
+    text_lines = text(
+        lines(turn(request_content(SECOND, request(turns.asked(system, *turns.GOES_ON))), previous), Folding(40), "")
     )
-    assert "system · 8 characters, changed since the turn before" in shown
-    assert "── new since 11110000, without 3 of its messages" in "\n".join(shown)
+    assert "system · 8 characters, changed since the turn before" in text_lines
+    assert "── new since 11110000, without 3 of its messages" in "\n".join(text_lines)
 
 
 def test_every_part_has_its_words() -> None:
@@ -118,8 +118,8 @@ def test_long_arguments_are_indented() -> None:
 
 
 def test_a_request_without_messages_still_has_its_answer() -> None:
-    shown = text(lines(turn(request_content(SECOND, request(b""))), Folding(), ""))
-    assert shown == [
+    text_lines = text(lines(turn(request_content(SECOND, request(b""))), Folding(), ""))
+    assert text_lines == [
         "request  no messages are known: it has no body",
         "",
         "answer · complete, finish reason stop",
@@ -128,23 +128,23 @@ def test_a_request_without_messages_still_has_its_answer() -> None:
 
 
 def test_parameters_have_the_names_of_both_levels() -> None:
-    given: dict[str, Any] = {"a": {"b": 1, "c": {"d": []}}, "e": {}, "f": "g"}
-    assert flattened(given) == {"a.b": "1", "a.c": '{"d":[]}', "e": "{}", "f": "g"}
+    value: dict[str, Any] = {"a": {"b": 1, "c": {"d": []}}, "e": {}, "f": "g"}
+    assert flattened(value) == {"a.b": "1", "a.c": '{"d":[]}', "e": "{}", "f": "g"}
 
 
 def test_a_record_says_which_messages_are_new() -> None:
-    found = record(second())
-    assert [message["new"] for message in found["messages"]] == [False, False, True]
-    assert (found["id"], found["continues"], found["problem"]) == (turns.SECOND, turns.FIRST, None)
-    assert found["messages"][2]["parts"][0]["content"] == [{"text": "snow", "kind": "text"}]
-    assert found["answer"]["parts"] == [{"text": "Yes.", "kind": "text"}]
-    assert json.loads(found["tools"][0]["definition"]) == turns.TOOLS[0]
+    record_ = record(second())
+    assert [message["new"] for message in record_["messages"]] == [False, False, True]
+    assert (record_["id"], record_["continues"], record_["problem"]) == (turns.SECOND, turns.FIRST, None)
+    assert record_["messages"][2]["parts"][0]["content"] == [{"text": "snow", "kind": "text"}]
+    assert record_["answer"]["parts"] == [{"text": "Yes.", "kind": "text"}]
+    assert json.loads(record_["tools"][0]["definition"]) == turns.TOOLS[0]
 
 
 def test_a_record_is_json_however_deep_a_parameter_is() -> None:
     body = b'{"messages": [], "seed": NaN, "a": ' + b"[" * 800 + b"]" * 800 + b"}"
-    found = json.dumps(record(turn(request_content(SECOND, request(body)))), indent=2, allow_nan=False)
-    assert json.loads(found)["parameters"]["seed"] == "NaN"
+    record_ = json.dumps(record(turn(request_content(SECOND, request(body)))), indent=2, allow_nan=False)
+    assert json.loads(record_)["parameters"]["seed"] == "NaN"
 
 
 def test_recorded_text_reaches_no_terminal_as_it_is() -> None:
@@ -157,13 +157,14 @@ def test_recorded_text_reaches_no_terminal_as_it_is() -> None:
     tools = [{"type": HOSTILE, "name": HOSTILE, "description": HOSTILE}]
     body = json.dumps({"messages": messages, "tools": tools, HOSTILE: HOSTILE, "a": {HOSTILE: HOSTILE}}).encode()
     for folding in (Folding(), Folding(60, "r shows it")):
-        first = request_content(detailed(model=HOSTILE, content=HOSTILE), request(body))
-        shown = "\n".join(
-            one.plain for one in rendered(lines(turn(request_content(SECOND, request(body)), first), folding, ""))
+        first_request = request_content(detailed(model=HOSTILE, content=HOSTILE), request(body))
+        text_ = "\n".join(
+            line.plain
+            for line in rendered(lines(turn(request_content(SECOND, request(body)), first_request), folding, ""))
         )
-        assert safe(shown, multiline=True) == shown
-    other = request_content(SECOND, request(turns.asked(*turns.QUESTION)))
-    assert None not in (first.prompt, other.prompt)
-    found = changes.changes(first.prompt or Prompt(), other.prompt or Prompt())
-    compared = "\n".join(one.plain for one in rendered(changes.lines(found, Folding())))
+        assert safe(text_, multiline=True) == text_
+    second_request = request_content(SECOND, request(turns.asked(*turns.QUESTION)))
+    assert None not in (first_request.prompt, second_request.prompt)
+    differences = changes.changes(first_request.prompt or Prompt(), second_request.prompt or Prompt())
+    compared = "\n".join(line.plain for line in rendered(changes.lines(differences, Folding())))
     assert safe(compared, multiline=True) == compared

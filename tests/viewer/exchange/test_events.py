@@ -46,7 +46,7 @@ def test_nul_is_replaced_as_on_the_tape() -> None:
 
 
 @each_case(
-    ("text", "fitting"),
+    ("text", "matches"),
     [
         ("", list(range(9))),
         ("kind:content", [1, 3, 4, 5]),
@@ -59,9 +59,9 @@ def test_nul_is_replaced_as_on_the_tape() -> None:
         ("nothing-like-it", []),
     ],
 )
-def test_event_must_fit_every_term(connection: Connection, text: str, fitting: list[int]) -> None:
+def test_event_must_fit_every_term(connection: Connection, text: str, matches: list[int]) -> None:
     transcript = Transcript(queries.observed(connection, queries.find(connection, COMPLETE))[2])
-    assert list(events.matching(transcript, events.parse_filter(text))) == fitting
+    assert list(events.matching(transcript, events.parse_filter(text))) == matches
 
 
 @pytest.mark.parametrize(("text", "reason"), [("kind:words", "words is no kind"), ("Δ>fast", "write a duration")])

@@ -28,14 +28,20 @@ def complete(connection: Connection) -> Transcript:
 
 
 def test_markers_stand_in_their_order(tools: Transcript) -> None:
-    found = markers.markers(tools, 50 * MS, [3050 * MS])
-    assert [(marker.sign, marker.position) for marker in found] == [("B", 1), ("R", 1), ("T", 2), ("S", 2), ("D", 5)]
-    assert found[3].at_ns == 3050 * MS
+    found_markers = markers.markers(tools, 50 * MS, [3050 * MS])
+    assert [(marker.sign, marker.position) for marker in found_markers] == [
+        ("B", 1),
+        ("R", 1),
+        ("T", 2),
+        ("S", 2),
+        ("D", 5),
+    ]
+    assert found_markers[3].at_ns == 3050 * MS
 
 
 def test_errors_have_a_marker(connection: Connection) -> None:
     failed = Transcript(queries.observed(connection, queries.find(connection, FAILED))[2])
-    assert [(one.sign, one.position) for one in markers.markers(failed, None)] == [("C", 1), ("E", 2)]
+    assert [(marker.sign, marker.position) for marker in markers.markers(failed, None)] == [("C", 1), ("E", 2)]
 
 
 def test_a_stream_without_events_has_no_markers() -> None:
@@ -44,8 +50,8 @@ def test_a_stream_without_events_has_no_markers() -> None:
 
 def test_past_the_last_marker_comes_the_first_one() -> None:
     stalls = [Marker("C", 2, 0), Marker("S", 4, 0), Marker("S", 9, 0)]
-    found = [markers.beyond(stalls, at, "S") for at in (0, 4, 9)]
-    assert [one.position for one in found if one is not None] == [4, 9, 4]
+    found_markers = [markers.beyond(stalls, at, "S") for at in (0, 4, 9)]
+    assert [marker.position for marker in found_markers if marker is not None] == [4, 9, 4]
     assert markers.beyond(stalls, 2, "E") is None
 
 

@@ -58,13 +58,13 @@ def test_exchange_without_a_recorder_ends_with_its_last_read(connection: Connect
 
 def test_ended_exchanges_stand_still_and_times_need_starts(connection: Connection) -> None:
     watch = Watch()
-    ended, unknown = Pulse(watch.clock), Pulse(watch.clock)
-    ended.know(STARTED, died=False)
-    ended.take(opened(connection, COMPLETE))
+    finished, unknown = Pulse(watch.clock), Pulse(watch.clock)
+    finished.know(STARTED, died=False)
+    finished.take(opened(connection, COMPLETE))
     unknown.know("no time", died=False)
     unknown.take(opened(connection, LIVE))
     watch.ns = 60_000 * MS
-    assert (ended.runs, ended.silence(ended.end_ns), ended.longest_silence) == (False, None, None)
+    assert (finished.runs, finished.silence(finished.end_ns), finished.longest_silence) == (False, None, None)
     assert (unknown.runs, unknown.end_ns, unknown.silence(110 * MS)) == (True, 110 * MS, None)
 
 
@@ -96,9 +96,9 @@ def test_silence_depends_on_the_position(connection: Connection) -> None:
     pulse = Pulse(Watch().clock)
     reads_at = array("q", (700 * MS, 800 * MS, 4_000 * MS))
     pulse.take(dataclasses.replace(opened(connection, COMPLETE), reads_at=reads_at, end_ns=4_600 * MS))
-    found = [pulse.silence(ms * MS) for ms in (600, 700, 1_400, 2_800, 3_999, 4_000, 4_600)]
-    assert [None if one is None else str(one) for one in found] == [
+    silences = [pulse.silence(ms * MS) for ms in (600, 700, 1_400, 2_800, 3_999, 4_000, 4_600)]
+    assert [None if silence is None else str(silence) for silence in silences] == [
         "waiting for 0.6 s", None, "silent for 0.6 s", "silent for 2.0 s", "silent for 3.2 s", None, "silent for 0.6 s"
     ]  # fmt: skip
-    assert [one.stalled for one in found if one is not None] == [False, False, False, True, False]
+    assert [silence.stalled for silence in silences if silence is not None] == [False, False, False, True, False]
     assert pulse.longest_silence == Silence(3_200 * MS, awaits_first=True, stalled=True)

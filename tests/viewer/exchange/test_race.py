@@ -38,10 +38,10 @@ def lane(texts: list[tuple[int, str]], end_ms: int | None = None) -> Lane:
     for seq, (at, data) in enumerate(parts):
         reads.append(Read(seq, at * MS, None, start, len(data)))
         start += len(data)
-    last = end_ms if end_ms is not None else parts[-1][0] if parts else 0
-    exchange = Exchange(status=200, content_type="text/event-stream", ended_by="end", end_ns=last * MS)
+    last_ms = end_ms if end_ms is not None else parts[-1][0] if parts else 0
+    exchange = Exchange(status=200, content_type="text/event-stream", ended_by="end", end_ns=last_ms * MS)
     decoded = decode(exchange, reads, b"".join(data for _, data in parts))
-    return Lane(Transcript(decoded), last * MS, parts[0][0] * MS if parts else None)
+    return Lane(Transcript(decoded), last_ms * MS, parts[0][0] * MS if parts else None)
 
 
 FAST = [(100, "one "), (200, "two "), (300, "three")]
@@ -50,14 +50,14 @@ SLOW = [(400, "one "), (800, "two "), (1200, "four")]
 
 def taped(connection: Connection, id: str) -> Lane:
     no = queries.find(connection, id)
-    whole = exchange.full(connection, no)
-    return Lane(Transcript(whole.decoded), whole.exchange.end_ns, None)
+    full = exchange.full(connection, no)
+    return Lane(Transcript(full.decoded), full.exchange.end_ns, None)
 
 
-def said(race: Race) -> tuple[str, str]:
+def texts_of(race: Race) -> tuple[str, str]:
     a, b = (
-        "".join(part.text[: part.length] for part in one.parts(position))
-        for one, position in zip(race.lanes, race.positions, strict=True)
+        "".join(part.text[: part.length] for part in lane_.parts(position))
+        for lane_, position in zip(race.lanes, race.positions, strict=True)
     )
     return a, b
 
@@ -70,7 +70,7 @@ def gaps(drawing: Drawing) -> tuple[str, str]:
 def test_both_lanes_follow_the_clock() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     race.playback.seek_to(450 * MS)
-    assert said(race) == ("one two three", "one ")
+    assert texts_of(race) == ("one two three", "one ")
     assert race.positions == (3, 1)
 
 
@@ -116,7 +116,7 @@ def test_aligning_leaves_a_where_it_is() -> None:
     race.playback.seek_to(200 * MS)
     race.align("first content")
     assert (race.clock_ns, race.playback.media_ns) == (100 * MS, 500 * MS)
-    assert said(race) == ("one two ", "one ")
+    assert texts_of(race) == ("one two ", "one ")
     race.align("request sent")
     assert race.clock_ns == 200 * MS
 
@@ -132,7 +132,7 @@ def test_aligned_by_content_b_is_as_far_as_a() -> None:
     seen = []
     for position in range(4):
         race.playback.seek(position)
-        seen.append(said(race))
+        seen.append(texts_of(race))
     assert seen == [
         ("", ""),
         ("one ", "one two "),
@@ -146,7 +146,7 @@ def test_swapping_leaves_the_clock_where_it_is() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     race.playback.seek_to(450 * MS)
     race.swap()
-    assert said(race) == ("one ", "one two three")
+    assert texts_of(race) == ("one ", "one two three")
     assert race.clock_ns == 450 * MS
 
 
@@ -186,15 +186,15 @@ def test_playhead_stays_within_the_strip() -> None:
 
 
 def test_the_last_gap_is_the_texts_so_far() -> None:
-    one = lane(SLOW)
-    assert [one.gap_ns(position) for position in range(4)] == [None, None, 400 * MS, 400 * MS]
+    lane_ = lane(SLOW)
+    assert [lane_.gap_ns(position) for position in range(4)] == [None, None, 400 * MS, 400 * MS]
 
 
 def test_output_chunks_are_counted_with_their_pace() -> None:
-    one = lane(FAST)
-    assert [one.outputs(position) for position in range(4)] == [0, 1, 2, 3]
-    assert [one.chunks_per_s(position) for position in range(4)] == [None, None, 10.0, 10.0]
-    assert [one.instant_ns(position) for position in range(3)] == [None, 100 * MS, 200 * MS]
+    lane_ = lane(FAST)
+    assert [lane_.outputs(position) for position in range(4)] == [0, 1, 2, 3]
+    assert [lane_.chunks_per_s(position) for position in range(4)] == [None, None, 10.0, 10.0]
+    assert [lane_.instant_ns(position) for position in range(3)] == [None, 100 * MS, 200 * MS]
     assert lane([(100, "a"), (100, "b")]).chunks_per_s(2) is None
 
 
@@ -210,19 +210,19 @@ def whole_answer(end_ms: int, read_ms: int | None = None) -> Lane:
 def test_output_without_a_timestamp_has_come_at_the_end() -> None:
     race = Race(whole_answer(500), lane(FAST), Now())
     race.playback.seek_to(499 * MS)
-    assert said(race) == ("", "one two three")
+    assert texts_of(race) == ("", "one two three")
     race.playback.seek_to(500 * MS)
-    assert (said(race)[0], race.positions) == ("Hi", (1, 3))
-    one = race.lanes[0]
-    assert (one.instant_ns(1), one.gap_ns(1), one.chunks_per_s(1), one.outputs(1)) == (None, None, None, 1)
-    assert one.origin_ns("first content") is None
+    assert (texts_of(race)[0], race.positions) == ("Hi", (1, 3))
+    lane_ = race.lanes[0]
+    assert (lane_.instant_ns(1), lane_.gap_ns(1), lane_.chunks_per_s(1), lane_.outputs(1)) == (None, None, None, 1)
+    assert lane_.origin_ns("first content") is None
     assert gaps(race.drawing(10))[0] == "         │"
 
 
 def test_unstreamed_answer_comes_with_its_last_read() -> None:
     race = Race(whole_answer(500, 300), lane(FAST), Now())
     race.playback.seek_to(300 * MS)
-    assert said(race)[0] == "Hi"
+    assert texts_of(race)[0] == "Hi"
     assert race.lanes[0].instant_ns(1) == race.lanes[0].origin_ns("first content") == 300 * MS
 
 
@@ -230,9 +230,9 @@ def test_unstreamed_answer_comes_with_its_last_read() -> None:
 def test_a_growing_lane_does_not_move_the_playhead(alignment: str) -> None:
     race = Race(lane(FAST), lane(SLOW[:2]), Now(), alignment)  # type: ignore[arg-type]
     race.playback.seek_to(450 * MS)
-    before = race.clock_ns, race.positions
+    previous = race.clock_ns, race.positions
     race.grow(race.lanes[0], lane(SLOW))
-    assert (race.clock_ns, race.positions[0]) == (before[0], before[1][0])
+    assert (race.clock_ns, race.positions[0]) == (previous[0], previous[1][0])
     assert race.playback.end_ns >= 1200 * MS
 
 
@@ -262,14 +262,14 @@ def test_playhead_at_the_end_stays_there_unless_it_follows() -> None:
 def test_race_extends_while_a_live_lane_is_silent(alignment: str) -> None:
     race = Race(lane(FAST), live(SLOW), Now(), alignment)  # type: ignore[arg-type]
     race.follow()
-    drawn, end = race.drawing(12), race.playback.end_ns
+    drawing, end = race.drawing(12), race.playback.end_ns
     race.pass_on((9_000 * MS, 1_205 * MS))
     assert (race.playback.end_ns, race.playback.media_ns) == (end + 5 * MS, end + 5 * MS)
-    assert not race.lags(drawn, 12)
+    assert not race.lags(drawing, 12)
     race.playback.following = False
     race.pass_on((9_000 * MS, 3_200 * MS))
     assert (race.playback.end_ns, race.playback.media_ns) == (end + 2_000 * MS, end + 5 * MS)
-    assert race.lags(drawn, 12)
+    assert race.lags(drawing, 12)
     media = race.playback.media_ns
     race.playback.play()
     race.pass_on((9_000 * MS, 4_000 * MS))
@@ -306,9 +306,9 @@ def test_a_lane_has_its_own_time_at_the_playhead() -> None:
 
 
 def test_live_lane_is_drawn_without_an_end() -> None:
-    ended, runs = lane(FAST, 900), live(FAST)
+    finished, runs = lane(FAST, 900), live(FAST)
     runs.end_ns = 900 * MS
-    assert ["│" in strip for strip in gaps(Race(ended, runs, Now()).drawing(12))] == [True, False]
+    assert ["│" in strip for strip in gaps(Race(finished, runs, Now()).drawing(12))] == [True, False]
 
 
 @pytest.mark.parametrize(("alignment", "zero_ms"), [("request sent", 0), ("first byte", 400), ("first content", 400)])
@@ -336,7 +336,7 @@ def test_a_late_origin_of_b_leaves_the_clock_alone() -> None:
     race = Race(lane(FAST), lane([], 50), Now(), "first content")
     race.playback.seek_to(200 * MS)
     race.grow(race.lanes[0], lane(SLOW))
-    assert (race.clock_ns, said(race)) == (100 * MS, ("one two ", "one "))
+    assert (race.clock_ns, texts_of(race)) == (100 * MS, ("one two ", "one "))
 
 
 def test_reasoning_and_tool_calls_are_parts_of_a_lane(connection: Connection) -> None:
@@ -353,7 +353,7 @@ def test_reasoning_and_tool_calls_are_parts_of_a_lane(connection: Connection) ->
 def test_exchange_without_text_can_race(alignment: str, connection: Connection) -> None:
     race = Race(taped(connection, LIMITED), taped(connection, COMPLETE), Now(), alignment)  # type: ignore[arg-type]
     race.playback.seek_to(10**12)
-    assert said(race)[0] == ""
+    assert texts_of(race)[0] == ""
     assert gaps(race.drawing(20))[0].strip() in ("", "│")
 
 
@@ -382,7 +382,7 @@ def test_text_without_content_is_its_tool_calls(connection: Connection) -> None:
 def test_nul_is_replaced_in_the_texts_of_lanes() -> None:
     race = Race(lane([(100, "a\0b")]), lane(SLOW), Now())
     race.playback.seek_to(450 * MS)
-    assert said(race)[0] == race.texts[0] == "a\N{REPLACEMENT CHARACTER}b"
+    assert texts_of(race)[0] == race.texts[0] == "a\N{REPLACEMENT CHARACTER}b"
 
 
 @each_case(
@@ -409,11 +409,11 @@ def test_the_delay_of_steady_streams_grows_only_by_stalls() -> None:
     words = [(100 * at, "word") for at in range(1, 11)]
     late = [(at + 83, text) for at, text in words[:6]] + [(1583, "word")]
     race = Race(lane(words, 2000), lane(late, 2000), Now())
-    said = []
+    status = []
     for at_ms in (190, 290, 299, 683, 700, 783, 900, 1500):
         race.playback.seek_to(at_ms * MS)
-        said.append(race.standing)
-    assert said == [*["B is 83 ms behind"] * 6, "B is 200 ms behind", "B is 800 ms behind"]
+        status.append(race.standing)
+    assert status == [*["B is 83 ms behind"] * 6, "B is 200 ms behind", "B is 800 ms behind"]
 
 
 def test_a_screen_without_height_has_no_curves() -> None:
@@ -448,76 +448,76 @@ def test_the_distance_is_that_of_the_alignment() -> None:
 WIDE = 200
 
 
-def told(lane: Lane, position: int, row: DetailRow, room: int, **more: Any) -> str:
+def status_of(lane: Lane, position: int, row: DetailRow, room: int, **more: Any) -> str:
     return "".join(text for text, _ in race.status(lane, position, row, room, **more))
 
 
 def row(outcome: str = "complete", **more: Any) -> DetailRow:
-    told = {"ttft_ns": 100 * MS, "tps_user": 12.5, "tokens_per_chunk": 2.0, "ended_by": "end"}
-    return detailed(outcome=outcome, **(told | more))
+    facts = {"ttft_ns": 100 * MS, "tps_user": 12.5, "tokens_per_chunk": 2.0, "ended_by": "end"}
+    return detailed(outcome=outcome, **(facts | more))
 
 
 def test_before_its_first_output_a_lane_waits() -> None:
-    assert told(lane(FAST), 0, row(), WIDE) == "no output yet  #–/#2  0 ch"
+    assert status_of(lane(FAST), 0, row(), WIDE) == "no output yet  #–/#2  0 ch"
 
 
 def test_tokens_a_second_are_estimated_before_the_end() -> None:
-    said = told(lane(FAST), 2, row(), WIDE)
-    assert said == "T 100 ms  #1/#2  ~20.0 tok/s  gap 100.0 ms  0.200 s  8 ch"
+    status = status_of(lane(FAST), 2, row(), WIDE)
+    assert status == "T 100 ms  #1/#2  ~20.0 tok/s  gap 100.0 ms  0.200 s  8 ch"
 
 
 def test_outcome_and_usage_are_shown_at_the_end() -> None:
-    said = told(lane(FAST), 3, row(), WIDE)
-    assert said == "✓ complete  T 100 ms  #2/#2  12.5 tok/s  gap 100.0 ms  0.300 s  13 ch"
+    status = status_of(lane(FAST), 3, row(), WIDE)
+    assert status == "✓ complete  T 100 ms  #2/#2  12.5 tok/s  gap 100.0 ms  0.300 s  13 ch"
 
 
 def test_chunks_a_second_replace_usage_but_not_in_bursts() -> None:
     unused = row(tps_user=None, tokens_per_chunk=None)
-    assert "  10.0 chunks/s  " in told(lane(FAST), 3, unused, WIDE)
-    assert "/s" not in told(lane(FAST), 2, replace(unused, flags=["burst"]), WIDE)
+    assert "  10.0 chunks/s  " in status_of(lane(FAST), 3, unused, WIDE)
+    assert "/s" not in status_of(lane(FAST), 2, replace(unused, flags=["burst"]), WIDE)
 
 
 def test_chunks_of_one_read_have_no_gap() -> None:
-    assert "  same read  " in told(lane([(100, "a"), (100, "b")]), 2, row(), WIDE)
+    assert "  same read  " in status_of(lane([(100, "a"), (100, "b")]), 2, row(), WIDE)
 
 
 def test_running_lane_is_open_and_its_time_grows() -> None:
-    one = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
+    lane_ = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
     open_row = row("open", tps_user=None, tokens_per_chunk=None, ended_by=None)
-    assert told(one, 3, open_row, WIDE).startswith("● open  T 100 ms  #2/#2  10.0 chunks/s")
-    assert told(one, 3, open_row, WIDE).endswith("  0.300+ s  13 ch")
-    assert told(one, 3, replace(open_row, outcome="orphan"), WIDE).startswith("? orphan  T 100 ms")
+    assert status_of(lane_, 3, open_row, WIDE).startswith("● open  T 100 ms  #2/#2  10.0 chunks/s")
+    assert status_of(lane_, 3, open_row, WIDE).endswith("  0.300+ s  13 ch")
+    assert status_of(lane_, 3, replace(open_row, outcome="orphan"), WIDE).startswith("? orphan  T 100 ms")
 
 
 def test_a_silence_at_the_playhead_shows_stalls_as_errors() -> None:
-    one = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
+    lane_ = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
     for silence, tone in ((Silence(900 * MS), "warning"), (Silence(2_400 * MS, stalled=True), "error")):
-        found = race.status(one, 3, row("open"), WIDE, silence=silence)
-        assert found[:2] == [("● open", "accent"), (f"  {silence}", tone)]
-        assert told(one, 2, row("open"), WIDE, silence=silence).startswith(f"{silence}  T 100 ms")
+        status = race.status(lane_, 3, row("open"), WIDE, silence=silence)
+        assert status[:2] == [("● open", "accent"), (f"  {silence}", tone)]
+        assert status_of(lane_, 2, row("open"), WIDE, silence=silence).startswith(f"{silence}  T 100 ms")
 
 
 def test_times_count_from_the_alignment() -> None:
-    assert "  −0.100 s  " in told(lane(FAST), 1, row(), WIDE, zero_ns=200 * MS)
-    assert "  0.100+ s  " not in told(lane(FAST), 3, row(), WIDE, zero_ns=200 * MS)
-    assert "  0.100 s  " in told(lane(FAST), 3, row(), WIDE, zero_ns=200 * MS)
+    assert "  −0.100 s  " in status_of(lane(FAST), 1, row(), WIDE, zero_ns=200 * MS)
+    assert "  0.100+ s  " not in status_of(lane(FAST), 3, row(), WIDE, zero_ns=200 * MS)
+    assert "  0.100 s  " in status_of(lane(FAST), 3, row(), WIDE, zero_ns=200 * MS)
 
 
 def test_one_that_ended_without_output_says_so() -> None:
-    found = told(lane([], 50), 0, row("http_error", ttft_ms=None, tps_user=None), WIDE)
-    assert found == "✗ http_error  no output  #–/#–  0 ch"
+    status = status_of(lane([], 50), 0, row("http_error", ttft_ms=None, tps_user=None), WIDE)
+    assert status == "✗ http_error  no output  #–/#–  0 ch"
 
 
 def test_unknown_timestamp_is_not_zero() -> None:
-    found = told(whole_answer(500), 1, row(ttft_ms=None, tps_user=None), WIDE)
-    assert found == "✓ complete  T –  #0/#0  time unknown  2 ch"
+    status = status_of(whole_answer(500), 1, row(ttft_ms=None, tps_user=None), WIDE)
+    assert status == "✓ complete  T –  #0/#0  time unknown  2 ch"
 
 
-@each_case(("room", "said"), [
+@each_case(("room", "status"), [
     (40, "✓ complete  T 100 ms  #2/#2  12.5 tok/s"),
     (39, "✓ complete  T 100 ms  #2/#2  12.5 tok/s"),
     (38, "✓ complete  T 100 ms  #2/#2"),
     (3, "✓ complete"),
 ])  # fmt: skip
-def test_most_telling_parts_stay_where_room_is_short(room: int, said: str) -> None:
-    assert told(lane(FAST), 3, row(), room) == said
+def test_most_telling_parts_stay_where_room_is_short(room: int, status: str) -> None:
+    assert status_of(lane(FAST), 3, row(), room) == status

@@ -54,18 +54,18 @@ def _braille(cell: RaceCell) -> int:
 
 
 def test_a_cell_of_both_curves_belongs_to_both_lanes() -> None:
-    drawn = race_drawing.draw((course([(100, 10), (100, 10)]), course([(150, 10)], 0, 50)), 200 * MS, 0, 8, 1)
-    assert [cell.look for cell in drawn.rows[0]][3:] == ["a", "a", "both", "both", "both"]
+    drawing = race_drawing.draw((course([(100, 10), (100, 10)]), course([(150, 10)], 0, 50)), 200 * MS, 0, 8, 1)
+    assert [cell.look for cell in drawing.rows[0]][3:] == ["a", "a", "both", "both", "both"]
 
 
 def test_a_finish_line_shows_a_lanes_end_and_time() -> None:
     lanes = course([(300, 10)], 0, 300), course([(100, 5), (100, 5)], 0, 400)
-    drawn = text(race_drawing.draw(lanes, 1_000 * MS, 0, 40, 4))
+    drawing = text(race_drawing.draw(lanes, 1_000 * MS, 0, 40, 4))
     ends = [sparkline.cell(lane.end_ns, 1_000 * MS, 40) for lane in lanes]
     assert ends == [23, 23]
-    drawn = text(race_drawing.draw((lanes[0], course([(1_000, 10)])), 1_000 * MS, 100 * MS, 40, 4))
-    assert [row[23] for row in drawn[1:4]] == [FINISH] * 3
-    assert drawn[3].endswith(f" A 0.500 s {FINISH}     B 0.900 s ⢸")
+    drawing = text(race_drawing.draw((lanes[0], course([(1_000, 10)])), 1_000 * MS, 100 * MS, 40, 4))
+    assert [row[23] for row in drawing[1:4]] == [FINISH] * 3
+    assert drawing[3].endswith(f" A 0.500 s {FINISH}     B 0.900 s ⢸")
 
 
 def test_a_running_lane_has_no_finish_line() -> None:
@@ -74,20 +74,20 @@ def test_a_running_lane_has_no_finish_line() -> None:
 
 
 def test_a_label_without_room_left_stands_right() -> None:
-    drawn = text(race_drawing.draw((course([], 0, 50), course([(1_000, 9)])), 1_000 * MS, 0, 40, 3))
-    assert drawn[2].startswith(f" {FINISH} A 0.050 s ")
+    drawing = text(race_drawing.draw((course([], 0, 50), course([(1_000, 9)])), 1_000 * MS, 0, 40, 3))
+    assert drawing[2].startswith(f" {FINISH} A 0.050 s ")
 
 
 def test_both_lanes_have_the_unit_of_the_faster_one() -> None:
     lanes = course([(100, 1)] * 4, unit_ms=100), course([(10, 1)] * 4, unit_ms=10)
     for slow, fast in ((0, 1), (1, 0)):
-        drawn = text(race_drawing.draw((lanes[slow], lanes[fast]), 400 * MS, 0, 4, 0))
-        assert [drawn[slow].strip(" ·"), drawn[fast].strip("│ ")] == ["▄▄▄", "▁"]
+        drawing = text(race_drawing.draw((lanes[slow], lanes[fast]), 400 * MS, 0, 4, 0))
+        assert [drawing[slow].strip(" ·"), drawing[fast].strip("│ ")] == ["▄▄▄", "▁"]
 
 
 def test_a_race_without_text_or_time_has_empty_rows() -> None:
-    drawn = race_drawing.draw((course([]), course([])), 0, 0, 10, 3)
-    assert ["".join(row).strip() for row in text(drawn)] == [""] * 5
+    drawing = race_drawing.draw((course([]), course([])), 0, 0, 10, 3)
+    assert ["".join(row).strip() for row in text(drawing)] == [""] * 5
 
 
 def test_the_number_of_characters_tops_curves_with_room() -> None:

@@ -27,7 +27,7 @@ def detail(connection: Connection, id: str) -> DetailRow:
 
 def test_a_page_says_what_happened(connection: Connection) -> None:
     text = plain(report.page(detail(connection, COMPLETE), []))
-    for said in (
+    for sentence in (
         "POST https://api.example.com/v1/chat/completions",
         "gpt-x-mini (answered by gpt-x-2026), answer r1",
         "complete: all came: finish reason stop, [DONE], then the end",
@@ -37,7 +37,7 @@ def test_a_page_says_what_happened(connection: Connection) -> None:
         "run=a7",
         "12 characters: Hello, world",
     ):
-        assert said in text
+        assert sentence in text
 
 
 def test_a_page_names_errors_flags_and_tool_calls(connection: Connection) -> None:
@@ -48,22 +48,22 @@ def test_a_page_names_errors_flags_and_tool_calls(connection: Connection) -> Non
 
 
 def judged(*parts: Part, stall_ms: float = 2000) -> tuple[Attribution, list[Verdict]]:
-    one = timed(*parts)
-    return one, verdicts(one, outcome(*parts), Thresholds(stall_ms=stall_ms))
+    timed_stream = timed(*parts)
+    return timed_stream, verdicts(timed_stream, outcome(*parts), Thresholds(stall_ms=stall_ms))
 
 
 def test_a_page_tells_the_verdicts_with_their_evidence(connection: Connection) -> None:
     row = detail(connection, TOOLS)
-    _, found = judged((0, word("so ")), (3000, word("far")))
-    text = plain(report.page(row, found))
+    _, verdict = judged((0, word("so ")), (3000, word("far")))
+    text = plain(report.page(row, verdict))
     assert "stall      3,000.0 ms from 0.000 s, before event #1: 'so ' … 'far'" in text
     assert "           upstream silent, relay 0.1 ms, no wait for the client" in text
 
 
 def test_a_page_withholds_the_rate_of_a_burst(connection: Connection) -> None:
     row = detail(connection, COMPLETE)
-    _, found = judged((1000, word() * 30))
-    assert "tps withheld (burst)" in plain(report.page(row, found))
+    _, verdict = judged((1000, word() * 30))
+    assert "tps withheld (burst)" in plain(report.page(row, verdict))
     flagged = replace(row, flags=["burst"], tps_user=None)
     assert "tpot ms 20.0  tps 50.0" in plain(report.page(flagged, []))
     hidden = replace(row, flags=["hidden_tokens"], tpot_ms=None)
@@ -78,16 +78,16 @@ def test_flags_that_verdicts_replace_are_left_out(connection: Connection) -> Non
 
 def test_a_page_names_the_longest_stalls_and_counts_others(connection: Connection) -> None:
     row = detail(connection, COMPLETE)
-    _, found = judged(*((at * at * 100, word(f"w{at}")) for at in range(10)), stall_ms=1)
-    text = plain(report.page(row, found))
+    _, verdict = judged(*((at * at * 100, word(f"w{at}")) for at in range(10)), stall_ms=1)
+    text = plain(report.page(row, verdict))
     assert "and 4 shorter stalls: see --part timing" in text
     assert "1,700.0 ms" in text
     assert " 100.0 ms from" not in text
 
 
 def test_timing_says_who_was_slow_and_gives_every_verdict() -> None:
-    one, found = judged(*evenly(4, 3000))
-    lines = plain(report.timing(one.slowness(), found, Thresholds(), 120)).splitlines()
+    exchange, verdict = judged(*evenly(4, 3000))
+    lines = plain(report.timing(exchange.slowness(), verdict, Thresholds(), 120)).splitlines()
     assert lines[0].split("  ")[0] == "who was slow?"
     assert lines[1].startswith("upstream gap              3    3,000.0    3,000.0    3,000.0  ")
     assert lines[2].startswith("relay delay               4        0.1  ")
@@ -97,8 +97,8 @@ def test_timing_says_who_was_slow_and_gives_every_verdict() -> None:
 
 
 def test_timing_names_unknown_values_and_the_limits_used() -> None:
-    one, found = judged((0, word()))
-    text = plain(report.timing(one.slowness(), found, Thresholds(stall_ms=1500, burst_share=0.9), 120))
+    exchange, verdict = judged((0, word()))
+    text = plain(report.timing(exchange.slowness(), verdict, Thresholds(stall_ms=1500, burst_share=0.9), 120))
     assert "upstream gap              –  " in text
     assert "no stall of more than 1,500 ms, no burst: 20 or more output chunks, 90 % of them in 2 reads" in text
 

@@ -60,19 +60,19 @@ def test_unknown_is_a_dash() -> None:
 
 
 def test_figures_that_may_still_come_differ_from_unknown_ones() -> None:
-    running = Look(wall_ns=LOOK.wall_ns, recording=True)
+    live_look = Look(wall_ns=LOOK.wall_ns, recording=True)
     for name in ("ttft", "icl_p50", "max_gap", "events", "tokens", "tps", "status"):
-        assert cells_of(name, row(outcome="open"), running) == [("…", "muted")]
+        assert cells_of(name, row(outcome="open"), live_look) == [("…", "muted")]
         assert cells_of(name, row(outcome="open"), LOOK) == [("–", "muted")]  # nothing records it any more
 
 
 def test_running_figures_are_dim_with_a_plus() -> None:
-    running = row(outcome="open", ttft_ms=2500.0, max_gap_ms=2914.0, icl_p50_ms=11.0, events=1234)
+    running_row = row(outcome="open", ttft_ms=2500.0, max_gap_ms=2914.0, icl_p50_ms=11.0, events=1234)
     look = Look(wall_ns=LOOK.wall_ns, recording=True)
-    assert cells_of("ttft", running, look, 6) == [("2,500", "muted")]
-    assert cells_of("max_gap", running, look, 6) == [("2,914+", "muted")]
-    assert cells_of("icl_p50", running, look, 6) == [("11+", "muted")]
-    assert cells_of("events", running, look, 5) == [("1,234", "muted")]  # there is no room
+    assert cells_of("ttft", running_row, look, 6) == [("2,500", "muted")]
+    assert cells_of("max_gap", running_row, look, 6) == [("2,914+", "muted")]
+    assert cells_of("icl_p50", running_row, look, 6) == [("11+", "muted")]
+    assert cells_of("events", running_row, look, 5) == [("1,234", "muted")]  # there is no room
 
 
 def test_flags_are_ranked_by_gravity() -> None:
@@ -117,7 +117,7 @@ def test_finish_reason_other_than_stop_is_muted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "width", "shown"),
+    ("times", "width", "text"),
     [
         ("utc", 6, "12:00Z"),
         ("utc", 9, "12:00:00Z"),
@@ -128,10 +128,10 @@ def test_finish_reason_other_than_stop_is_muted() -> None:
     ],
 )
 def test_starts_are_shown_in_the_chosen_format(
-    times: str, width: int, shown: str, monkeypatch: pytest.MonkeyPatch
+    times: str, width: int, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "UTC")
-    assert states.moment("2026-03-01T12:00:00.123456Z", Look(times=times, wall_ns=LOOK.wall_ns), width) == shown
+    assert states.moment("2026-03-01T12:00:00.123456Z", Look(times=times, wall_ns=LOOK.wall_ns), width) == text
 
 
 def test_times_of_day_are_dated_unless_all_are_todays() -> None:
@@ -151,9 +151,9 @@ def test_times_of_day_are_dated_unless_all_are_todays() -> None:
 def test_an_hour_that_occurs_twice_has_its_offset() -> None:
     with local_time("America/New_York"):
         look = Look(wall_ns=round(datetime(2026, 11, 1, 18, tzinfo=UTC).timestamp()) * 10**9)
-        shown = [states.moment(f"2026-11-01T0{hour}:30:00Z", look, 15) for hour in (5, 6, 7)]
+        texts = [states.moment(f"2026-11-01T0{hour}:30:00Z", look, 15) for hour in (5, 6, 7)]
         assert states.with_room(look, ["2026-11-01T06:30:00Z"]).start_cells == len(" -05:00")
-    assert shown == ["01:30:00 -04:00", "01:30:00 -05:00", "02:30:00.000"]
+    assert texts == ["01:30:00 -04:00", "01:30:00 -05:00", "02:30:00.000"]
 
 
 def test_invalid_start_is_a_question_mark() -> None:
@@ -164,16 +164,16 @@ def test_invalid_start_is_a_question_mark() -> None:
 def test_a_start_without_local_time_is_a_question_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
-    last = "9999-12-31T23:59:59Z"
-    assert states.moment(last, Look(times="clock"), 12) == "?"
-    assert states.moment(last, Look(times="utc"), 24) == "9999-12-31 23:59:59.000Z"
-    assert not states.with_room(Look(wall_ns=LOOK.wall_ns), [last]).needs_dates
+    latest = "9999-12-31T23:59:59Z"
+    assert states.moment(latest, Look(times="clock"), 12) == "?"
+    assert states.moment(latest, Look(times="utc"), 24) == "9999-12-31 23:59:59.000Z"
+    assert not states.with_room(Look(wall_ns=LOOK.wall_ns), [latest]).needs_dates
     monkeypatch.undo()
     time.tzset()
 
 
 @each_case(
-    ("ms", "shown"),
+    ("ms", "text"),
     [
         (None, "–"),
         (0.4, "0 ms"),
@@ -184,8 +184,8 @@ def test_a_start_without_local_time_is_a_question_mark(monkeypatch: pytest.Monke
         (3e5, "5 m"),
     ],
 )
-def test_a_span_is_short(ms: float | None, shown: str) -> None:
-    assert formatting.span(ms) == shown
+def test_a_span_is_short(ms: float | None, text: str) -> None:
+    assert formatting.span(ms) == text
 
 
 def test_durations_of_a_column_have_one_unit() -> None:
@@ -196,27 +196,27 @@ def test_durations_of_a_column_have_one_unit() -> None:
 
 def test_a_timeline_has_its_phases_tones_and_end() -> None:
     look = Look(axis=Axis(4 * S))
-    one = row(
+    stalled_row = row(
         ttft_ms=500.0, ttfo_ms=1_000.0, thinking_ms=500.0, latency_ms=3_500.0, duration_ms=4_000.0,
         stalls=[(1_500 * MS, 3_500 * MS)],
     )  # fmt: skip
-    assert layout.timeline(one, look, 9) == [
+    assert layout.timeline(stalled_row, look, 9) == [
         ("░", "muted"), ("▓", "reasoning"), ("█", "accent"), ("╱╱╱╱", "warning"), ("░", "muted"), ("✓", "success"),
     ]  # fmt: skip
     refused = row(outcome="http_error", duration_ms=1_000.0)
     assert layout.timeline(refused, look, 9) == [("░░", "muted"), ("✗", "error")]
     assert layout.timeline(refused, Look(axis=None), 9) == [("░░░░░░░░", "muted"), ("✗", "error")]
-    assert layout.timeline(one, Look(), 9) == []
+    assert layout.timeline(stalled_row, Look(), 9) == []
 
 
 def test_a_running_timeline_grows_until_now() -> None:
-    running = row(outcome="open", ttft_ms=1_000.0, ttfo_ms=1_000.0, last_read_ms=2_000.0)
+    running_row = row(outcome="open", ttft_ms=1_000.0, ttfo_ms=1_000.0, last_read_ms=2_000.0)
     began_ns = 1_772_366_400 * S + 123_456_000
-    drawn = [
-        plain(layout.timeline(running, Look(wall_ns=began_ns + s * S, recording=True, axis=Axis(8 * S)), 9))
+    drawings = [
+        plain(layout.timeline(running_row, Look(wall_ns=began_ns + s * S, recording=True, axis=Axis(8 * S)), 9))
         for s in (2, 4, 8)
     ]
-    assert drawn == ["░█●", "░█░░●", "░█░░░░░░●"]
+    assert drawings == ["░█●", "░█░░●", "░█░░░░░░●"]
 
 
 def test_the_axis_is_as_long_as_its_longest_row() -> None:
@@ -233,7 +233,7 @@ def test_only_streams_with_output_make_a_logarithmic_axis() -> None:
 
 
 @each_case(
-    ("ms", "width", "shown"),
+    ("ms", "width", "text"),
     [
         (999_900.0, 5, "999.9"),
         (1_234_500.0, 5, "1,234"),
@@ -242,25 +242,25 @@ def test_only_streams_with_output_make_a_logarithmic_axis() -> None:
         (360_000_000.0, 5, "4 d"),
     ],
 )
-def test_a_duration_is_never_cut(ms: float, width: int, shown: str) -> None:
-    assert plain(cells_of("duration", row(duration_ms=ms), width=width)) == shown
+def test_a_duration_is_never_cut(ms: float, width: int, text: str) -> None:
+    assert plain(cells_of("duration", row(duration_ms=ms), width=width)) == text
 
 
 @each_case(
-    ("tokens", "shown"),
+    ("tokens", "text"),
     [(0, "0"), (50_000, "50,000"), (99_999, "99,999"), (100_000, "100k"), (1_234_567, "1,235k"), (12_345_678, "12M")],
 )
-def test_a_number_of_tokens_is_never_cut(tokens: int, shown: str) -> None:
-    assert plain(cells_of("tokens", row(output_tokens=tokens), width=6)) == shown
+def test_a_number_of_tokens_is_never_cut(tokens: int, text: str) -> None:
+    assert plain(cells_of("tokens", row(output_tokens=tokens), width=6)) == text
 
 
 def test_the_title_of_the_timelines_is_their_axis() -> None:
     (column,) = [column for column in layout.COLUMNS if column.name == "timeline"]
-    shown = {
+    axes = {
         axis: plain(layout.titles([layout.Slot(column, 32)], Look(axis=axis), 1, None)).strip()
         for axis in (Axis(500 * MS), Axis(60 * S, S), None)
     }
-    assert [*shown.values()] == [
+    assert [*axes.values()] == [
         "TIMELINE    ╷200 ms      500 ms╷", "TIMELINE log      ╷10 s    60 s╷", "TIMELINE, each on its own scale",
     ]  # fmt: skip
 
@@ -280,7 +280,7 @@ MS = 1_000_000
 
 
 @each_case(
-    ("passed", "last", "told"),
+    ("passed", "last_ms", "expected"),
     [
         (1_000, 600, None),
         (1_100, 600, "silent for 0.5 s"),
@@ -289,9 +289,9 @@ MS = 1_000_000
         (400, None, None),
     ],
 )
-def test_silence_is_shown_from_half_a_second_on(passed: int, last: int | None, told: str | None) -> None:
-    found = silence(passed * MS, None if last is None else last * MS, Thresholds())
-    assert (None if found is None else str(found)) == told
+def test_silence_is_shown_from_half_a_second_on(passed: int, last_ms: int | None, expected: str | None) -> None:
+    silence_ = silence(passed * MS, None if last_ms is None else last_ms * MS, Thresholds())
+    assert (None if silence_ is None else str(silence_)) == expected
 
 
 def test_silence_above_the_limit_is_a_stall() -> None:

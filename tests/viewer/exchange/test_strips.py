@@ -31,34 +31,34 @@ def reads(parts: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
 def test_all_rows_have_one_axis(connection: Connection) -> None:
     transcript = Transcript(queries.observed(connection, queries.find(connection, COMPLETE))[2])
     marks = markers.markers(transcript, 100 * MS)
-    drawn = strips.draw(transcript, reads(COMPLETE_READS), marks, 180 * MS, 18)
-    assert drawn.kinds == "         occ    cf"
-    assert drawn.gaps() == ["           ▁    ▃ "]
-    assert drawn.marks == "         BC      D"
-    assert len(drawn.bytes()[0]) == 18
-    assert drawn.bytes()[0][-1] == "█"
+    drawing = strips.draw(transcript, reads(COMPLETE_READS), marks, 180 * MS, 18)
+    assert drawing.kinds == "         occ    cf"
+    assert drawing.gaps() == ["           ▁    ▃ "]
+    assert drawing.marks == "         BC      D"
+    assert len(drawing.bytes()[0]) == 18
+    assert drawing.bytes()[0][-1] == "█"
 
 
 def test_gaps_end_in_their_cell(tools: Transcript) -> None:
-    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
-    assert drawn.gaps() == [" " + "╱" * 11 + " 3.0 s " + "╱" * 11 + "█"]
+    drawing = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
+    assert drawing.gaps() == [" " + "╱" * 11 + " 3.0 s " + "╱" * 11 + "█"]
 
 
 def test_silences_that_are_not_played_are_marked(tools: Transcript) -> None:
-    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS)
-    assert drawn.gaps() == [" " + "╱" * 10 + " ┆3.0 s┆ " + "╱" * 10 + "█"]
+    drawing = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS)
+    assert drawing.gaps() == [" " + "╱" * 10 + " ┆3.0 s┆ " + "╱" * 10 + "█"]
 
 
 def test_waits_of_an_incomplete_stream_are_unknown(tools: Transcript) -> None:
-    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS, is_whole=False)
-    assert drawn.gaps() == [" " * 30 + "█"]
+    drawing = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS, is_whole=False)
+    assert drawing.gaps() == [" " * 30 + "█"]
     tools.timed[tools.kinds.index(KINDS.index("tool"))] = 0
     assert strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31).waits == ()
 
 
 def test_lowest_of_several_rows_has_the_shade() -> None:
-    drawn = strips.draw_gaps(100.0, struct.pack("<3q", 5 * MS, 2 * MS, 1_000 * MS), 1_107 * MS, 12)
-    assert drawn.gaps(4) == [
+    drawing = strips.draw_gaps(100.0, struct.pack("<3q", 5 * MS, 2 * MS, 1_000 * MS), 1_107 * MS, 12)
+    assert drawing.gaps(4) == [
         "           ▇",
         "           █",
         "           █",
@@ -78,12 +78,12 @@ def test_each_curve_cell_has_the_characters_so_far(
     at = list(accumulate(ms for ms, _ in steps))
     transcript = streamed([(ms, event({"content": "x" * size})) for ms, (_, size) in zip(at, steps, strict=True)])
     axis, total = (at[-1] + more) * MS, sum(size for _, size in steps)
-    drawn = strips.draw(transcript, [], [], axis, cells)
-    levels = [_highest(drawn.curve(rows), column) for column in range(2 * cells)]
+    drawing = strips.draw(transcript, [], [], axis, cells)
+    levels = [_highest(drawing.curve(rows), column) for column in range(2 * cells)]
     for column, level in enumerate(levels if axis else ()):
-        came = sum(size for ms, (_, size) in zip(at, steps, strict=True) if ms * MS * 2 * cells <= (column + 1) * axis)
-        assert level == math.ceil(came * 4 * rows / total), column
-    assert drawn.characters == total * bool(axis)
+        size_so_far = sum(size for ms, (_, size) in zip(at, steps, strict=True) if ms * MS * 2 * cells <= (column + 1) * axis)
+        assert level == math.ceil(size_so_far * 4 * rows / total), column
+    assert drawing.characters == total * bool(axis)
 
 
 def _highest(curve: list[str], column: int) -> int:
@@ -112,26 +112,26 @@ def streamed(parts: list[tuple[int, bytes]]) -> Transcript:
 
 
 def test_the_curve_sums_all_texts_and_knows_the_last(tools: Transcript) -> None:
-    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
-    assert drawn.characters == sum(len(track) for voice in tools.voices for _, track in voice.texts)
-    assert drawn.outputs == "r" * 30 + "t"
-    assert drawn.curve(2)[1].rstrip() == "⡤" + "⠤" * 29 + "⠃"
+    drawing = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
+    assert drawing.characters == sum(len(track) for voice in tools.voices for _, track in voice.texts)
+    assert drawing.outputs == "r" * 30 + "t"
+    assert drawing.curve(2)[1].rstrip() == "⡤" + "⠤" * 29 + "⠃"
 
 
 def test_the_curve_of_outputs_without_a_timestamp_is_unknown(tools: Transcript) -> None:
     tools.timed[tools.kinds.index(KINDS.index("tool"))] = 0
-    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
-    assert (drawn.characters, "".join(drawn.curve(2)).strip()) == (0, "")
+    drawing = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
+    assert (drawing.characters, "".join(drawing.curve(2)).strip()) == (0, "")
 
 
 def test_gaps_are_drawn_before_decoding() -> None:
-    drawn = strips.draw_gaps(100.0, struct.pack("<2q", 100 * MS, 5 * MS), 300 * MS, 3)
-    assert drawn.gaps() == [" ▅▁"]
+    drawing = strips.draw_gaps(100.0, struct.pack("<2q", 100 * MS, 5 * MS), 300 * MS, 3)
+    assert drawing.gaps() == [" ▅▁"]
 
 
 def test_an_exchange_without_a_body_is_drawn_empty() -> None:
-    drawn = strips.draw(Transcript.of_texts({}), [], [], 0, 5)
-    rows = (*drawn.bytes(), drawn.kinds, *drawn.gaps(), drawn.marks)
+    drawing = strips.draw(Transcript.of_texts({}), [], [], 0, 5)
+    rows = (*drawing.bytes(), drawing.kinds, *drawing.gaps(), drawing.marks)
     assert [row.strip() for row in rows] == ["", "", "", ""]
 
 
@@ -149,8 +149,8 @@ def test_events_without_a_timestamp_are_in_no_row() -> None:
     body = b'{"object":"chat.completion","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}]}'
     transcript = Transcript(decode(facts, [], body))
     marks = markers.markers(transcript, 5 * MS)
-    drawn = strips.draw(transcript, [(5 * MS, len(body))], marks, 9 * MS, 9)
-    assert (drawn.kinds.strip(), drawn.gaps()[0].strip(), drawn.marks.strip()) == ("", "", "B")
+    drawing = strips.draw(transcript, [(5 * MS, len(body))], marks, 9 * MS, 9)
+    assert (drawing.kinds.strip(), drawing.gaps()[0].strip(), drawing.marks.strip()) == ("", "", "B")
     assert [(marker.sign, marker.at_ns) for marker in marks if marker.sign == "C"] == [("C", None)]
     transcript.come_by(9 * MS)
     assert list(transcript.at) == [9 * MS]
@@ -158,7 +158,7 @@ def test_events_without_a_timestamp_are_in_no_row() -> None:
 
 def test_the_legend_has_the_letters_that_a_stream_has() -> None:
     body = b"data: x\n\n: x\n\ndata: [DONE]\n\n"
-    for path, last in (("/v1/chat/completions", "! malformed"), ("/", "? other")):
+    for path, final in (("/v1/chat/completions", "! malformed"), ("/", "? other")):
         facts = Exchange(
             status=200,
             content_type="text/event-stream",
@@ -169,7 +169,7 @@ def test_the_legend_has_the_letters_that_a_stream_has() -> None:
             path=path,
         )
         transcript = Transcript(decode(facts, [Read(0, 5 * MS, None, 0, len(body))], body))
-        assert strips.legend(transcript) == f": comment d done {last}"
+        assert strips.legend(transcript) == f": comment d done {final}"
 
 
 def found_waits(at: list[int], end: int, cells: int = 30) -> list[StripWait]:
@@ -211,10 +211,10 @@ def test_a_shortened_wait_is_marked() -> None:
 @given(st.lists(st.integers(0, 10**11), max_size=20).map(sorted), st.integers(0, 10**11), st.integers(1, 200))
 def test_waits_spare_cells_in_which_output_came(at: list[int], more: int, cells: int) -> None:
     end = (at[-1] if at else 0) + more
-    taken = [
+    wait_cells = [
         cell for wait in strips.waits(at, 0, end, end, cells) for cell in range(wait.first_cell, wait.last_cell + 1)
     ]
-    assert len(taken) == len(set(taken))
-    assert all(0 <= cell < cells for cell in taken)
-    ended = {sparkline.cell(one, end, cells) for one in at} if end else set()
-    assert not ended & set(taken)
+    assert len(wait_cells) == len(set(wait_cells))
+    assert all(0 <= cell < cells for cell in wait_cells)
+    ending_cells = {sparkline.cell(at_ns, end, cells) for at_ns in at} if end else set()
+    assert not ending_cells & set(wait_cells)

@@ -62,8 +62,8 @@ def test_event_has_the_timestamp_and_number_of_its_read(connection: Connection) 
 def test_texts_have_their_length_after_each_event(connection: Connection) -> None:
     transcript = recorded(connection, COMPLETE)
     (voice,) = transcript.voices
-    said = [voice.content.text[: voice.content.length(position)] for position in range(len(transcript) + 1)]
-    assert said == ["", "", "Hel", "Hel", "Hello", "Hello, ", "Hello, world", *["Hello, world"] * 3]
+    texts = [voice.content.text[: voice.content.length(position)] for position in range(len(transcript) + 1)]
+    assert texts == ["", "", "Hel", "Hel", "Hello", "Hello, ", "Hello, world", *["Hello, world"] * 3]
     assert [transcript.text(event) for event in range(4)] == ["", "Hel", "", "lo"]
 
 
@@ -99,8 +99,8 @@ def test_each_choice_is_a_voice() -> None:
 
 def test_missing_timestamps_are_not_invented() -> None:
     body = event({"content": "a"}) + event({"content": "b"})
-    first = len(event({"content": "a"}))
-    transcript = Transcript(decode(FACTS, [Read(0, 70, None, 0, first)], body))
+    first_size = len(event({"content": "a"}))
+    transcript = Transcript(decode(FACTS, [Read(0, 70, None, 0, first_size)], body))
     assert list(transcript.at) == [70, 70]
     assert (list(transcript.timed), transcript.gap_ns(1), transcript.reads[1]) == ([1, 0], None, -1)
 
@@ -116,17 +116,17 @@ def test_texts_anywhere_equal_those_of_the_chunks(path: Path) -> None:
     draw = random.Random(path.name)
     cuts = sorted(draw.sample(range(1, len(body)), 6))
     sizes = tuple(later - earlier for earlier, later in zip([0, *cuts], cuts, strict=False))
-    found = decoded(body, sizes)
-    transcript = Transcript(found)
+    decoded_answer = decoded(body, sizes)
+    transcript = Transcript(decoded_answer)
     for position in [len(transcript), *draw.choices(range(len(transcript) + 1), k=5)]:
         end = transcript.ends[position - 1] if position else 0
-        ended = [timed.chunk for timed in found.chunks() if timed.end <= end]
-        so_far = assemble(of_chunks(ended, [None] * len(ended)).runs, Cleaner())
-        first = transcript.voices[0] if transcript.voices else None
+        completed = [timed.chunk for timed in decoded_answer.chunks() if timed.end <= end]
+        so_far = assemble(of_chunks(completed, [None] * len(completed)).runs, Cleaner())
+        voice = transcript.voices[0] if transcript.voices else None
         for name in ("content", "reasoning", "refusal"):
-            track: Track | None = getattr(first, name, None)
-            said = Cleaner().text(track.text[: track.length(position)]) if track else ""
-            assert said.rstrip("\ufffd") == (so_far.values[name] or "").rstrip("\ufffd")
+            track: Track | None = getattr(voice, name, None)
+            texts = Cleaner().text(track.text[: track.length(position)]) if track else ""
+            assert texts.rstrip("\ufffd") == (so_far.values[name] or "").rstrip("\ufffd")
 
 
 @each_case("path", STREAMS, ids=lambda path: path.name)

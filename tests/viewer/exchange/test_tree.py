@@ -37,8 +37,8 @@ def test_an_event_precedes_its_lines_and_values(transcript: Transcript) -> None:
 
 
 def test_each_part_has_its_bytes(transcript: Transcript) -> None:
-    said = next(node for node in tree.of(transcript, 1) if node.label == "content")
-    assert transcript.data[said.start : said.end] == b'"Hel"'
+    content_node = next(node for node in tree.of(transcript, 1) if node.label == "content")
+    assert transcript.data[content_node.start : content_node.end] == b'"Hel"'
 
 
 def test_comments_and_bare_lines_are_taken_apart_too(transcript: Transcript, connection: Connection) -> None:
@@ -49,7 +49,7 @@ def test_comments_and_bare_lines_are_taken_apart_too(transcript: Transcript, con
     assert [node.label for node in nodes][1:4] == ["(no field)", "error", "message"]
 
 
-def told(body: bytes, event: int = 0) -> list[tuple[str, str, bytes]]:
+def rows_of(body: bytes, event: int = 0) -> list[tuple[str, str, bytes]]:
     transcript = Transcript(decode(FACTS, [], body))
     nodes = tree.of(transcript, event)[1:]
     return [(node.label, node.text, transcript.data[node.start : node.end]) for node in nodes]
@@ -57,23 +57,23 @@ def told(body: bytes, event: int = 0) -> list[tuple[str, str, bytes]]:
 
 def test_a_malformed_event_has_reason_and_place() -> None:
     line = b"data: {not json \x1b]0;x\x07 [/]"
-    assert told(b"event: odd\n" + line + b"\n\n") == [
+    assert rows_of(b"event: odd\n" + line + b"\n\n") == [
         ("event", "odd", b"event: odd"),
         ("data", "{not json \x1b]0;x\x07 [/]", line),
         ("no JSON from byte 1", "expecting property name enclosed in double quotes", b"n"),
     ]
-    assert told(b"data: {\xff\n\n")[1:] == [
+    assert rows_of(b"data: {\xff\n\n")[1:] == [
         ("no JSON from byte 1", "expecting property name enclosed in double quotes", b"\xff")
     ]
-    assert told(b"data: 42\n\n") == [("data", "42", b"data: 42")]
-    assert told(b'data: {"a":\ndata: oops}\n\n')[2:] == [
+    assert rows_of(b"data: 42\n\n") == [("data", "42", b"data: 42")]
+    assert rows_of(b'data: {"a":\ndata: oops}\n\n')[2:] == [
         ("no JSON from byte 6", "expecting value", b'data: {"a":\ndata: oops}\n\n')
     ]
 
 
 def test_a_value_printed_over_several_lines_is_one() -> None:
     body = b'data: {\n"choices": [],\n"model": "m"\n}\n\n'
-    assert [(label, shown) for label, shown, _ in told(body)] == [
+    assert [(label, value) for label, value, _ in rows_of(body)] == [
         ("data", "object"), ("choices", "array"), ("model", '"m"'),
     ]  # fmt: skip
 

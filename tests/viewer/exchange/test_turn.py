@@ -32,14 +32,14 @@ def request(body: bytes | None, size: int | None = -1, *headers: list[str]) -> R
     return RequestRow("", exchange, body, len(body or b"") if size == -1 else size, "", {})
 
 
-def follows(messages: list[Any], before: list[Any] = turns.QUESTION, **parameters: Any) -> Turn:
-    first = request_content(ANSWERED, request(turns.asked(*before)))
-    return turn(request_content(detailed(), request(turns.asked(*messages, **parameters))), first)
+def follows(messages: list[Any], previous: list[Any] = turns.QUESTION, **parameters: Any) -> Turn:
+    first_request = request_content(ANSWERED, request(turns.asked(*previous)))
+    return turn(request_content(detailed(), request(turns.asked(*messages, **parameters))), first_request)
 
 
 def test_the_previous_turns_messages_and_answer_are_old() -> None:
-    shown = follows([*turns.QUESTION, *turns.GOES_ON])
-    assert (shown.repeated, shown.dropped) == (2, 0)
+    turn_ = follows([*turns.QUESTION, *turns.GOES_ON])
+    assert (turn_.repeated, turn_.dropped) == (2, 0)
 
 
 def test_an_answer_that_the_client_changed_is_new() -> None:
@@ -58,13 +58,13 @@ def test_an_answers_reasoning_items_and_calls_are_old() -> None:
 
 
 def test_omitted_messages_of_the_previous_turn_are_counted() -> None:
-    shown = follows([turns.QUESTION[0], USER], [*turns.QUESTION, *turns.GOES_ON])
-    assert (shown.repeated, shown.dropped) == (0, 3)
+    turn_ = follows([turns.QUESTION[0], USER], [*turns.QUESTION, *turns.GOES_ON])
+    assert (turn_.repeated, turn_.dropped) == (0, 3)
 
 
 def test_a_turn_whose_server_keeps_the_messages_repeats_nothing() -> None:
-    kept = follows(turns.QUESTION, previous_response_id="r")
-    assert (kept.content.is_rest, kept.repeated, kept.dropped) == (True, 0, 0)
+    unchanged = follows(turns.QUESTION, previous_response_id="r")
+    assert (unchanged.content.is_rest, unchanged.repeated, unchanged.dropped) == (True, 0, 0)
 
 
 def test_each_websocket_message_continues_its_predecessor() -> None:
@@ -72,16 +72,16 @@ def test_each_websocket_message_continues_its_predecessor() -> None:
     asks = [{"input": [], "instructions": "Be brief.", "generate": False}, {"input": "1", "previous_response_id": "r0"},
             {"input": "2", "previous_response_id": "r1"}, {"input": "3", "previous_response_id": "r2"}]  # fmt: skip
     bodies = [json.dumps({"type": "response.create", **ask}).encode() for ask in asks]
-    said = [(), (Text("One."),), (Text("Two."),), (Text("Three."),)]
-    found = websocket_content(row, list(map(WebsocketRequest, bodies, said)))
-    assert found.prompt is not None
-    assert [(one.role, *one.parts) for one in found.prompt.messages] == [
+    answers = [(), (Text("One."),), (Text("Two."),), (Text("Three."),)]
+    content = websocket_content(row, list(map(WebsocketRequest, bodies, answers)))
+    assert content.prompt is not None
+    assert [(message.role, *message.parts) for message in content.prompt.messages] == [
         ("user", Text("1")), ("assistant", Text("One.")), ("user", Text("2")), ("assistant", Text("Two.")),
         ("user", Text("3")),
     ]  # fmt: skip
-    assert (found.prompt.system, found.answer, found.earlier) == ((Text("Be brief."),), (Text("Three."),), 4)
-    assert not found.is_rest
-    assert turn(found, found).repeated == 4
+    assert (content.prompt.system, content.answer, content.earlier) == ((Text("Be brief."),), (Text("Three."),), 4)
+    assert not content.is_rest
+    assert turn(content, content).repeated == 4
 
 
 def test_a_websocket_message_that_repeats_everything_stands_alone() -> None:
@@ -92,10 +92,10 @@ def test_a_websocket_message_that_repeats_everything_stands_alone() -> None:
         WebsocketRequest(follow_up, ()),
         WebsocketRequest(b'{"input": "3"}', (Text("Three."),)),
     ]
-    found = websocket_content(row, requests)
-    assert found.prompt is not None
-    assert found.prompt.messages == (Message("user", (Text("3"),)),)
-    assert (found.answer, found.earlier) == ((Text("Three."),), 0)
+    content = websocket_content(row, requests)
+    assert content.prompt is not None
+    assert content.prompt.messages == (Message("user", (Text("3"),)),)
+    assert (content.answer, content.earlier) == ((Text("Three."),), 0)
     assert "requested a response" in websocket_content(row, []).problem
     voice = websocket_content(
         detailed(framing="websocket", api="openai.realtime"), [WebsocketRequest(b'{"type":"x"}', ())]
@@ -104,7 +104,7 @@ def test_a_websocket_message_that_repeats_everything_stands_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "why"),
+    ("body", "reason"),
     [
         (request(None, 0), "it has no body"),
         (request(None, None), "has not ended yet"),
@@ -118,10 +118,10 @@ def test_a_websocket_message_that_repeats_everything_stands_alone() -> None:
         (request(b"\x1f", 1, ["content-encoding", "gzip2"]), "compressed in a way that is not read (gzip2)"),
     ],
 )
-def test_a_request_without_messages_says_why(body: RequestRow, why: str) -> None:
-    found = request_content(detailed(), body)
-    assert found.prompt is None
-    assert why in found.problem
+def test_a_request_without_messages_says_why(body: RequestRow, reason: str) -> None:
+    content = request_content(detailed(), body)
+    assert content.prompt is None
+    assert reason in content.problem
 
 
 def test_a_request_that_broke_off_says_so() -> None:
@@ -136,9 +136,11 @@ def test_an_answer_is_the_parts_of_a_message() -> None:
 def test_a_failed_websocket_response_has_no_answer() -> None:
     upstream, client = side(), side(client=True)
     failed = ['{"type":"error","error":{"code":"bad","message":"No"}}']
-    came = [bytes(upstream.send_data(one)) for said in (failed, response(2, "Two."), failed) for one in said]
+    received = [
+        bytes(upstream.send_data(message)) for messages in (failed, response(2, "Two."), failed) for message in messages
+    ]
     facts = websocket(
-        [*zip((20, 40, 41, 42, 60), came, strict=True)], [(at, bytes(client.send_data(ASK))) for at in (10, 30, 50)]
+        [*zip((20, 40, 41, 42, 60), received, strict=True)], [(at, bytes(client.send_data(ASK))) for at in (10, 30, 50)]
     )
     decoded = decode(*facts)
     assert [parts for _, parts in over_websocket(decoded)] == [(), (Text("Two."),), ()]

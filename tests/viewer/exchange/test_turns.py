@@ -44,7 +44,7 @@ def test_a_turns_last_event_says_how_it_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "reason", "code", "told"),
+    ("outcome", "reason", "code", "expected"),
     [
         ("complete", "completed", None, "turn 2: complete"),
         ("complete", "max_output_tokens", None, "turn 2: complete (max_output_tokens)"),
@@ -53,7 +53,7 @@ def test_a_turns_last_event_says_how_it_ended() -> None:
     ],
 )
 def test_an_ends_reason_shows_unless_it_repeats_it(
-    outcome: str, reason: str | None, code: str | None, told: str
+    outcome: str, reason: str | None, code: str | None, expected: str
 ) -> None:
     turn = TurnMeasures(turn=2, outcome=outcome, finish_reason=reason, error_code=code, audio_bytes=0)
-    assert turns.ending(turn) == told
+    assert turns.ending(turn) == expected

@@ -13,9 +13,17 @@ from wiretape.viewer.source.tape import exchange, queries
 
 def bars(connection: Connection, id: str) -> list[TimeBar]:
     no = queries.find(connection, id)
-    found = opened.open_exchange(exchange.stored(connection, no), Thresholds())
+    opened_exchange = opened.open_exchange(exchange.stored(connection, no), Thresholds())
     row = queries.detail(connection, no)
-    return list(pages.bars(found.facts, row, found.transcript, found.verdicts, found.reads_at[-1]))
+    return list(
+        pages.bars(
+            opened_exchange.facts,
+            row,
+            opened_exchange.transcript,
+            opened_exchange.verdicts,
+            opened_exchange.reads_at[-1],
+        )
+    )
 
 
 def test_each_stretch_of_time_has_a_bar(connection: Connection) -> None:
@@ -36,7 +44,7 @@ def test_a_bar_has_at_least_one_cell() -> None:
 
 
 @each_case(
-    ("framing", "told"),
+    ("framing", "note"),
     [
         ("chunked", "the body's last chunk came"),
         ("length", "all of Content-Length came"),
@@ -44,12 +52,12 @@ def test_a_bar_has_at_least_one_cell() -> None:
         (None, "the body ended"),
     ],
 )
-def test_the_end_says_how_the_body_was_framed(framing: str | None, told: str) -> None:
+def test_the_end_says_how_the_body_was_framed(framing: str | None, note: str) -> None:
     facts = Exchange(status=200, ended_by="end", connected_ns=0, headers_ns=1, end_ns=20, framing=framing)
-    assert list(pages.bars(facts, detailed(), None, last_ns=10))[-1] == TimeBar("end", 10, 20, "end", told)
+    assert list(pages.bars(facts, detailed(), None, last_ns=10))[-1] == TimeBar("end", 10, 20, "end", note)
 
 
 def test_other_ends_are_described_as_on_the_tape() -> None:
     facts = Exchange(status=200, ended_by="reset", connected_ns=0, headers_ns=1, end_ns=20, framing="chunked")
-    told = list(pages.bars(facts, detailed(), None, last_ns=10))[-1].note
-    assert told == "the upstream connection was reset"
+    note = list(pages.bars(facts, detailed(), None, last_ns=10))[-1].note
+    assert note == "the upstream connection was reset"

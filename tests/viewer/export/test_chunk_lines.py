@@ -38,7 +38,7 @@ def pieces(draw: st.DrawFn) -> Piece:
 
 
 CHUNKS = st.builds(
-    lambda some, usage, fault, said: Chunk("openai.chat", "", "", tuple(some), *said, usage, fault),
+    lambda some, usage, fault, names: Chunk("openai.chat", "", "", tuple(some), *names, usage, fault),
     st.lists(pieces(), max_size=2),
     st.sampled_from([None, {"completion_tokens": 3}, {"completion_tokens": "3"}]),
     st.sampled_from([None, ReportedError("a", "b")]),
@@ -49,27 +49,31 @@ CHUNKS = st.builds(
 @st.composite
 def runs(draw: st.DrawFn) -> list[ItemRun]:
     """Chunks of any kind, and several that repeat one text; some items have no chunk."""
-    found, item = list[ItemRun](), 0
+    runs_drawn, item = list[ItemRun](), 0
     for _ in range(draw(st.integers(0, 4))):
         item += draw(st.integers(0, 1))
         if draw(st.booleans()):
-            found.append(ItemRun(draw(CHUNKS), None, [""], item))
+            runs_drawn.append(ItemRun(draw(CHUNKS), None, [""], item))
         else:
             part = draw(st.sampled_from(PARTS))
             tools = (ToolPiece(0, "", draw(TEXTS), ""),) if part == "arguments" else ()
             piece = Piece(0, "", "", "", tools, draw(st.one_of(st.none(), KNOWN)))
             empty = Chunk("openai.chat", pieces=(piece,), content=True)
-            found.append(ItemRun(filler(empty, part)("x"), part, draw(st.lists(KNOWN, min_size=1, max_size=5)), item))
-        item += len(found[-1])
-    return found
+            runs_drawn.append(
+                ItemRun(filler(empty, part)("x"), part, draw(st.lists(KNOWN, min_size=1, max_size=5)), item)
+            )
+        item += len(runs_drawn[-1])
+    return runs_drawn
 
 
 @st.composite
 def streams(draw: st.DrawFn) -> Decoded:
-    found = draw(runs())
-    size = found[-1].items.stop if found else 0
+    runs_drawn = draw(runs())
+    size = runs_drawn[-1].items.stop if runs_drawn else 0
     at_ns = draw(st.lists(NS, min_size=size, max_size=size))
-    return of_runs(found, at_ns, draw(st.lists(st.one_of(st.none(), st.integers(0, 99)), min_size=size, max_size=size)))
+    return of_runs(
+        runs_drawn, at_ns, draw(st.lists(st.one_of(st.none(), st.integers(0, 99)), min_size=size, max_size=size))
+    )
 
 
 def one_by_one(decoded: Decoded) -> Decoded:
@@ -79,18 +83,18 @@ def one_by_one(decoded: Decoded) -> Decoded:
     return of_runs(alone, decoded.at_ns, decoded.reads)
 
 
-def written(found: Any, **options: Any) -> bytes:
+def text_of(decoded_items: Any, **options: Any) -> bytes:
     out = io.BytesIO()
-    export.write(out, "csv", CHUNK_FIELDS, found, **options)
+    export.write(out, "csv", CHUNK_FIELDS, decoded_items, **options)
     return out.getvalue()
 
 
 @given(st.lists(streams(), max_size=3), st.booleans(), st.one_of(st.none(), st.integers(0, 12)))
 def test_lines_are_what_csv_makes_of_the_rows(found: list[Decoded], raw: bool, limit: int | None) -> None:
     exchanges = [(f"a{place}", decoded) for place, decoded in enumerate(found)]
-    apart = [row for id, decoded in exchanges for row in chunks.chunks(id, one_by_one(decoded))]
-    assert list(chunks.Chunks(exchanges, limit)) == apart[:limit]
-    assert written(chunks.Chunks(exchanges, limit), raw_csv=raw) == written(apart[:limit], raw_csv=raw)
+    rows_apart = [row for id, decoded in exchanges for row in chunks.chunks(id, one_by_one(decoded))]
+    assert list(chunks.Chunks(exchanges, limit)) == rows_apart[:limit]
+    assert text_of(chunks.Chunks(exchanges, limit), raw_csv=raw) == text_of(rows_apart[:limit], raw_csv=raw)
 
 
 @given(st.lists(st.one_of(NS, st.floats(-1e3, 1e12))))
@@ -110,9 +114,9 @@ def test_a_timestamp_that_is_no_number_is_damage(damaged: Any) -> None:
             export.milliseconds(ns)
 
 
-@each_case("around", [0, 10**2, 10**6, 10**9, 1 << 52, 10**22])
-def test_milliseconds_are_written_the_same_at_every_size(around: int) -> None:
-    for ns in range(around - 120, around + 120):
+@each_case("middle", [0, 10**2, 10**6, 10**9, 1 << 52, 10**22])
+def test_milliseconds_are_written_the_same_at_every_size(middle: int) -> None:
+    for ns in range(middle - 120, middle + 120):
         assert export.milliseconds([ns]) == [repr(units.ms(ns))] == [repr(round(ns / 1e6, 6))]
         assert export.milliseconds([10**8, ns, 10**8]) == ["100.0", repr(round(ns / 1e6, 6)), "100.0"]
 
@@ -122,12 +126,12 @@ def test_milliseconds_are_written_the_same_at_every_size(around: int) -> None:
 def test_chunks_read_together_are_written_as_those_read_singly(
     connection: Connection, raw: bool, limit: int | None
 ) -> None:
-    apart = list(queries.all_chunks(connection, None, limit))
-    assert written(queries.all_chunks(connection, None, limit), raw_csv=raw) == written(apart, raw_csv=raw)
+    chunks_apart = list(queries.all_chunks(connection, None, limit))
+    assert text_of(queries.all_chunks(connection, None, limit), raw_csv=raw) == text_of(chunks_apart, raw_csv=raw)
 
 
 def test_a_cell_is_guarded_like_a_row() -> None:
-    first = Chunk("openai.chat", pieces=(Piece(0, "x", "", "", (), None),), content=True)
-    decoded = of_runs([ItemRun(first, "content", ["=1", 'a"b', "c,d"], 0)], [0, 1, 2])
-    text = written(chunks.Chunks([("a", decoded)])).decode()
+    first_chunk = Chunk("openai.chat", pieces=(Piece(0, "x", "", "", (), None),), content=True)
+    decoded = of_runs([ItemRun(first_chunk, "content", ["=1", 'a"b', "c,d"], 0)], [0, 1, 2])
+    text = text_of(chunks.Chunks([("a", decoded)])).decode()
     assert [row["content"] for row in csv.DictReader(io.StringIO(text, newline=""))] == ["'=1", 'a"b', "c,d"]

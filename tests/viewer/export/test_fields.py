@@ -38,19 +38,19 @@ def test_the_columns_are_those_of_the_tables() -> None:
 
 @each_case("table", fields.TABLES)
 def test_known_values_are_of_the_described_kind(connection: Connection, table: str) -> None:
-    known = {field.name: field.kind for field in fields.of(table, ("model", "status", "day"))}
+    kinds = {field.name: field.kind for field in fields.of(table, ("model", "status", "day"))}
     if table == "summary":
-        found = [
-            summary.row(one, ("model", "status", "day"))
-            for one in overview.samples(connection, ("model", "status", "day"))
+        rows = [
+            summary.row(sample, ("model", "status", "day"))
+            for sample in overview.samples(connection, ("model", "status", "day"))
         ]
     else:
-        found = list(table_rows(connection, table))
-    for row in found:
+        rows = list(table_rows(connection, table))
+    for row in rows:
         for name, value in row.items():
-            assert value is None or isinstance(value, TYPES[known[name]]), (name, value)
-            assert known[name] == "boolean" or not isinstance(value, bool), name
-            assert known[name] != "timestamp" or value is None or datetime.fromisoformat(value).tzinfo, name
+            assert value is None or isinstance(value, TYPES[kinds[name]]), (name, value)
+            assert kinds[name] == "boolean" or not isinstance(value, bool), name
+            assert kinds[name] != "timestamp" or value is None or datetime.fromisoformat(value).tzinfo, name
 
 
 def test_rates_and_shares_have_units_of_their_own() -> None:
@@ -60,9 +60,9 @@ def test_rates_and_shares_have_units_of_their_own() -> None:
 
 
 def test_a_schema_has_one_row_for_each_column(tape: Path) -> None:
-    found = json.loads(run(tape, "export", "--schema", "--table", "reads", "--format", "json").stdout)
-    assert [tuple(row) for row in found] == [fields.SCHEMA_FIELDS] * (1 + len(READ_FIELDS))
-    assert found[2] == {
+    rows = json.loads(run(tape, "export", "--schema", "--table", "reads", "--format", "json").stdout)
+    assert [tuple(row) for row in rows] == [fields.SCHEMA_FIELDS] * (1 + len(READ_FIELDS))
+    assert rows[2] == {
         "table": "reads", "column": "at_ms", "type": "number", "unit": "ms", "meaning": "T0 → when the socket gave it",
     }  # fmt: skip
 

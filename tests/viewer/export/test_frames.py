@@ -31,19 +31,19 @@ from wiretape.viewer.stats import summary
 TABLES = ("exchanges", "texts", "chunks", "reads", "turns", "conversations")
 
 
-def table(of: Tape, name: str, *given: Any, **more: Any) -> pd.DataFrame:
-    found = getattr(of, name)(*given, **more)
-    assert isinstance(found, pd.DataFrame)
-    return found
+def table(of: Tape, name: str, *arguments: Any, **more: Any) -> pd.DataFrame:
+    frame = getattr(of, name)(*arguments, **more)
+    assert isinstance(frame, pd.DataFrame)
+    return frame
 
 
 @pytest.fixture(scope="module")
-def whole(tape: Path) -> Tape:
+def full_tape(tape: Path) -> Tape:
     return open_tape(tape)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Tape:
+def demo_tape(tmp_path_factory: pytest.TempPathFactory) -> Tape:
     """A tape of more exchanges than are read at a time."""
     path = tmp_path_factory.mktemp("made") / "tape.db"
     with file.writing(path, "a test") as connection:
@@ -58,8 +58,8 @@ def test_a_frame_has_the_exports_columns_and_values(whole: Tape, connection: Con
     assert tuple(frame.columns) == columns
     for moment in {"started_at", "last_at"}.intersection(columns):
         frame[moment] = frame[moment].dt.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    found = [[None if pd.isna(value) else value for value in row] for row in frame.itertuples(index=False)]
-    assert found == [[_cell(value) for value in row.values()] for row in table_rows(connection, name)]
+    rows = [[None if pd.isna(value) else value for value in row] for row in frame.itertuples(index=False)]
+    assert rows == [[_cell(value) for value in row.values()] for row in table_rows(connection, name)]
 
 
 def _cell(value: Any) -> Any:
@@ -69,25 +69,29 @@ def _cell(value: Any) -> Any:
 @each_case("name", [*TABLES, "gaps"])
 def test_types_are_nullable_and_those_that_are_documented(whole: Tape, name: str) -> None:
     frame = table(whole, name)
-    said = frame.attrs["columns"]
+    columns = frame.attrs["columns"]
     assert {field: str(dtype) for field, dtype in frame.dtypes.items()} == {
-        field: one["dtype"] for field, one in said.items()
+        field: column["dtype"] for field, column in columns.items()
     }
-    assert {one["dtype"] for one in said.values()} <= {
+    assert {column["dtype"] for column in columns.values()} <= {
         "string", "Int64", "Float64", "boolean", "category", "datetime64[us, UTC]",
     }  # fmt: skip
-    assert all(one["meaning"] for one in said.values())
-    assert {one["unit"] for field, one in said.items() if field.endswith("_ms")} == {"ms"}
+    assert all(column["meaning"] for column in columns.values())
+    assert {column["unit"] for field, column in columns.items() if field.endswith("_ms")} == {"ms"}
 
 
 def test_types_say_what_a_column_is(whole: Tape) -> None:
-    said = {name: table(whole, name).attrs["columns"] for name in ("exchanges", "chunks")}
-    ttft, size = said["exchanges"]["ttft_ms"], said["exchanges"]["bytes"]
+    columns = {name: table(whole, name).attrs["columns"] for name in ("exchanges", "chunks")}
+    ttft, size = columns["exchanges"]["ttft_ms"], columns["exchanges"]["bytes"]
     assert (ttft["dtype"], ttft["unit"], size["dtype"], size["unit"]) == ("Float64", "ms", "Int64", "bytes")
-    assert [said["exchanges"][name]["dtype"] for name in ("started_at", "status", "flags", "id")] == [
+    assert [columns["exchanges"][name]["dtype"] for name in ("started_at", "status", "flags", "id")] == [
         "datetime64[us, UTC]", "Int64", "string", "string",
     ]  # fmt: skip
-    assert [said["chunks"][name]["dtype"] for name in ("id", "kinds", "output")] == ["category", "category", "boolean"]
+    assert [columns["chunks"][name]["dtype"] for name in ("id", "kinds", "output")] == [
+        "category",
+        "category",
+        "boolean",
+    ]
     assert whole.exchanges()["started_at"].iloc[0] == pd.Timestamp("2026-03-01T12:00:01Z")
 
 
@@ -145,19 +149,19 @@ def test_a_limit_gives_the_first_rows(made: Tape, name: str) -> None:
 
 
 def test_reads_of_many_exchanges_are_each_with_their_own(made: Tape) -> None:
-    read, exchange = made.reads(), made.exchanges()
-    counted = read.groupby("id").agg(reads=("seq", "count"), bytes=("size", "sum"), last=("seq", "max"))
-    known = exchange[exchange["reads"] > 0].set_index("id")
-    assert counted["reads"].tolist() == known["reads"].tolist()
-    assert counted["bytes"].tolist() == known["bytes"].tolist()
+    reads_frame, exchange = made.reads(), made.exchanges()
+    counted = reads_frame.groupby("id").agg(reads=("seq", "count"), bytes=("size", "sum"), last=("seq", "max"))
+    read_exchanges = exchange[exchange["reads"] > 0].set_index("id")
+    assert counted["reads"].tolist() == read_exchanges["reads"].tolist()
+    assert counted["bytes"].tolist() == read_exchanges["bytes"].tolist()
     assert (counted["last"] == counted["reads"] - 1).all()
-    pd.testing.assert_frame_equal(made.reads("model:gpt-x-mini*"), _of(read, exchange, "gpt-x-mini"))
+    pd.testing.assert_frame_equal(made.reads("model:gpt-x-mini*"), _of(reads_frame, exchange, "gpt-x-mini"))
 
 
-def _of(read: pd.DataFrame, exchange: pd.DataFrame, model: str) -> pd.DataFrame:
+def _of(reads_frame: pd.DataFrame, exchange: pd.DataFrame, model: str) -> pd.DataFrame:
     """Return the same selection, made by pandas."""
-    wanted = exchange.loc[exchange["model"].str.startswith(model), "id"]
-    chosen = read[read["id"].isin(wanted)].reset_index(drop=True)
+    ids = exchange.loc[exchange["model"].str.startswith(model), "id"]
+    chosen = reads_frame[reads_frame["id"].isin(ids)].reset_index(drop=True)
     chosen["id"] = chosen["id"].cat.remove_unused_categories()
     return chosen
 
@@ -167,13 +171,13 @@ def test_the_numbers_are_those_of_the_statistics(made: Tape) -> None:
 
     with queries.opened(made.path) as connection:
         (sample,) = overview.samples(connection)
-    found = summary.row(sample, ())
+    row = summary.row(sample, ())
     complete, gaps = made.exchanges("outcome:complete"), made.gaps("outcome:complete")["icl_ms"]
-    assert (len(gaps), len(complete)) == (found["icl_n"], found["n_complete"])
+    assert (len(gaps), len(complete)) == (row["icl_n"], row["n_complete"])
     for name, values in (("icl", gaps), ("gap", gaps[gaps > 0]), ("ttft", complete["ttft_ms"])):
-        assert values.mean() == pytest.approx(found[f"{name}_mean_ms"], abs=1e-6)
-        assert values.quantile(0.95) == pytest.approx(found[f"{name}_p95_ms"], abs=1e-6)
-    assert complete["output_tokens"].sum() <= found["output_tokens"]
+        assert values.mean() == pytest.approx(row[f"{name}_mean_ms"], abs=1e-6)
+        assert values.quantile(0.95) == pytest.approx(row[f"{name}_p95_ms"], abs=1e-6)
+    assert complete["output_tokens"].sum() <= row["output_tokens"]
 
 
 def test_gaps_are_those_between_output_chunks(whole: Tape) -> None:
@@ -197,11 +201,11 @@ def test_hostile_text_comes_as_it_is(whole: Tape) -> None:
 
 def test_what_no_column_could_hold_is_unknown(tmp_path: Path) -> None:
     parts = [(100, event({"content": "a"}, usage={"completion_tokens": 10**30, "total_tokens": -1}))]
-    first = begin("9999000000000009", 1, b"{}")
+    first_frame = begin("9999000000000009", 1, b"{}")
     with file.writing(tmp_path / "tape.db", "a test") as connection:
         store = Store(connection)
-        store.begin_session(journal.Session("u", "0", 1, None, "http://127.0.0.1:1", [], first.started_at))
-        store.settle(store.append([first, *response(first.id, parts), end(first.id, parts)]))
+        store.begin_session(journal.Session("u", "0", 1, None, "http://127.0.0.1:1", [], first_frame.started_at))
+        store.settle(store.append([first_frame, *response(first_frame.id, parts), end(first_frame.id, parts)]))
     frame = open_tape(tmp_path / "tape.db").chunks()
     assert frame["output_tokens"].tolist() == [pd.NA]
 
@@ -251,14 +255,14 @@ def test_half_a_surrogate_pair_becomes_its_escape(tmp_path: Path) -> None:
     halved = open_tape(tmp_path / "tape.db")
     assert halved.chunks()["content"].tolist() == ["\\ud83d", "\\ude00"]
     assert halved.texts()["content"].tolist() == ["\U0001f600"]
-    kept = frames.as_array("category", ["\ud83d", "a", "\ud83d"])
-    assert list(kept) == ["\\ud83d", "a", "\\ud83d"]
+    array = frames.as_array("category", ["\ud83d", "a", "\ud83d"])
+    assert list(array) == ["\\ud83d", "a", "\\ud83d"]
 
 
 def test_a_tape_outlives_its_with_block(tape: Path) -> None:
-    with open_tape(tape) as whole:
-        assert len(whole.exchanges()) > 0
-    assert len(whole.exchanges()) > 0
+    with open_tape(tape) as tape_:
+        assert len(tape_.exchanges()) > 0
+    assert len(tape_.exchanges()) > 0
 
 
 def test_every_table_takes_a_filter(whole: Tape) -> None:
@@ -277,8 +281,11 @@ def printed(tape: Path, *arguments: str) -> Any:
 
 def _row(values: Any) -> dict[str, Any]:
     """Return a frame's row as JSON has it."""
-    row = {name: None if pd.api.types.is_scalar(one) and pd.isna(one) else one for name, one in values.items()}
-    return {name: one.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if "_at" in name and one else one for name, one in row.items()}
+    row = {name: None if pd.api.types.is_scalar(value) and pd.isna(value) else value for name, value in values.items()}
+    return {
+        name: value.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if "_at" in name and value else value
+        for name, value in row.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -296,10 +303,10 @@ def _row(values: Any) -> dict[str, Any]:
 )
 def test_figures_are_those_of_the_command(tape: Path, options: dict[str, Any], arguments: tuple[str, ...]) -> None:
     frame = open_tape(tape).stats(**options)
-    found = [_row(row) for row in frame.to_dict("records")]
+    rows = [_row(row) for row in frame.to_dict("records")]
     expected = printed(tape, "stats", *arguments)
-    assert found == [
-        {name: cells.flat(one) if name == "warnings" else one for name, one in row.items()} for row in expected
+    assert rows == [
+        {name: cells.flat(value) if name == "warnings" else value for name, value in row.items()} for row in expected
     ]
     assert list(frame.columns) == list(frame.attrs["columns"])
 
@@ -310,26 +317,26 @@ def test_figures_tell_which_exchanges_they_leave_out(tmp_path: Path) -> None:
         assert sum(1 for _ in synthetic.fill(connection, 12, 4, 1))
         connection.execute(update(measures).where(measures.c.exchange_no == 1).values(operation="embeddings"))
         connection.commit()
-    whole = open_tape(path)
-    count = len(whole.exchanges())
-    assert (whole.stats()["n"][0], whole.stats(all_operations=True)["n"][0]) == (count - 1, count)
-    assert whole.stats().attrs["notes"] == ["1 exchange is not a generation (1 embeddings)"]
-    assert whole.stats(all_operations=True).attrs["notes"] == []
-    assert whole.compare(base="", new="").attrs["notes"] == whole.stats().attrs["notes"]
+    tape = open_tape(path)
+    count = len(tape.exchanges())
+    assert (tape.stats()["n"][0], tape.stats(all_operations=True)["n"][0]) == (count - 1, count)
+    assert tape.stats().attrs["notes"] == ["1 exchange is not a generation (1 embeddings)"]
+    assert tape.stats(all_operations=True).attrs["notes"] == []
+    assert tape.compare(base="", new="").attrs["notes"] == tape.stats().attrs["notes"]
 
 
 def test_two_exchanges_are_compared_as_by_the_command(tape: Path) -> None:
-    found = open_tape(tape).compare(COMPLETE, TOOLS)
-    compared = [cells.rounded(_row(row), row) for row in found.to_dict("records")]
+    comparison = open_tape(tape).compare(COMPLETE, TOOLS)
+    compared = [cells.rounded(_row(row), row) for row in comparison.to_dict("records")]
     assert compared == printed(tape, "compare", COMPLETE, TOOLS)
 
 
 def test_two_groups_are_compared_as_by_the_command(made: Tape) -> None:
     base, new = "model:gpt-x", "model:local-8b"
-    found = made.compare(base=base, new=new, filter="outcome:complete", seed=3)
+    comparison = made.compare(base=base, new=new, filter="outcome:complete", seed=3)
     options = ("--base", base, "--new", new, "-f", "outcome:complete", "--seed", "3")
-    assert [_row(row) for row in found.to_dict("records")] == printed(made.path, "compare", *options)
-    assert set(found["verdict"]) >= {"new is better"}
+    assert [_row(row) for row in comparison.to_dict("records")] == printed(made.path, "compare", *options)
+    assert set(comparison["verdict"]) >= {"new is better"}
 
 
 def test_comparing_one_side_or_mixed_kinds_is_refused(whole: Tape) -> None:

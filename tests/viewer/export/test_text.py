@@ -25,9 +25,9 @@ from wiretape.viewer.source.tape import queries
 GOLDEN = Path(__file__).parents[2] / "data" / "export"
 
 
-def written(format: export.Format, found: list[rows.TableRow], **options: Any) -> bytes:
+def export_of(format: export.Format, rows_: list[rows.TableRow], **options: Any) -> bytes:
     out = io.BytesIO()
-    assert export.write(out, format, list(found[0]), found, **options) == len(found)
+    assert export.write(out, format, list(rows_[0]), rows_, **options) == len(rows_)
     return out.getvalue()
 
 
@@ -43,12 +43,12 @@ def exported(connection: Connection, table: str, format: export.Format) -> bytes
 )
 def test_an_export_is_the_golden_file_byte_for_byte(connection: Connection, name: str) -> None:
     table, _, format = name.partition(".")
-    found = exported(connection, table, format)  # type: ignore[arg-type]  # the suffix is the format
+    data = exported(connection, table, format)  # type: ignore[arg-type]  # the suffix is the format
     golden = GOLDEN / name
     if not golden.exists():
-        golden.write_bytes(found)
+        golden.write_bytes(data)
         pytest.fail(f"{golden} was not there and has been written: look at it")
-    assert found == golden.read_bytes()
+    assert data == golden.read_bytes()
 
 
 @each_case("table", [table for table in export.TABLES if table != "turns"])  # see test_turns
@@ -67,24 +67,24 @@ def test_all_formats_have_the_same_fields_and_rows(connection: Connection, table
 def test_exchanges_are_written_alike_by_columns_and_rows(
     connection: Connection, format: export.Format, fields: tuple[str, ...], options: dict[str, Any], limit: int | None
 ) -> None:
-    both = []
-    for made in (iter, list):
+    outputs = []
+    for make in (iter, list):
         out = io.BytesIO()
-        found: Any = made(queries.exchanges(connection, fields, limit=limit))
-        count = export.write(out, format, fields, found, **options)
-        both.append((count, out.getvalue()))
-    assert both[0] == both[1]
+        data: Any = make(queries.exchanges(connection, fields, limit=limit))
+        count = export.write(out, format, fields, data, **options)
+        outputs.append((count, out.getvalue()))
+    assert outputs[0] == outputs[1]
 
 
-@pytest.mark.parametrize(("raw", "written"), [(False, b"a,'=1 b"), (True, b"a,=1 b")])
-def test_a_damaged_tapes_flags_are_guarded_both_ways(raw: bool, written: bytes) -> None:
-    def found() -> Exchanges:
+@pytest.mark.parametrize(("raw", "expected"), [(False, b"a,'=1 b"), (True, b"a,=1 b")])
+def test_a_damaged_tapes_flags_are_guarded_both_ways(raw: bool, expected: bytes) -> None:
+    def exchanges() -> Exchanges:
         return Exchanges(("id", "flags"), [[(1, "a", " =1  b"), (2, "b", None)]])
 
-    for rows_found in (found(), list(found())):
+    for rows_found in (exchanges(), list(exchanges())):
         out = io.BytesIO()
         assert export.write(out, "csv", ("id", "flags"), rows_found, raw_csv=raw) == 2
-        assert out.getvalue().splitlines()[1:] == [written, b"b,"]
+        assert out.getvalue().splitlines()[1:] == [expected, b"b,"]
 
 
 def test_texts_are_the_contract_and_four_more() -> None:
@@ -101,7 +101,7 @@ def test_json_is_exact_whatever_was_recorded(connection: Connection) -> None:
 @each_case("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx", "\0x"])
 def test_a_formula_like_text_is_guarded_unless_raw(text: str) -> None:
     row = {"a": text, "b": "1=1"}
-    guarded, raw = written("csv", [row]), written("csv", [row], raw_csv=True)
+    guarded, raw = export_of("csv", [row]), export_of("csv", [row], raw_csv=True)
     assert next(csv.DictReader(io.StringIO(guarded.decode(), newline=""))) == {"a": f"'{text}", "b": "1=1"}
     assert next(csv.DictReader(io.StringIO(raw.decode(), newline=""))) == row
 
@@ -119,18 +119,18 @@ def test_a_formula_like_text_is_guarded_unless_raw(text: str) -> None:
 )
 def test_a_formula_behind_a_separator_is_guarded_and_quoted(text: str, guarded: str) -> None:
     cell = f'"{guarded.replace(chr(34), 2 * chr(34))}"'.encode()
-    assert written("csv", [{"a": text, "b": None}]) == b"a,b\r\n%b,\r\n" % cell
+    assert export_of("csv", [{"a": text, "b": None}]) == b"a,b\r\n%b,\r\n" % cell
     by_column = io.BytesIO()
     export.write(by_column, "csv", ("a", "b"), Exchanges(("a", "b"), [[(1, text, None)]]))
     assert by_column.getvalue() == b"a,b\r\n%b,\r\n" % cell
     raw = f'"{text.replace(chr(34), 2 * chr(34))}"'.encode()
-    assert written("csv", [{"a": text, "b": None}], raw_csv=True) == b"a,b\r\n%b,\r\n" % raw
+    assert export_of("csv", [{"a": text, "b": None}], raw_csv=True) == b"a,b\r\n%b,\r\n" % raw
 
 
 @each_case("text", ['"', '"Hello, he said', '"a" and "b"', 'no "quote" at its beginning', '""'])
 def test_a_leading_quotation_mark_swallows_no_tsv_row(text: str) -> None:
-    found = [{"a": text, "b": "x"}, {"a": "second", "b": None}]
-    by_row, by_column = written("tsv", found), io.BytesIO()
+    rows_ = [{"a": text, "b": "x"}, {"a": "second", "b": None}]
+    by_row, by_column = export_of("tsv", rows_), io.BytesIO()
     export.write(by_column, "tsv", ("a", "b"), Exchanges(("a", "b"), [[(1, text, "x"), (2, "second", None)]]))
     assert by_column.getvalue() == by_row
     cells = [*csv.reader(io.StringIO(by_row.decode(), newline=""), delimiter="\t")]
@@ -138,19 +138,21 @@ def test_a_leading_quotation_mark_swallows_no_tsv_row(text: str) -> None:
 
 
 def test_a_mark_of_utf8_comes_once_before_the_header() -> None:
-    assert written("csv", [{"a": "é"}], mark=True) == "\ufeffa\r\né\r\n".encode()
-    assert written("tsv", [{"a": "é"}], mark=True) == "\ufeffa\né\n".encode()
+    assert export_of("csv", [{"a": "é"}], mark=True) == "\ufeffa\r\né\r\n".encode()
+    assert export_of("tsv", [{"a": "é"}], mark=True) == "\ufeffa\né\n".encode()
 
 
 def test_numbers_are_never_quoted_and_unknown_is_empty() -> None:
-    assert written("csv", [{"a": -1, "b": -0.5, "c": None, "d": False, "e": 0}]) == b"a,b,c,d,e\r\n-1,-0.5,,false,0\r\n"
+    assert (
+        export_of("csv", [{"a": -1, "b": -0.5, "c": None, "d": False, "e": 0}]) == b"a,b,c,d,e\r\n-1,-0.5,,false,0\r\n"
+    )
 
 
 @each_case("format", ["csv", "tsv", "markdown", "jsonl", "json"])
 def test_numbers_round_to_nanoseconds_and_costs_are_exact(format: export.Format) -> None:
     row = {"tps_user": 31.438702140840615, "cost": 0.000000123456, "at_ms": 0.000001, "n": 3, "unit": "ms"}
-    found = written(format, [row, {**row, "tps_user": 0.1234567894, "unit": "s"}]).decode()
-    numbers = re.findall(r"[\d.]+(?:e-\d+)?", found)
+    text = export_of(format, [row, {**row, "tps_user": 0.1234567894, "unit": "s"}]).decode()
+    numbers = re.findall(r"[\d.]+(?:e-\d+)?", text)
     assert numbers == ["31.438702", "1.23456e-07", "1e-06", "3", "0.123456789", "1.23456e-07", "1e-06", "3"]
 
 
@@ -159,13 +161,13 @@ def test_a_rate_is_rounded_by_column_as_by_row(format: export.Format) -> None:
     out = io.BytesIO()
     fields = ("id", "tps_user")
     export.write(out, format, fields, Exchanges(fields, [[(1, "a", 31.438702140840615), (2, "b", None)]]))
-    assert out.getvalue() == written(format, [{"id": "a", "tps_user": 31.438702}, {"id": "b", "tps_user": None}])
+    assert out.getvalue() == export_of(format, [{"id": "a", "tps_user": 31.438702}, {"id": "b", "tps_user": None}])
 
 
 def test_labels_are_words_that_can_be_split() -> None:
     labels = {"run": "a7", "cwd": "/my home/50%", "a=b": "c=d", "none": ""}
-    found = written("csv", [{"flags": ["no_usage", "stall"], "labels": labels}, {"flags": [], "labels": {}}])
-    header, words, empty = found.decode().splitlines()
+    text = export_of("csv", [{"flags": ["no_usage", "stall"], "labels": labels}, {"flags": [], "labels": {}}])
+    header, words, empty = text.decode().splitlines()
     flags, cell = words.split(",")
     assert (header, empty) == ("flags,labels", ",")
     assert (flags, cell) == ("no_usage stall", "run=a7 cwd=/my%20home/50%25 a%3Db=c=d none=")
@@ -174,23 +176,23 @@ def test_labels_are_words_that_can_be_split() -> None:
 
 
 def test_csv_keeps_line_ends_and_quotes_inside_a_cell() -> None:
-    assert written("csv", [{"a": 'x\r\n"y",\nz', "b": "é"}]) == 'a,b\r\n"x\r\n""y"",\nz",é\r\n'.encode()
+    assert export_of("csv", [{"a": 'x\r\n"y",\nz', "b": "é"}]) == 'a,b\r\n"x\r\n""y"",\nz",é\r\n'.encode()
 
 
 def test_a_lone_surrogate_is_written_as_its_escape() -> None:
-    assert json.loads(written("jsonl", [{"a": "\ud83d!"}])) == {"a": "\ud83d!"}
-    assert written("csv", [{"a": "\ud83d!"}]) == b"a\r\n\\ud83d!\r\n"
+    assert json.loads(export_of("jsonl", [{"a": "\ud83d!"}])) == {"a": "\ud83d!"}
+    assert export_of("csv", [{"a": "\ud83d!"}]) == b"a\r\n\\ud83d!\r\n"
 
 
 def test_a_json_line_is_one_line_to_everyone() -> None:
     row = {"a": "1\x852\u20283\u20294"}
-    (line,) = written("jsonl", [row]).decode().splitlines()
+    (line,) = export_of("jsonl", [row]).decode().splitlines()
     assert json.loads(line) == row
 
 
 def test_markdown_is_a_readable_table() -> None:
     row = {"rule": "max ttft.p95=1,500 ms", "n": 3, "none": None, "flags": ["a", "b"], "model_name": "gpt-4 | x"}
-    assert written("markdown", [row]).decode().splitlines() == [
+    assert export_of("markdown", [row]).decode().splitlines() == [
         "| rule | n | none | flags | model_name |",
         "| --- | --- | --- | --- | --- |",
         r"| max ttft.p95=1,500 ms | 3 |  | a b | gpt-4 \| x |",
@@ -210,12 +212,12 @@ def test_markdown_is_a_readable_table() -> None:
     ],
 )
 def test_a_recorded_text_is_no_markup_in_markdown(text: str) -> None:
-    document = written("markdown", [{"a": text, "b": 1}, {"a": "next", "b": 2}]).decode()
+    document = export_of("markdown", [{"a": text, "b": 1}, {"a": "next", "b": 2}]).decode()
     parsed = MarkdownIt("gfm-like", {"html": True}).parse(document)
-    (_, _, cell, *others) = [one.children or [] for one in parsed if one.type == "inline"]
-    assert {one.type for one in cell} == {"text"}
-    assert "".join(one.content for one in cell) == safe(text).strip()
-    assert [one.content for (one,) in others] == ["1", "next", "2"]
+    (_, _, cell, *others) = [token.children or [] for token in parsed if token.type == "inline"]
+    assert {token.type for token in cell} == {"text"}
+    assert "".join(token.content for token in cell) == safe(text).strip()
+    assert [cell_token.content for (cell_token,) in others] == ["1", "next", "2"]
 
 
 def test_an_empty_array_is_still_json() -> None:
@@ -226,7 +228,7 @@ def test_an_empty_array_is_still_json() -> None:
 
 def test_terminal_json_is_equal_without_its_controls() -> None:
     row = {"a": HOSTILE}
-    for found in (written("jsonl", [row], terminal=True), written("json", [row], terminal=True)):
+    for found in (export_of("jsonl", [row], terminal=True), export_of("json", [row], terminal=True)):
         text = found.decode()
         assert not {sign for sign in text if not sign.isprintable()} - {"\n"}
         value = json.loads(text)
@@ -240,7 +242,7 @@ def test_one_object_is_indented_and_escaped_for_a_terminal() -> None:
 
 
 def test_terminal_csv_has_a_line_for_each_row() -> None:
-    text = written("csv", [{"a": HOSTILE}], terminal=True).decode()
+    text = export_of("csv", [{"a": HOSTILE}], terminal=True).decode()
     assert text.count("\n") == 2
     assert not {sign for sign in text if not sign.isprintable()} - {"\n"}
 

@@ -22,7 +22,7 @@ FORMULA = "=1+1"
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tape of a session with two turns; the second one is interrupted."""
     upstream, client = side(), side(client=True)
-    came = [
+    messages = [
         {"type": "response.created", "response": {"id": "r1"}},
         {"type": "response.output_audio_transcript.delta", "response_id": "r1", "delta": FORMULA},
         {"type": "response.output_audio.delta", "response_id": "r1", "delta": "AAAA"},
@@ -36,7 +36,7 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sent = [bytes(client.send_data('{"type":"response.create"}'))]
     tape = tmp_path_factory.mktemp("spoken") / "tape.db"
     with opened(tape) as store:
-        pieces = [bytes(upstream.send_data(json.dumps(message))) for message in came]
+        pieces = [bytes(upstream.send_data(json.dumps(message))) for message in messages]
         record(store, websocket("0123456789abcdef", pieces, sent, PATH))
     return tape
 
@@ -62,9 +62,9 @@ def test_the_view_has_the_values_of_the_export(spoken: Path) -> None:
     with closing(sqlite3.connect(spoken)) as connection:
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA trusted_schema = OFF")
-        found = [dict(row) for row in connection.execute("SELECT * FROM turns ORDER BY exchange_no, turn")]
+        rows = [dict(row) for row in connection.execute("SELECT * FROM turns ORDER BY exchange_no, turn")]
     exported = json.loads(run(spoken, "export", "--table", "turns", "--format", "json").stdout)
-    assert [{name: row[name] for name in row if name != "exchange_no"} for row in found] == exported
+    assert [{name: row[name] for name in row if name != "exchange_no"} for row in rows] == exported
 
 
 def test_a_frame_has_the_turns(spoken: Path) -> None:
@@ -74,38 +74,43 @@ def test_a_frame_has_the_turns(spoken: Path) -> None:
 
 
 def test_turns_are_derived_again(spoken: Path) -> None:
-    before = run(spoken, "export", "--table", "turns", "--format", "jsonl").stdout
+    content = run(spoken, "export", "--table", "turns", "--format", "jsonl").stdout
     with closing(sqlite3.connect(spoken)) as connection, connection:
         connection.execute("UPDATE measures SET turns = NULL")
     assert run(spoken, "export", "--table", "turns", "--format", "jsonl").stdout == ""
     run(spoken, "db", "rebuild")
-    assert run(spoken, "export", "--table", "turns", "--format", "jsonl").stdout == before
+    assert run(spoken, "export", "--table", "turns", "--format", "jsonl").stdout == content
 
 
 def test_statistics_count_turns_apart_from_other_generations(spoken: Path) -> None:
-    (asked,) = json.loads(run(spoken, "stats", "-f", "operation:realtime", "--format", "json").stdout)
-    assert (asked["n"], asked["n_complete"], asked["n_client_closed"], asked["output_tokens"]) == (2, 1, 1, 5)
-    assert (asked["ttft_n"], asked["error_rate_pct"], asked["icl_n"]) == (1, 0.0, 0)
+    (session_row,) = json.loads(run(spoken, "stats", "-f", "operation:realtime", "--format", "json").stdout)
+    assert (
+        session_row["n"],
+        session_row["n_complete"],
+        session_row["n_client_closed"],
+        session_row["output_tokens"],
+    ) == (2, 1, 1, 5)
+    assert (session_row["ttft_n"], session_row["error_rate_pct"], session_row["icl_n"]) == (1, 0.0, 0)
     lines = [
         json.loads(line) for line in run(spoken, "export", "--table", "turns", "--format", "jsonl").stdout.splitlines()
     ]
-    assert asked["ttft_p50_ms"] == lines[0]["ttft_ms"]
-    (others,) = json.loads(run(spoken, "stats", "--format", "json").stdout)
-    assert others["n"] == 0
+    assert session_row["ttft_p50_ms"] == lines[0]["ttft_ms"]
+    (other_row,) = json.loads(run(spoken, "stats", "--format", "json").stdout)
+    assert other_row["n"] == 0
 
 
 def test_a_key_repeated_in_an_error_is_removed(tmp_path: Path) -> None:
     upstream, client = side(), side(client=True)
     error = {"code": "Incorrect API key provided: sk-0123456789abcdef01234567", "message": "refused"}
     details = {"type": "failed", "error": error}
-    came = [
+    messages = [
         {"type": "response.created", "response": {"id": "r1"}},
         {"type": "response.done", "response": {"id": "r1", "status": "failed", "status_details": details}},
     ]
     sent = [bytes(client.send_data('{"type":"response.create"}'))]
     with opened(tmp_path / "tape.db") as store:
-        pieces = [bytes(upstream.send_data(json.dumps(message))) for message in came]
+        pieces = [bytes(upstream.send_data(json.dumps(message))) for message in messages]
         record(store, websocket("0123456789abcdef", pieces, sent, PATH))
     (line,) = run(tmp_path / "tape.db", "export", "--table", "turns", "--format", "jsonl").stdout.splitlines()
-    found = json.loads(line)
-    assert (found["outcome"], found["error_code"]) == ("error", "Incorrect API key provided: REDACTED")
+    turn = json.loads(line)
+    assert (turn["outcome"], turn["error_code"]) == ("error", "Incorrect API key provided: REDACTED")

@@ -50,9 +50,9 @@ def test_arrivals_in_another_order_are_only_counted() -> None:
 
 def test_page_is_missing_until_all_its_rows_are_read() -> None:
     catalog = Catalog(range(1, 3 * PAGE + 1))
-    first = list(range(2 * PAGE + 1, 3 * PAGE + 1))
-    assert catalog.missing(0, 10) == [first]
-    catalog.put(rows(*first))
+    first_page = list(range(2 * PAGE + 1, 3 * PAGE + 1))
+    assert catalog.missing(0, 10) == [first_page]
+    catalog.put(rows(*first_page))
     assert catalog.missing(0, 10) == []
     assert catalog.missing(PAGE - 1, PAGE) == [list(range(PAGE + 1, 2 * PAGE + 1))]
     assert catalog.missing(-50, 10**6) != []

@@ -24,17 +24,17 @@ def selected(connection: Connection, text: str) -> int:
 def test_filter_of_a_group_selects_its_exchanges(name: str, connection: Connection) -> None:
     rows = overview.figures(connection, name)[0]
     keys = [row[name] for row in rows]
-    found = {}
+    rows_by_group = {}
     for row in rows:
         others = [key for key in keys if key is not row[name]]
-        found[str(row[name])] = selected(connection, drilling.group(name, row[name], others))
-    assert found == {str(row[name]): row["n"] for row in rows}
+        rows_by_group[str(row[name])] = selected(connection, drilling.group(name, row[name], others))
+    assert rows_by_group == {str(row[name]): row["n"] for row in rows}
 
 
 def test_filter_of_a_failure_selects_its_exchanges(connection: Connection) -> None:
-    for one in overview.failures(connection):
-        text = drilling.failure(one.outcome, one.detail, one.code, one.status)
-        assert selected(connection, text) == one.count
+    for failure in overview.failures(connection):
+        text = drilling.failure(failure.outcome, failure.detail, failure.code, failure.status)
+        assert selected(connection, text) == failure.count
 
 
 @each_case(

@@ -14,10 +14,11 @@ from wiretape.viewer.stats.summary import FEW
 
 
 @each_case(
-    ("value", "shown"), [(None, "–"), (0.0, "0.0"), (9.94, "9.9"), (99.94, "99.9"), (100, "100"), (12345.6, "12,346")]
+    ("value", "expected"),
+    [(None, "–"), (0.0, "0.0"), (9.94, "9.9"), (99.94, "99.9"), (100, "100"), (12345.6, "12,346")],
 )
-def test_a_figure_has_a_decimal_while_it_is_small(value: Any, shown: str) -> None:
-    assert groups.figure(value) == shown
+def test_a_figure_has_a_decimal_while_it_is_small(value: Any, expected: str) -> None:
+    assert groups.figure(value) == expected
 
 
 def test_a_percentage_is_given_to_a_tenth() -> None:
@@ -30,10 +31,10 @@ def test_groups_of_the_screen_are_groups_of_the_statistics() -> None:
 
 @each_case("width", [30, 60, 80, 120, 200])
 def test_a_table_fits_its_width_with_like_lines(width: int, connection: Connection) -> None:
-    laid = groups.table("model", overview.figures(connection, "model")[0], width)
-    assert sum(laid.widths) + 2 * (len(laid.widths) - 1) <= width
-    assert {len(line) for line in laid.lines} == {len(laid.heads)} == {len(laid.widths)}
-    assert all(cell_len(text) <= size for line in laid.lines for text, size in zip(line, laid.widths, strict=True))
+    table = groups.table("model", overview.figures(connection, "model")[0], width)
+    assert sum(table.widths) + 2 * (len(table.widths) - 1) <= width
+    assert {len(line) for line in table.lines} == {len(table.heads)} == {len(table.widths)}
+    assert all(cell_len(text) <= size for line in table.lines for text, size in zip(line, table.widths, strict=True))
 
 
 def test_columns_give_way_by_rank(connection: Connection) -> None:
@@ -54,34 +55,34 @@ def test_headings_have_units_where_that_costs_no_column(connection: Connection) 
 
 def test_several_groups_have_a_total(connection: Connection) -> None:
     rows, total = overview.figures(connection, "model")
-    laid = groups.table("model", rows, 80, total=total)
-    assert laid.total is not None
-    assert laid.total[:2] == ("all", "7")
-    assert len(laid.lines) == len(rows)
-    assert len(laid.total) == len(laid.widths)
+    table = groups.table("model", rows, 80, total=total)
+    assert table.total is not None
+    assert table.total[:2] == ("all", "7")
+    assert len(table.lines) == len(rows)
+    assert len(table.total) == len(table.widths)
     assert groups.table("model", rows[:1], 80, total=total).total is None
     assert groups.table("model", rows, 80).total is None
 
 
 def test_pooled_figures_are_pending_until_they_are_read(connection: Connection) -> None:
     rows = overview.figures(connection, "outcome", gaps=False)[0]
-    laid = groups.table("outcome", rows, 200, pooled=False)
-    assert {line[laid.heads.index("GAP ms p50")] for line in laid.lines} == {"…"}
+    table = groups.table("outcome", rows, 200, pooled=False)
+    assert {line[table.heads.index("GAP ms p50")] for line in table.lines} == {"…"}
 
 
 def test_unknown_and_hostile_groups_have_a_safe_name(connection: Connection) -> None:
-    laid = groups.table("model", overview.figures(connection, "model")[0], 120)
-    assert laid.lines[-1][0] == "–"
-    assert all(text.isprintable() for line in laid.lines for text in line)
+    table = groups.table("model", overview.figures(connection, "model")[0], 120)
+    assert table.lines[-1][0] == "–"
+    assert all(text.isprintable() for line in table.lines for text in line)
 
 
-@pytest.mark.parametrize(("failure", "named"), [
+@pytest.mark.parametrize(("failure", "expected"), [
     (("http_error", "rate_limited", None, 429), "429 http_error rate_limited"),
     (("truncated", "eof", None, 200), "truncated eof"),
     (("error_event", None, "x\x1b" * 60, None), "error_event " + "x␛" * 23 + "x…"),
 ])  # fmt: skip
-def test_a_kind_of_failure_has_a_name(failure: tuple[str, str, str, int], named: str) -> None:
-    assert groups.failure(*failure) == named
+def test_a_kind_of_failure_has_a_name(failure: tuple[str, str, str, int], expected: str) -> None:
+    assert groups.failure(*failure) == expected
 
 
 def test_rough_percentiles_are_noted() -> None:

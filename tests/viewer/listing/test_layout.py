@@ -12,21 +12,21 @@ from wiretape.viewer.source.tape import live
 
 
 def test_lines_fill_every_width_and_never_more(connection: Connection) -> None:
-    found = live.listed(connection, range(1, 8))
+    rows = live.listed(connection, range(1, 8))
     for width in range(60, 201):
         chosen, between = layout.fitted(width), layout.gap_between(width)
-        for one in found:
-            shown = plain(layout.line(one, chosen, LOOK, between))
-            assert cell_len(shown.rstrip()) <= width - 2
-            assert cell_len(shown) == 2 + sum(slot.width + between for slot in chosen)
+        for row_ in rows:
+            text = plain(layout.line(row_, chosen, LOOK, between))
+            assert cell_len(text.rstrip()) <= width - 2
+            assert cell_len(text) == 2 + sum(slot.width + between for slot in chosen)
 
 
 def test_columns_give_way_by_rank() -> None:
-    shown = {width: [slot.column.name for slot in layout.fitted(width)] for width in (60, 80, 120, 240)}
-    assert shown[60] == ["id", "model", "happened", "timeline"]
-    assert shown[80] == ["id", "model", "ttft", "duration", "happened", "timeline"]
-    assert set(shown[120]) == {*shown[80], "start", "max_gap", "tokens"}
-    assert {"status", "icl_p50", "tps"} < set(shown[240])
+    columns_by_width = {width: [slot.column.name for slot in layout.fitted(width)] for width in (60, 80, 120, 240)}
+    assert columns_by_width[60] == ["id", "model", "happened", "timeline"]
+    assert columns_by_width[80] == ["id", "model", "ttft", "duration", "happened", "timeline"]
+    assert set(columns_by_width[120]) == {*columns_by_width[80], "start", "max_gap", "tokens"}
+    assert {"status", "icl_p50", "tps"} < set(columns_by_width[240])
     assert [slot.column.name for slot in layout.fitted(360)] == [column.name for column in layout.COLUMNS]
 
 
@@ -44,13 +44,13 @@ def test_the_timeline_is_widest_and_grows_with_terminals() -> None:
 
 
 def test_starts_have_their_seconds_where_there_is_room() -> None:
-    found = widths(100, 120, 160)
-    assert [one["start"] >= 8 for one in found.values()] == [False, False, True]
-    assert "icl_p50" not in found[100]
+    columns = widths(100, 120, 160)
+    assert [widths_["start"] >= 8 for widths_ in columns.values()] == [False, False, True]
+    assert "icl_p50" not in columns[100]
 
 
 def test_a_stall_in_words_is_never_cut() -> None:
-    assert min(one["happened"] for one in widths(*range(60, 301)).values()) >= len("stall 2.4 s")
+    assert min(widths_["happened"] for widths_ in widths(*range(60, 301)).values()) >= len("stall 2.4 s")
 
 
 def test_left_out_columns_make_room_for_others() -> None:
@@ -60,31 +60,31 @@ def test_left_out_columns_make_room_for_others() -> None:
 
 
 @each_case(
-    ("reason", "shown"),
+    ("reason", "expected"),
     [("stop", ""), ("STOP", ""), ("end_turn", ""), ("COMPLETE", ""), ("completed", ""), ("tool_use", "tool_use"),
      ("max_tokens", "max_tokens"), (None, "")],
 )  # fmt: skip
-def test_only_an_unusual_finish_reason_is_shown(reason: str | None, shown: str) -> None:
+def test_only_an_unusual_finish_reason_is_shown(reason: str | None, expected: str) -> None:
     (happened,) = [slot.column for slot in layout.fitted(120) if slot.column.name == "happened"]
-    assert plain(happened.render(row(finish_reason=reason), LOOK, 13)) == shown
+    assert plain(happened.render(row(finish_reason=reason), LOOK, 13)) == expected
 
 
 def test_hostile_text_in_a_line_drives_nothing() -> None:
-    shown = plain(layout.line(row(model=HOSTILE, path=HOSTILE, upstream=HOSTILE), layout.fitted(200), LOOK, 2))
-    assert not [sign for sign in shown if ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0]
+    text = plain(layout.line(row(model=HOSTILE, path=HOSTILE, upstream=HOSTILE), layout.fitted(200), LOOK, 2))
+    assert not [sign for sign in text if ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0]
 
 
 def test_titles_stand_over_their_columns_and_say_the_order() -> None:
     chosen = layout.fitted(160)
-    shown = plain(layout.titles(chosen, LOOK, 1, None))
-    assert "UTC▼" in shown
+    text = plain(layout.titles(chosen, LOOK, 1, None))
+    assert "UTC▼" in text
     assert "TTFT ms▲" in plain(layout.titles(chosen, LOOK, 1, ("ttft_ms", False)))
     for column in layout.COLUMNS:
         titled = plain(layout.titles(chosen, LOOK, 1, (column.field or "", True)))
-        assert len(titled) == len(shown)
+        assert len(titled) == len(text)
         if column.field and column.name in {slot.column.name for slot in chosen} - {"start"}:
             assert f"{column.title}▼" in titled or f"{column.full_title}▼" in titled
-    at = 2 + shown.index("TTFT")
+    at = 2 + text.index("TTFT")
     found = layout.column_at(chosen, 1, at)
     assert found is not None
     assert found.name == "ttft"

@@ -19,21 +19,21 @@ TURN = TurnRow(1, 99, 1234.5, "new\n", "a1" * 8, AT, None, "complete", 1, 2, Non
 
 def some_bars() -> Bars:
     """Return the bars of a session of one turn, which waits for 3 s and streams for 1 s."""
-    found = bars.of_time([Span(1, 0, 4 * 10**9, 3 * 10**9, 4 * 10**9)])
+    bars_ = bars.of_time([Span(1, 0, 4 * 10**9, 3 * 10**9, 4 * 10**9)])
     name = CONVERSATION.conversation
-    return Bars(sessions={name: found}, wall_ns={name: found.length}, turns=found.turns)
+    return Bars(sessions={name: bars_}, wall_ns={name: bars_.length}, turns=bars_.turns)
 
 
-def drawn(one: outline.Line, width: int, *, is_open: bool = False) -> str:
+def drawing(line: outline.Line, width: int, *, is_open: bool = False) -> str:
     columns = outline.fitted(width)
-    return "".join(text for text, _ in outline.line(one, columns, width, Look(), some_bars(), is_open=is_open))
+    return "".join(text for text, _ in outline.line(line, columns, width, Look(), some_bars(), is_open=is_open))
 
 
 def test_every_line_fills_its_width_safely() -> None:
     for width in (60, 80, 100, 120, 200):
         columns = outline.fitted(width)
         titles = "".join(text for text, _ in outline.titles(columns, width, Bars()))
-        lines = [drawn(CONVERSATION, width), drawn(CONVERSATION, width, is_open=True), drawn(TURN, width), titles]
+        lines = [drawing(CONVERSATION, width), drawing(CONVERSATION, width, is_open=True), drawing(TURN, width), titles]
         assert {cell_len(line) for line in lines} == {width}
         assert not any("\x1b" in line or "\n" in line for line in lines)
 
@@ -45,13 +45,13 @@ def test_figures_give_way_to_the_text() -> None:
 
 
 def test_the_bar_grows_and_goes_before_the_text() -> None:
-    assert "░" not in drawn(TURN, 60)
+    assert "░" not in drawing(TURN, 60)
     for width, cells in ((78, 9), (118, 14), (198, 24)):
-        for line in (drawn(CONVERSATION, width), drawn(TURN, width)):
+        for line in (drawing(CONVERSATION, width), drawing(TURN, width)):
             assert line.count("░") + line.count("█") == cells
             assert ("waiting 75 %" in line) == (width > 100), "the model has its place"
-    assert " 4.000 " in drawn(CONVERSATION, 78), "the wall time of the session"
-    assert "–" in drawn(replace(CONVERSATION, conversation="another"), 78), "not read yet"
+    assert " 4.000 " in drawing(CONVERSATION, 78), "the wall time of the session"
+    assert "–" in drawing(replace(CONVERSATION, conversation="another"), 78), "not read yet"
 
 
 def test_totals_are_of_what_is_known() -> None:
@@ -69,32 +69,32 @@ def test_only_what_is_opened_has_its_exchanges_below_it() -> None:
 
 def test_a_turn_has_number_model_and_tools() -> None:
     turn = replace(TURN, newly_asked=None, number=17, model="small", results_of="read, \x1b]0;t\x07")
-    assert "✓ a1a1a1a1" in drawn(turn, 118)
-    for shown in ("   #17  ", " small  ", "← read, "):
-        assert shown in drawn(turn, 118)
-    assert "← read, ␛]0;t␇ → look" in drawn(turn, 200)
-    assert "✓ a1a1a1a1 #17" in drawn(turn, 78)
-    assert " small  ← read, ␛]0;t␇ → " in drawn(turn, 78)
-    assert "← read" not in drawn(replace(turn, newly_asked="new"), 200)
+    assert "✓ a1a1a1a1" in drawing(turn, 118)
+    for label in ("   #17  ", " small  ", "← read, "):
+        assert label in drawing(turn, 118)
+    assert "← read, ␛]0;t␇ → look" in drawing(turn, 200)
+    assert "✓ a1a1a1a1 #17" in drawing(turn, 78)
+    assert " small  ← read, ␛]0;t␇ → " in drawing(turn, 78)
+    assert "← read" not in drawing(replace(turn, newly_asked="new"), 200)
 
 
 def test_a_turn_says_why_its_cache_was_not_read() -> None:
-    asked = replace(TURN, input_tokens=19740, cache_read_input_tokens=0)
-    changed = replace(asked, cache_verdict="prefix_changed", cache_broken_at="tools[3]")
-    assert "  cache: tools[3] changed, 0 of 19,740 read" in drawn(changed, 204)
-    assert "cache: tools[3] changed" in drawn(changed, 78)
-    assert "cache: expired, 0 of 19,740 read" in drawn(replace(asked, cache_verdict="expired"), 200)
+    turn = replace(TURN, input_tokens=19740, cache_read_input_tokens=0)
+    changed = replace(turn, cache_verdict="prefix_changed", cache_broken_at="tools[3]")
+    assert "  cache: tools[3] changed, 0 of 19,740 read" in drawing(changed, 204)
+    assert "cache: tools[3] changed" in drawing(changed, 78)
+    assert "cache: expired, 0 of 19,740 read" in drawing(replace(turn, cache_verdict="expired"), 200)
 
 
 def test_deep_turns_keep_their_ids_in_a_narrow_tree() -> None:
-    assert "✓ a1a1a1a1" in drawn(TURN, 78)
+    assert "✓ a1a1a1a1" in drawing(TURN, 78)
 
 
 def test_a_hit_needs_no_words() -> None:
     for verdict in ("hit", "partial", "first", "unknown", "unreported", "too_short", None):
-        assert "cache" not in drawn(replace(TURN, cache_verdict=verdict), 200)
+        assert "cache" not in drawing(replace(TURN, cache_verdict=verdict), 200)
 
 
 def test_a_hostile_place_of_a_difference_reaches_no_terminal() -> None:
     broken = replace(TURN, cache_verdict="prefix_changed", cache_broken_at="\x1b]2;x\x07{}")
-    assert "␛]2;x␇{} changed" in drawn(broken, 200)
+    assert "␛]2;x␇{} changed" in drawing(broken, 200)

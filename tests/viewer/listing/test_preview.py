@@ -22,13 +22,13 @@ LOOK, RECORDED = Look(), Look(wall_ns=1_772_366_430 * 10**9, recording=True)
 
 
 def previewed(connection: Connection, no: int) -> ListRow:
-    found = live.preview(connection, no)
-    assert found is not None
-    return found.row
+    preview_ = live.preview(connection, no)
+    assert preview_ is not None
+    return preview_.row
 
 
 @each_case(
-    ("no", "said"),
+    ("no", "reason"),
     [
         (1, "all came: finish reason stop, [DONE], then the end"),
         (3, "upstream closed the connection after 4 events, without [DONE] or a finish reason (closed mid-chunk)"),
@@ -38,12 +38,12 @@ def previewed(connection: Connection, no: int) -> ListRow:
             "The next recorder on this tape will mark it as interrupted."),
     ],
 )  # fmt: skip
-def test_each_outcome_has_a_reason(no: int, said: str, connection: Connection) -> None:
-    assert preview.reason(previewed(connection, no), LOOK) == said
+def test_each_outcome_has_a_reason(no: int, reason: str, connection: Connection) -> None:
+    assert preview.reason(previewed(connection, no), LOOK) == reason
 
 
 @each_case(
-    ("changed", "said"),
+    ("changed", "reason"),
     [
         ({"outcome": "interrupted", "ended_by": "died"}, "the recorder (pid 4121) died after 4 events, before"),
         ({"outcome": "interrupted", "ended_by": "shutdown"}, "the recorder (pid 4121) was stopped after 4 events"),
@@ -65,9 +65,9 @@ def test_each_outcome_has_a_reason(no: int, said: str, connection: Connection) -
         ({"outcome": "as yet unheard of"}, "as yet unheard of (eof), which this version does not know"),
     ],
 )  # fmt: skip
-def test_reasons_describe_what_happened(changed: dict[str, Any], said: str, connection: Connection) -> None:
+def test_reasons_describe_what_happened(changed: dict[str, Any], reason: str, connection: Connection) -> None:
     row = replace(previewed(connection, 3), ended_detail=None, recorder_pid=4121, **changed)
-    assert preview.reason(row, LOOK).startswith(said)
+    assert preview.reason(row, LOOK).startswith(reason)
 
 
 @each_case("outcome", OUTCOMES)
@@ -100,10 +100,10 @@ def test_a_heading_names_the_exchange(connection: Connection) -> None:
 
 
 def test_figures_summarise_the_timing(connection: Connection) -> None:
-    said = preview.figures(previewed(connection, 1), LOOK)
-    assert said.startswith("ttft 110 ms · icl p50 10 ms · max gap 50 ms · ")
-    assert said.endswith(" · 8 events in 6 reads · 180 ms · 4 tokens")
-    assert " 29.0 s+" not in said
+    lines = preview.figures(previewed(connection, 1), LOOK)
+    assert lines.startswith("ttft 110 ms · icl p50 10 ms · max gap 50 ms · ")
+    assert lines.endswith(" · 8 events in 6 reads · 180 ms · 4 tokens")
+    assert " 29.0 s+" not in lines
     assert preview.figures(previewed(connection, 7), RECORDED).endswith("2 events in 2 reads · 23.0 s+")
 
 
@@ -114,11 +114,11 @@ def test_unknown_figures_are_left_out(connection: Connection) -> None:
 def test_verdicts_precede_flags_and_replace_theirs(connection: Connection) -> None:
     row = previewed(connection, 2)
     judged = verdicts(Attribution(*queries.observed(connection, 2)), row.outcome, Thresholds())
-    told = list(preview.evidence(row, judged))
-    assert [name for name, _, _ in told].count("stall") == 1
-    assert told[0][0] == "stall"
-    assert told[0][2].startswith("3,000.0 ms from 0.050 s")
-    assert ("no_usage", "muted") in [line[:2] for line in told]
+    sentences = list(preview.evidence(row, judged))
+    assert [name for name, _, _ in sentences].count("stall") == 1
+    assert sentences[0][0] == "stall"
+    assert sentences[0][2].startswith("3,000.0 ms from 0.050 s")
+    assert ("no_usage", "muted") in [line[:2] for line in sentences]
     assert next(name for name, _, _ in preview.evidence(row, [])) == "stall"
 
 
@@ -126,9 +126,9 @@ def test_longest_of_many_stalls_are_shown_in_order() -> None:
     def stall(start: int, lasted: int) -> Verdict:
         return Verdict(kind="stall", form="gap", who="upstream", from_ns=start * 10**9, lasted_ns=lasted * 10**9)
 
-    found = [stall(at, lasted) for at, lasted in ((0, 3), (10, 9), (20, 4), (30, 8), (40, 2))]
-    told = [text.partition(" ")[0] for _, _, text in preview.evidence(listed(), found)]
-    assert told == ["9,000.0", "4,000.0", "8,000.0"]
+    stalls = [stall(at, lasted) for at, lasted in ((0, 3), (10, 9), (20, 4), (30, 8), (40, 2))]
+    sentences = [text.partition(" ")[0] for _, _, text in preview.evidence(listed(), stalls)]
+    assert sentences == ["9,000.0", "4,000.0", "8,000.0"]
 
 
 def test_text_is_the_content_or_a_substitute() -> None:
@@ -145,5 +145,5 @@ def test_text_is_the_content_or_a_substitute() -> None:
 def test_hostile_text_drives_nothing(connection: Connection) -> None:
     row = replace(previewed(connection, 6), flags=[HOSTILE], finish_reason=HOSTILE)
     head = "".join(text for text, _ in preview.heading(row, LOOK))
-    said = [head, preview.reason(row, LOOK), *(name + text for name, _, text in preview.evidence(row, []))]
-    assert not [sign for sign in "".join(said) if ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0]
+    lines = [head, preview.reason(row, LOOK), *(name + text for name, _, text in preview.evidence(row, []))]
+    assert not [sign for sign in "".join(lines) if ord(sign) < 32 or 0x7F <= ord(sign) < 0xA0]

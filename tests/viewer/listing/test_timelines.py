@@ -89,9 +89,9 @@ def place(at: float, axis: Axis, cells: int) -> float:
 
 def drawn(row: ListRow, axis: Axis | None, width: int) -> list[Phase]:
     """Return the phases of the cells of a timeline, without its ending."""
-    shown = layout.timeline(row, replace(LOOK, axis=axis), width)
+    timeline = layout.timeline(row, replace(LOOK, axis=axis), width)
     phases = {tone: phase for phase, tone in waterfall.TONES.items()}
-    return [phases[tone] for part, tone in shown[:-1] for _ in part]
+    return [phases[tone] for part, tone in timeline[:-1] for _ in part]
 
 
 @each_case("width", [12, 32, 48, 80, 131])
@@ -100,19 +100,19 @@ def test_every_cell_has_its_phase_to_one_cell(streams: Connection, width: int) -
     common = layout.axis(rows, LOOK)
     assert common.bend_ns is not None
     for row in rows:
-        told = spans(streams, row)
-        end = told[-1].end
+        spans_ = spans(streams, row)
+        end = spans_[-1].end
         for axis in (common, replace(common, bend_ns=None), None):
             scale, room = axis or Axis(end), width - 1
             cells = drawn(row, axis, width)
             assert abs(len(cells) - max(place(end, scale, room), 1)) <= 1
             for cell, phase in enumerate(cells):
                 near = (
-                    one
-                    for one in told
-                    if place(one.end, scale, room) > cell - 1 and place(one.begin, scale, room) < cell + 2
+                    span
+                    for span in spans_
+                    if place(span.end, scale, room) > cell - 1 and place(span.begin, scale, room) < cell + 2
                 )
-                assert phase in {one.phase for one in near}, (row.no, axis, cell)
+                assert phase in {span.phase for span in near}, (row.no, axis, cell)
 
 
 @pytest.mark.damages
@@ -120,10 +120,10 @@ def test_an_answer_that_began_earlier_keeps_its_times(tmp_path: Path) -> None:
     with recorder(tmp_path / "tape.db") as writer:
         writer.record("a" * 16, list(parts(Random(3))), at=0)
     with queries.opened(tmp_path / "tape.db") as connection:
-        (before,) = live.listed(connection, [1])
+        (row_before,) = live.listed(connection, [1])
     damage(tmp_path / "tape.db", "UPDATE measures SET flags = trim(flags || ' continuation')")
     with queries.opened(tmp_path / "tape.db") as connection:
-        (after,) = live.listed(connection, [1])
-    assert (after.ttft_ms, after.ttfo_ms) == (None, None)
-    assert before.ttft_ms is not None
-    assert layout.bar(after, LOOK) == layout.bar(before, LOOK)
+        (row_after,) = live.listed(connection, [1])
+    assert (row_after.ttft_ms, row_after.ttfo_ms) == (None, None)
+    assert row_before.ttft_ms is not None
+    assert layout.bar(row_after, LOOK) == layout.bar(row_before, LOOK)

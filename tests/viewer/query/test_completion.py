@@ -10,7 +10,7 @@ VALUES = {"model": [HOSTILE, "gpt x", "gpt-x-mini", "qwen3"], "upstream": ["api.
 
 
 @each_case(
-    ("typed", "whole"),
+    ("typed", "full_text"),
     [
         ("mo", "model:"), ("ttf", "ttft>"), ("is:trun", "is:truncated"), ("flag:st", "flag:stall"),
         ("model:gp", "model:gpt-x-mini"), ("model:a,qw", "model:a,qwen3"), ("x -is:li", "x -is:live"),
@@ -18,8 +18,8 @@ VALUES = {"model": [HOSTILE, "gpt x", "gpt-x-mini", "qwen3"], "upstream": ["api.
         ("max_g", "max_gap>"), ("", "model:"), ("is:live ", "is:live model:"),
     ],
 )  # fmt: skip
-def test_names_and_values_are_completed(typed: str, whole: str) -> None:
-    assert completion.offers(typed, VALUES)[0].filter_text == whole
+def test_names_and_values_are_completed(typed: str, full_text: str) -> None:
+    assert completion.offers(typed, VALUES)[0].filter_text == full_text
 
 
 @each_case("typed", ["model:=", 'text:"mo', "model:gpt-x-mini", "zzz", "model:zzz", HOSTILE])
@@ -29,9 +29,9 @@ def test_nothing_is_offered_where_nothing_fits(typed: str) -> None:
 
 def test_each_field_is_offered_under_the_begun_name() -> None:
     offered = completion.offers("t", VALUES)
-    assert [one.text for one in offered[:3]] == ["ttft>", "tps<", "tok.out>"]
-    assert len({one.field for one in offered}) == len(offered)
-    assert [one.text for one in completion.offers("tok", VALUES)][:2] == ["tok.out>", "tok.in>"]
+    assert [offer.text for offer in offered[:3]] == ["ttft>", "tps<", "tok.out>"]
+    assert len({offer.field for offer in offered}) == len(offered)
+    assert [offer.text for offer in completion.offers("tok", VALUES)][:2] == ["tok.out>", "tok.in>"]
 
 
 @each_case(

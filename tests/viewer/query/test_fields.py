@@ -22,14 +22,14 @@ def test_the_short_names_mean_what_people_expect() -> None:
 
 
 def test_a_gap_is_no_latency_between_chunks() -> None:
-    meant = {fields.NAMES[name] for name in fields.NAMES if name.startswith("gap")}
-    assert not [name for name in meant if name.startswith("icl")]
+    gap_fields = {fields.NAMES[name] for name in fields.NAMES if name.startswith("gap")}
+    assert not [name for name in gap_fields if name.startswith("icl")]
 
 
 def test_every_name_is_a_field_of_a_row() -> None:
     assert set(fields.NAMES.values()) == set(fields.FIELDS)
-    known = {*FIELDS, *TEXT_FIELDS, *DETAIL_FIELDS, "request_body", "icl"}
-    assert {name for field in fields.FIELDS.values() for name in field.rows} <= known
+    field_names = {*FIELDS, *TEXT_FIELDS, *DETAIL_FIELDS, "request_body", "icl"}
+    assert {name for field in fields.FIELDS.values() for name in field.rows} <= field_names
 
 
 def test_failures_are_neither_complete_nor_open_nor_the_clients() -> None:

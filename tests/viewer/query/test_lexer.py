@@ -16,9 +16,9 @@ def test_a_phrase_has_no_wildcards() -> None:
     assert FilterItem("a*", False, 0).pattern == ("a", "")
 
 
-@pytest.mark.parametrize(("text", "taken"), [("a(b)c) d", "a(b)c"), ("a) b", "a"), ('"a) b" c', "a) b")])
-def test_an_expression_ends_at_spaces_or_foreign_parentheses(text: str, taken: str) -> None:
-    assert Cursor(text).expression().text == taken
+@pytest.mark.parametrize(("text", "expression"), [("a(b)c) d", "a(b)c"), ("a) b", "a"), ('"a) b" c', "a) b")])
+def test_an_expression_ends_at_spaces_or_foreign_parentheses(text: str, expression: str) -> None:
+    assert Cursor(text).expression().text == expression
 
 
 def test_a_sign_that_does_not_come_next_is_left() -> None:

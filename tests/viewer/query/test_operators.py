@@ -10,13 +10,13 @@ CHOSEN = {"outcome": "complete", "flags": "stall", "operation": "chat", "cache_v
 
 
 def test_every_operator_is_parsed_and_printed_again() -> None:
-    taken = set[str]()
+    names_seen = set[str]()
     for field in FIELDS.values():
         for operator in operators(field):
-            taken.add(operator)
+            names_seen.add(operator)
             filter = parse(f"{field.name}{operator}{CHOSEN.get(field.name, VALUES[field.kind])}")
             assert parse(str(filter)) == filter
-    assert taken == set(OPERATORS)
+    assert names_seen == set(OPERATORS)
     assert set(VALUES) == set(KINDS)
 
 

@@ -33,7 +33,7 @@ def test_the_grammar(text: str, tree: object) -> None:
 
 
 @each_case(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "at the end: expected a term"),
         ("a or", "at the end: expected a term"),
@@ -57,10 +57,10 @@ def test_the_grammar(text: str, tree: object) -> None:
         ("a" * (LONGEST + 1), "expected a filter of at most 4,000 characters"),
     ],
 )
-def test_an_error_names_the_place_and_what_was_expected(text: str, said: str) -> None:
+def test_an_error_names_the_place_and_what_was_expected(text: str, message: str) -> None:
     with pytest.raises(FilterError) as failure:
         parse(text)
-    assert said in str(failure.value)
+    assert message in str(failure.value)
 
 
 def test_an_error_knows_its_token_and_position() -> None:
@@ -78,7 +78,7 @@ def test_an_order_is_a_field_of_a_row(text: str, order: tuple[str, bool]) -> Non
     assert sort_order(text) == order
 
 
-@pytest.mark.parametrize(("text", "said"), [("ttfx", "choose from ttf"), ("has", "cannot be sorted by has")])
-def test_what_cannot_be_sorted_by_is_reported(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+@pytest.mark.parametrize(("text", "message"), [("ttfx", "choose from ttf"), ("has", "cannot be sorted by has")])
+def test_what_cannot_be_sorted_by_is_reported(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         sort_order(text)

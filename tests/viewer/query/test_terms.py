@@ -58,7 +58,7 @@ def test_a_term(text: str, node: object) -> None:
 
 
 @each_case(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("model:", "expected a value"),
         ("ttft>800", "'800' (character 6): expected a duration with its unit"),
@@ -82,10 +82,10 @@ def test_a_term(text: str, node: object) -> None:
         ("error~", "expected a regular expression"),
     ],
 )
-def test_what_a_term_cannot_be_is_reported(text: str, said: str) -> None:
+def test_what_a_term_cannot_be_is_reported(text: str, message: str) -> None:
     with pytest.raises(FilterError) as failure:
         parse(text, CLOCK)
-    assert said in str(failure.value)
+    assert message in str(failure.value)
 
 
 def test_every_field_takes_operators() -> None:

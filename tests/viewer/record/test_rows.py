@@ -33,8 +33,8 @@ CONTRACT = (
 
 
 def chunk_rows(*objects: dict[str, Any], step_ns: int = 1_000_000) -> list[rows.TableRow]:
-    found = [payloads.read(json.dumps(one)) for one in objects]
-    return list(chunks.chunks("a1", of_chunks(found, [seq * step_ns for seq in range(len(found))])))
+    payloads_ = [payloads.read(json.dumps(payload)) for payload in objects]
+    return list(chunks.chunks("a1", of_chunks(payloads_, [seq * step_ns for seq in range(len(payloads_))])))
 
 
 def choice(delta: dict[str, Any], index: int = 0, finish: str | None = None) -> dict[str, Any]:
@@ -48,24 +48,24 @@ def test_the_contract_is_kept_in_names_and_order() -> None:
 
 
 @each_case(
-    ("ns", "shown"),
+    ("ns", "expected"),
     [(None, None), (0, 0.0), (1, 0.000001), (100_050_000, 100.05), (86_400_000_000_001, 86_400_000.000001)],
 )
-def test_milliseconds_are_exact_to_the_nanosecond(ns: int | None, shown: float | None) -> None:
-    assert units.ms(ns) == shown
+def test_milliseconds_are_exact_to_the_nanosecond(ns: int | None, expected: float | None) -> None:
+    assert units.ms(ns) == expected
 
 
 def test_rows_with_a_read_first_keep_their_kind() -> None:
-    read: list[int] = []
+    numbers: list[int] = []
 
     def batches() -> Iterator[list[tuple[int, str]]]:
         for no in (1, 2):
-            read.append(no)
+            numbers.append(no)
             yield [(no, f"{no}")]
 
-    begun = chunks.with_first_read(rows.Exchanges(("id",), batches()))
-    assert (read, type(begun)) == ([1], rows.Exchanges)
-    assert list(begun) == [{"id": "1"}, {"id": "2"}]
+    first_batch = chunks.with_first_read(rows.Exchanges(("id",), batches()))
+    assert (numbers, type(first_batch)) == ([1], rows.Exchanges)
+    assert list(first_batch) == [{"id": "1"}, {"id": "2"}]
     facts = Exchange(status=200, content_type="text/event-stream")
     decoded = decode(facts, [Read(0, 1, None, 0, 14)], b"data: [DONE]\n\n")
     assert type(chunks.with_first_read(chunks.Chunks(iter([("a", decoded)])))) is chunks.Chunks
@@ -85,15 +85,15 @@ def test_comments_are_items_and_the_first_has_no_gap() -> None:
     body = b"data: x\n\n: ping\n\ndata: y\n\n"
     reads = [Read(0, 5_000_000, None, 0, 9), Read(1, 7_500_000, None, 9, 8)]
     decoded = decode(Exchange(status=200, content_type="text/event-stream"), reads, body)
-    found = list(events.table(Transcript(decoded), decoded))
-    assert [row["gap_ms"] for row in found] == [None, 2.5, None]
-    assert [row["kind"] for row in found] == ["other", "comment", "other"]
+    rows_ = list(events.table(Transcript(decoded), decoded))
+    assert [row["gap_ms"] for row in rows_] == [None, 2.5, None]
+    assert [row["kind"] for row in rows_] == ["other", "comment", "other"]
 
 
 def test_each_choice_has_a_row_with_chunk_number() -> None:
-    both = {"choices": [choice({"content": "a"}), choice({"content": "b"}, 1)]}
-    found = chunk_rows(both, {"choices": [choice({"content": "c"})]})
-    assert [(row["seq"], row["choice"], row["content"], row["gap_ms"]) for row in found] == [
+    two_choices = {"choices": [choice({"content": "a"}), choice({"content": "b"}, 1)]}
+    rows_ = chunk_rows(two_choices, {"choices": [choice({"content": "c"})]})
+    assert [(row["seq"], row["choice"], row["content"], row["gap_ms"]) for row in rows_] == [
         (0, 0, "a", None),
         (0, 1, "b", None),
         (1, 0, "c", 1.0),

@@ -15,14 +15,14 @@ cells = st.one_of(st.none(), st.integers(), st.floats(), st.text(max_size=300), 
 
 
 def pages(rows: list[list[Any]]) -> list[dict[str, Any]]:
-    found, offset = list[dict[str, Any]](), 0
+    rows_seen, offset = list[dict[str, Any]](), 0
     while True:
         text = answers.table(("a", "b"), rows[offset:], offset, ROOM, ["a note"], more=False)
         assert len(text.encode()) <= ROOM
-        found.append(json.loads(text))
-        if "next" not in found[-1]:
-            return found
-        offset = found[-1]["next"]["offset"]
+        rows_seen.append(json.loads(text))
+        if "next" not in rows_seen[-1]:
+            return rows_seen
+        offset = rows_seen[-1]["next"]["offset"]
 
 
 @given(st.lists(st.tuples(cells, cells).map(list), max_size=40))
@@ -59,13 +59,13 @@ def test_numbers_that_json_lacks_are_texts() -> None:
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n"), max_size=3000), max_size=20))
 def test_pages_of_lines_together_are_the_text(lines: list[str]) -> None:
-    found, offset = list[str](), 0
+    rows_seen, offset = list[str](), 0
     while True:
         text = answers.text(lines, offset, 4000, [])
         assert len(text.encode()) <= 4000
         page = json.loads(text)
-        found += page["recorded"].split("\n")
+        rows_seen += page["recorded"].split("\n")
         if "next" not in page:
             break
         offset = page["next"]["offset"]
-    assert "".join(found) == "".join(map(answers.safe, lines))
+    assert "".join(rows_seen) == "".join(map(answers.safe, lines))

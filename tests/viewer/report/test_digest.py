@@ -20,8 +20,8 @@ def row_of(connection: Connection, **values: int) -> dict[str, Any]:
     (sample,) = overview.samples(connection)
     row = summary.row(sample, ())
     for name, count in values.items():
-        found = figures(np.arange(1.0, count + 1))
-        row |= {summary.field_name(QUANTITIES[name], statistic): value for statistic, value in found.items()}
+        figures_ = figures(np.arange(1.0, count + 1))
+        row |= {summary.field_name(QUANTITIES[name], statistic): value for statistic, value in figures_.items()}
     return row
 
 
@@ -38,8 +38,8 @@ def test_a_percentile_is_shown_of_enough_values_only(connection: Connection) -> 
 
 
 def missing(connection: Connection, unasked: int) -> str:
-    found = Counted("generation", unasked=unasked)
-    lines = (line.plain for line in digest.page(row_of(connection), found).lines)
+    counted = Counted("generation", unasked=unasked)
+    lines = (line.plain for line in digest.page(row_of(connection), counted).lines)
     (text,) = (line.removeprefix("missing").strip() for line in lines if line.startswith("missing"))
     return text
 
@@ -55,14 +55,16 @@ def test_usage_is_requested_where_it_is_optional(connection: Connection) -> None
 
 
 def test_a_page_fits_and_names_the_stalls_parties(connection: Connection) -> None:
-    found = Counted("generation", " --db t.db", {Ending("complete", stalled=True): 2}, {"by upstream": 2})
-    lines = [line.plain for line in digest.page(row_of(connection), found, None, 60).lines]
+    counted = Counted("generation", " --db t.db", {Ending("complete", stalled=True): 2}, {"by upstream": 2})
+    lines = [line.plain for line in digest.page(row_of(connection), counted, None, 60).lines]
     assert max(map(len, lines)) <= 60
     assert "slow       2 stalls by upstream: wiretape ls --db t.db -f" in lines
 
 
 def test_recorded_text_is_harmless(connection: Connection) -> None:
-    found = Counted("exchange", HOSTILE, {Ending(HOSTILE, HOSTILE, HOSTILE): 1, Ending("complete", stalled=True): 1})
-    rows = [summary.row(one, ("model", "error_code")) for one in overview.samples(connection, ("model", "error_code"))]
-    lines = [*digest.page(row_of(connection), found).lines, *digest.groups(rows, ("model", "error_code")).lines]
+    counted = Counted("exchange", HOSTILE, {Ending(HOSTILE, HOSTILE, HOSTILE): 1, Ending("complete", stalled=True): 1})
+    rows = [
+        summary.row(sample, ("model", "error_code")) for sample in overview.samples(connection, ("model", "error_code"))
+    ]
+    lines = [*digest.page(row_of(connection), counted).lines, *digest.groups(rows, ("model", "error_code")).lines]
     assert not {sign for line in lines for sign in line.plain if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0}

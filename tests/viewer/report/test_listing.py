@@ -35,8 +35,8 @@ def plain(lines: Iterable[Text]) -> str:
 
 
 def listing(connection: Connection, width: int | None = None) -> list[Text]:
-    found = list(queries.exchanges(connection, tables.needed(tables.LISTED), newest_first=True))
-    return tables.listing(found, width).lines
+    exchanges = list(queries.exchanges(connection, tables.needed(tables.LISTED), newest_first=True))
+    return tables.listing(exchanges, width).lines
 
 
 def detail(connection: Connection, id: str) -> rows.DetailRow:
@@ -89,8 +89,8 @@ def test_a_list_fits_and_keeps_the_essential(connection: Connection, width: int)
 
 
 def names_and_hidden(connection: Connection, width: int) -> tuple[str, tuple[str, ...]]:
-    found = list(queries.exchanges(connection, tables.needed(tables.LISTED), newest_first=True))
-    table = tables.listing(found, width)
+    exchanges = list(queries.exchanges(connection, tables.needed(tables.LISTED), newest_first=True))
+    table = tables.listing(exchanges, width)
     return table.lines[0].plain, table.hidden
 
 
@@ -98,8 +98,8 @@ def test_an_80_cell_list_names_its_hidden_headings(connection: Connection) -> No
     header, hidden = names_and_hidden(connection, 80)
     assert re.split("  +", header.strip()) == ["id", "model", "ttft ms", "max gap ms", "tokens", "what happened"]
     assert {"started UTC", "upstream", "gaps", "icl p50 ms"} <= set(hidden)
-    named = {tables.NAMED.get(title.removesuffix(" UTC"), title) for title in hidden}
-    assert named <= set(tables.LISTED)
+    names_hidden = {tables.NAMED.get(title.removesuffix(" UTC"), title) for title in hidden}
+    assert names_hidden <= set(tables.LISTED)
     assert names_and_hidden(connection, 400)[1] == ()
 
 
@@ -107,23 +107,25 @@ def test_narrow_lists_show_a_starts_year_only_if_ambiguous(
     connection: Connection,
 ) -> None:
     names = ("id", "started_at", "model", "ttft_ms")
-    found = list(queries.exchanges(connection, tables.needed(names), newest_first=True))
-    found[0]["started_at"] = "2025-03-02T00:00:00.000000Z"
-    shown = [line.plain for line in tables.listing(found, 60, names, date(2026, 3, 2)).lines]
-    assert ("  2025-03-02 00:00:00  " in shown[1], "  03-01 12:00:01  " in shown[-1]) == (True, True)
+    exchanges = list(queries.exchanges(connection, tables.needed(names), newest_first=True))
+    exchanges[0]["started_at"] = "2025-03-02T00:00:00.000000Z"
+    text_lines = [line.plain for line in tables.listing(exchanges, 60, names, date(2026, 3, 2)).lines]
+    assert ("  2025-03-02 00:00:00  " in text_lines[1], "  03-01 12:00:01  " in text_lines[-1]) == (True, True)
 
 
 def test_a_start_is_local_with_offsets_where_ambiguous(connection: Connection) -> None:
     names = ("id", "started_at")
-    found = list(queries.exchanges(connection, tables.needed(names)))[:3]
+    exchanges = list(queries.exchanges(connection, tables.needed(names)))[:3]
     with local_time("Asia/Kolkata"):
-        shown = [line.plain.split("  ") for line in tables.listing(found, None, names).lines]
-    assert (shown[0][-1].strip(), shown[1][-1]) == ("started +05:30", "2026-03-01 17:30:01.000")
+        text_lines = [line.plain.split("  ") for line in tables.listing(exchanges, None, names).lines]
+    assert (text_lines[0][-1].strip(), text_lines[1][-1]) == ("started +05:30", "2026-03-01 17:30:01.000")
     times = ("2026-11-01T05:30:00.000000Z", "2026-11-01T06:30:00.000000Z", "2026-11-01T07:30:00.000000Z")
-    for row, time in zip(found, times, strict=True):
+    for row, time in zip(exchanges, times, strict=True):
         row["started_at"] = time
     with local_time("America/New_York"):
-        header, *lines = (line.plain.partition("  ")[2].strip() for line in tables.listing(found, None, names).lines)
+        header, *lines = (
+            line.plain.partition("  ")[2].strip() for line in tables.listing(exchanges, None, names).lines
+        )
     assert header.endswith("started local")
     ends = (" 01:30:00.000 -04:00", " 01:30:00.000 -05:00", " 02:30:00.000")
     assert [line.endswith(end) for line, end in zip(lines, ends, strict=True)] == [True] * 3
@@ -131,18 +133,18 @@ def test_a_start_is_local_with_offsets_where_ambiguous(connection: Connection) -
 
 def test_a_list_has_requested_columns_in_order(connection: Connection) -> None:
     names = ("ttft_ms", "outcome_detail", "outcome", "id", "bytes")
-    found = list(queries.exchanges(connection, tables.needed(names)))
-    header, first, *_ = tables.listing(found, None, names).lines
+    exchanges = list(queries.exchanges(connection, tables.needed(names)))
+    header, first_line, *_ = tables.listing(exchanges, None, names).lines
     assert header.plain.split() == ["ttft", "ms", "outcome_detail", "outcome", "id", "bytes"]
-    assert first.plain.split() == ["110.0", "–", "complete", "aaaa0000", "1,141"]
-    assert tables.listing(found, 30, names).hidden == ("outcome", "id", "bytes")
+    assert first_line.plain.split() == ["110.0", "–", "complete", "aaaa0000", "1,141"]
+    assert tables.listing(exchanges, 30, names).hidden == ("outcome", "id", "bytes")
 
 
 def test_columns_give_way_in_order(connection: Connection) -> None:
     titles = ("upstream", "gaps", "icl p50 ms", "status", "duration ms", "tokens", "ttft ms")
     headers = [listing(connection, width)[0].plain for width in range(200, 30, -1)]
-    gone = [next(i for i, header in enumerate(headers) if title not in header) for title in titles]
-    assert gone == sorted(gone)
+    dropped_at = [next(i for i, header in enumerate(headers) if title not in header) for title in titles]
+    assert dropped_at == sorted(dropped_at)
 
 
 def stalled(**fields: Any) -> str:
@@ -174,11 +176,16 @@ def test_a_list_says_how_long_broken_streams_were_silent() -> None:
 
 @pytest.mark.parametrize("outcome", ["client_closed", "timeout", "truncated", "complete"])
 def test_an_80_cell_list_names_a_stalls_party(connection: Connection, outcome: str) -> None:
-    found = list(queries.exchanges(connection, tables.needed(tables.LISTED)))[:1]
-    found[0] |= {"model": "demo-truncated", "outcome": outcome, "flags": ["stall"], "stalled": "304.0 s by upstream"}
-    found[0] |= {"last_silence_ms": 304_000.0, "ttft_ms": 1352.7, "max_gap_ms": 2401.1}
-    found[0] |= {"silent_end_by": None if outcome == "complete" else "upstream", "silent_end_is_quiet": False}
-    header, line = (line.plain for line in tables.listing(found, 80).lines)
+    exchanges = list(queries.exchanges(connection, tables.needed(tables.LISTED)))[:1]
+    exchanges[0] |= {
+        "model": "demo-truncated",
+        "outcome": outcome,
+        "flags": ["stall"],
+        "stalled": "304.0 s by upstream",
+    }
+    exchanges[0] |= {"last_silence_ms": 304_000.0, "ttft_ms": 1352.7, "max_gap_ms": 2401.1}
+    exchanges[0] |= {"silent_end_by": None if outcome == "complete" else "upstream", "silent_end_is_quiet": False}
+    header, line = (line.plain for line in tables.listing(exchanges, 80).lines)
     assert "upstream" in line[header.index("what happened") :]
 
 
@@ -194,7 +201,7 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
     headers = exchange.headers._replace(request=[(HOSTILE, HOSTILE)])
     exchange = replace(exchange, headers=headers, path=HOSTILE, method=HOSTILE)
     request = replace(known.request, body=HOSTILE.encode("utf-8", "replace"), exchange=exchange)
-    asked = replace(known, request=request)
+    altered = replace(known, request=request)
     decoded = queries.observed(connection, queries.find(connection, ODD))[2]
     transcript = Transcript(decoded)
     events = list(event_tables.table(transcript, decoded))
@@ -203,7 +210,7 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
         listing(connection, 100),
         report.page(replace(row, path=HOSTILE, method=HOSTILE, id=HOSTILE, flags=[HOSTILE]), []),
         report.answer(replace(row, reasoning=HOSTILE, refusal=HOSTILE)),
-        report.rendered(pages.request(asked)),
+        report.rendered(pages.request(altered)),
         tables.grid(EVENT_FIELDS, events).lines,
         map(Text, event_tables.lines(transcript, Times())),
         report.headers("response", [[HOSTILE, HOSTILE]]),
@@ -225,11 +232,11 @@ def test_no_recorded_control_reaches_a_terminal_or_a_pipe(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for lines in everything(connection):
-        kept = list(lines)
-        shown = on_terminal(kept, monkeypatch)
-        for text in (STYLE.sub("", shown), plain(kept)):
-            found = {sign for sign in text if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0} - {"\n"}
-            assert found == set()
+        line_list = list(lines)
+        shown = on_terminal(line_list, monkeypatch)
+        for text in (STYLE.sub("", shown), plain(line_list)):
+            controls = {sign for sign in text if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0} - {"\n"}
+            assert controls == set()
             assert not re.search("[\u202a-\u202e\u2066-\u2069\u200b\u2028\u2029\U000e0000-\U000e007f]", text)
 
 

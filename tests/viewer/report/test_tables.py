@@ -24,9 +24,9 @@ def plain(table: Table) -> list[str]:
 
 
 def test_a_table_shows_every_field_and_every_row() -> None:
-    found = [{"seq": 0, "at_ms": 10.5, "data": "a\nb"}, {"seq": 10, "at_ms": None, "data": "c"}]
+    rows = [{"seq": 0, "at_ms": 10.5, "data": "a\nb"}, {"seq": 10, "at_ms": None, "data": "c"}]
     expected = ["seq  at_ms  data", "  0   10.5  a␊b", " 10      –  c"]
-    assert plain(tables.grid(("seq", "at_ms", "data"), found)) == expected
+    assert plain(tables.grid(("seq", "at_ms", "data"), rows)) == expected
 
 
 def test_a_table_of_nothing_is_its_headings() -> None:
@@ -61,8 +61,8 @@ def test_texts_are_cut_before_columns_and_numbers_never() -> None:
 
 
 def test_cut_text_regrows_where_columns_were_dropped() -> None:
-    found = [{"name": "n" * 30, "rest": "r" * 40}]
-    assert plain(tables.grid(("name", "rest"), found, 32))[1] == "n" * 30
+    rows = [{"name": "n" * 30, "rest": "r" * 40}]
+    assert plain(tables.grid(("name", "rest"), rows, 32))[1] == "n" * 30
 
 
 def test_the_first_column_is_cut_as_last_resort() -> None:
@@ -71,9 +71,9 @@ def test_the_first_column_is_cut_as_last_resort() -> None:
 
 def test_short_cells_replace_whole_ones_without_room() -> None:
     columns = [TableColumn("at", "at", lambda row: row["at"], lambda row: row["at"][-5:]), tables.plain("id")]
-    found = [{"at": "2026-03-01 12:00", "id": "a"}]
-    assert plain(tables.table(columns, found, 40)) == ["at                id", "2026-03-01 12:00  a"]
-    assert plain(tables.table(columns, found, 12)) == ["at     id", "12:00  a"]
+    rows = [{"at": "2026-03-01 12:00", "id": "a"}]
+    assert plain(tables.table(columns, rows, 40)) == ["at                id", "2026-03-01 12:00  a"]
+    assert plain(tables.table(columns, rows, 12)) == ["at     id", "12:00  a"]
 
 
 @each_case("text", [FAMILY, THUMB, HEART, KEY])
@@ -121,8 +121,8 @@ def test_a_sentence_is_wrapped_between_words_behind_its_label() -> None:
 
 
 def test_the_first_column_may_take_half_the_width() -> None:
-    found = [{"metric": "m" * 38, "text": "t" * 60, "n": 1}]
-    table = tables.grid(("metric", "text", "n"), found, 80)
+    rows = [{"metric": "m" * 38, "text": "t" * 60, "n": 1}]
+    table = tables.grid(("metric", "text", "n"), rows, 80)
     assert "m" * 38 in plain(table)[1]
     assert table.hidden == ()
 

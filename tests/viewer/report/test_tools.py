@@ -30,9 +30,9 @@ from wiretape.viewer.stats.tools.tools import TOOLS, authority
 ONE = exchanges.c.id == "aaaa000000000001"
 
 
-def rows(connection: Connection, tool: str, where: Condition | None = None) -> list[TableRow]:
-    found = observed(connection, where, requests=authority(tool).reads_request)
-    return tools.rows(report_of(tool, (measure_observed(tool, one) for one in found)))
+def rows(connection: Connection, tool: str, filter_: Condition | None = None) -> list[TableRow]:
+    observed_exchanges = observed(connection, filter_, requests=authority(tool).reads_request)
+    return tools.rows(report_of(tool, (measure_observed(tool, exchange) for exchange in observed_exchanges)))
 
 
 def printed(tape: Path, tool: str, *arguments: str) -> tuple[str, str]:
@@ -42,24 +42,24 @@ def printed(tape: Path, tool: str, *arguments: str) -> tuple[str, str]:
 
 def test_a_row_has_the_contracts_fields_for_each_tool(connection: Connection) -> None:
     for tool in TOOLS:
-        found = rows(connection, tool)
-        assert found
-        assert {tuple(row) for row in found} == {FIELDS}
-        assert {row["tool"] for row in found} == {tool}
+        rows_ = rows(connection, tool)
+        assert rows_
+        assert {tuple(row) for row in rows_} == {FIELDS}
+        assert {row["tool"] for row in rows_} == {tool}
 
 
 def test_the_exchanges_that_a_condition_selects_are_measured(connection: Connection) -> None:
-    found = {row["metric"]: row for row in rows(connection, "vllm", ONE)}
-    assert (found["TTFT"]["n"], found["TTFT"]["mean"], found["E2EL"]["mean"]) == (1, 110, 170)
-    assert (found["TPOT"]["mean"], found["ITL"]["n"]) == (pytest.approx(20), 3)
-    assert found["Total generated tokens"]["value"] == 4
-    assert found["Request throughput"]["value"] > 0
+    rows_ = {row["metric"]: row for row in rows(connection, "vllm", ONE)}
+    assert (rows_["TTFT"]["n"], rows_["TTFT"]["mean"], rows_["E2EL"]["mean"]) == (1, 110, 170)
+    assert (rows_["TPOT"]["mean"], rows_["ITL"]["n"]) == (pytest.approx(20), 3)
+    assert rows_["Total generated tokens"]["value"] == 4
+    assert rows_["Request throughput"]["value"] > 0
     assert rows(connection, "vllm", measures.c.outcome == "no such")[0]["n"] == 0
 
 
 def test_tools_disagree_about_the_same_exchange(connection: Connection) -> None:
-    first = {tool: rows(connection, tool, ONE)[0]["mean"] for tool in ("vllm-0.32", "aiperf", "otel")}
-    assert first == {"vllm-0.32": 100, "aiperf": 110, "otel": pytest.approx(0.1)}
+    first_means = {tool: rows(connection, tool, ONE)[0]["mean"] for tool in ("vllm-0.32", "aiperf", "otel")}
+    assert first_means == {"vllm-0.32": 100, "aiperf": 110, "otel": pytest.approx(0.1)}
     assert rows(connection, "sglang", ONE)[0]["n"] == 0
 
 
@@ -96,24 +96,24 @@ def test_people_get_the_figures_and_what_is_different(tape: Path) -> None:
 @pytest.mark.parametrize("format", ["csv", "jsonl", "json"])
 def test_machines_get_rows_and_people_beside_them_the_remarks(tape: Path, connection: Connection, format: str) -> None:
     text, err = printed(tape, "guidellm", "-f", f"id:{COMPLETE}", "--format", format)
-    read = {
+    readers = {
         "csv": lambda: list(csv.DictReader(io.StringIO(text))),
         "json": lambda: json.loads(text),
         "jsonl": lambda: [json.loads(line) for line in text.splitlines()],
     }
-    found = read[format]()
-    assert [row["metric"] for row in found] == [row["metric"] for row in rows(connection, "guidellm", ONE)]
-    assert float(found[0]["mean"]) == 110
-    assert tuple(found[0]) == FIELDS
+    rows_ = readers[format]()
+    assert [row["metric"] for row in rows_] == [row["metric"] for row in rows(connection, "guidellm", ONE)]
+    assert float(rows_[0]["mean"]) == 110
+    assert tuple(rows_[0]) == FIELDS
     assert err.startswith("guidellm: 0 of 1 failed (0.00 %)\n")
 
 
 def test_figures_for_people_have_the_decimals_of_their_unit(tape: Path) -> None:
-    def shown(tool: str) -> list[str]:
+    def output_of(tool: str) -> list[str]:
         return printed(tape, tool, "-f", f"id:{COMPLETE}", "--format", "table")[0].splitlines()[1].split()
 
-    assert shown("vllm")[-9:] == ["1", "110.00", "0.00", *["110.00"] * 6]
-    assert shown("otel")[-1] == "0.1000"
+    assert output_of("vllm")[-9:] == ["1", "110.00", "0.00", *["110.00"] * 6]
+    assert output_of("otel")[-1] == "0.1000"
 
 
 def test_nothing_measured_is_unknown_not_0() -> None:
@@ -143,10 +143,10 @@ def test_each_row_has_counts_and_the_releases_read(connection: Connection, tool:
 
 @each_case("tool", TOOLS)
 def test_the_schema_has_each_field_and_the_releases_read(connection: Connection, tool: str) -> None:
-    found = schema(tool)
-    assert tuple(found) == FIELDS
-    assert found["releases"].endswith(": " + rows(connection, tool)[0]["releases"])
-    assert "open are not attempts" in found["attempts"]
+    schema_ = schema(tool)
+    assert tuple(schema_) == FIELDS
+    assert schema_["releases"].endswith(": " + rows(connection, tool)[0]["releases"])
+    assert "open are not attempts" in schema_["attempts"]
 
 
 def test_a_requested_length_replaces_usage_for_sglang(tape: Path, tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_a_requested_length_replaces_usage_for_sglang(tape: Path, tmp_path: Path
         with contextlib.closing(sqlite3.connect(copied)) as writing, writing:
             writing.execute("UPDATE exchanges SET request_body = ?", (body,))
         with queries.opened(Path(copied)) as connection:
-            found = rows(connection, "sglang", exchanges.c.id == "aaaa000000000002")
-        return next((row["value"] for row in found if row["metric"] == "Total generated tokens"), None)
+            rows_ = rows(connection, "sglang", exchanges.c.id == "aaaa000000000002")
+        return next((row["value"] for row in rows_ if row["metric"] == "Total generated tokens"), None)
 
     assert tokens(b'{"max_completion_tokens": 9}') == 9
     assert [tokens(body) for body in (b"{", b"[1]", b'{"max_tokens": true}', None)] == [None] * 4
@@ -178,9 +178,9 @@ def test_a_count_shares_its_reasons_line() -> None:
 
 def test_each_omitted_metrics_obstacles_are_counted() -> None:
     report = replace(report_of("sglang", []), unknown={"TPOT": 8, "Output token throughput (retokenized)": 29})
-    said = "omitted: TPOT × 8, Output token throughput (retokenized) × 29 (requests of which tokens are not known"
-    assert f"{said}: see --tokenizer)" in [line.plain for line in render(report).lines]
-    assert f"{said})" in [line.plain for line in render(replace(report, is_tokenized=True)).lines]
+    message = "omitted: TPOT × 8, Output token throughput (retokenized) × 29 (requests of which tokens are not known"
+    assert f"{message}: see --tokenizer)" in [line.plain for line in render(report).lines]
+    assert f"{message})" in [line.plain for line in render(replace(report, is_tokenized=True)).lines]
 
 
 OLD = chunk({"role": "assistant", "content": ""}), chunk({"reasoning_content": "t"}), chunk({"content": "a"}), DONE

@@ -13,16 +13,16 @@ from wiretape.viewer.sessions.account import PARTS, Account, Span, account, stre
 MS = 1_000_000
 
 
-def in_ms(found: Account) -> dict[str, float]:
-    return {name: took_ns / MS for name, took_ns in found.parts.items() if took_ns}
+def in_ms(account_: Account) -> dict[str, float]:
+    return {name: took_ns / MS for name, took_ns in account_.parts.items() if took_ns}
 
 
 def span(
-    no: int, start: float, end: float, first: float | None = None, last: float | None = None, **more: object
+    no: int, start: float, end: float, first_s: float | None = None, last_s: float | None = None, **more: object
 ) -> Span:
     """Return a span with times in ms on the session's axis."""
     stalls = [(round(a * MS), round(b * MS)) for a, b in more.pop("stalls", ())]  # type: ignore[attr-defined]
-    times = (None if at is None else round(at * MS) for at in (start, end, first, last))
+    times = (None if at is None else round(at * MS) for at in (start, end, first_s, last_s))
     return Span(no, *times, stalls=stalls, **more)  # type: ignore[arg-type]
 
 
@@ -32,12 +32,18 @@ def test_stalls_and_rate_limits_between_turns_are_told_apart() -> None:
         span(2, 3450, 3500, failed=True, continues=1, answers_tool=True),
         span(3, 4500, 8400, 5000, 8400, stalls=[(5200, 8200)], continues=2, answers_tool=True),
     ]
-    found = account(turns)
-    assert in_ms(found) == {
+    account_ = account(turns)
+    assert in_ms(account_) == {
         "streaming": 1400, "stalled": 3000, "waiting": 900, "closing": 50, "failed": 50, "backoff": 1000, "tools": 2000,
     }  # fmt: skip
-    assert (found.wall_ns, found.parallel_ns, found.ttft_p50_ns) == (8400 * MS, 0, 450 * MS)
-    assert (found.exchanges, found.turns, found.failed, found.open, found.exchanges_max) == (3, 2, 1, 0, 1)
+    assert (account_.wall_ns, account_.parallel_ns, account_.ttft_p50_ns) == (8400 * MS, 0, 450 * MS)
+    assert (account_.exchanges, account_.turns, account_.failed, account_.open, account_.exchanges_max) == (
+        3,
+        2,
+        1,
+        0,
+        1,
+    )
 
 
 def test_a_trailing_stall_is_neither_closing_nor_failing() -> None:
@@ -62,9 +68,9 @@ def test_a_retry_of_an_abandoned_stream_follows_a_backoff() -> None:
 
 
 def test_without_times_the_parts_of_a_session_are_unknown() -> None:
-    found = account([span(1, 0, 10), span(2, 20, 30, is_timed=False)])
-    assert (found.is_known, found.parts, found.wall_ns) == (False, {}, 30 * MS)
-    row = found.row()
+    account_ = account([span(1, 0, 10), span(2, 20, 30, is_timed=False)])
+    assert (account_.is_known, account_.parts, account_.wall_ns) == (False, {}, 30 * MS)
+    row = account_.row()
     assert {row[f"{part}_ms"] for part in PARTS} == {None}
     assert row["wall_ms"] == 30
 
@@ -75,14 +81,14 @@ def test_a_session_without_exchanges_takes_no_time() -> None:
 
 def test_of_simultaneous_exchanges_the_first_fitting_part_counts() -> None:
     main = span(1, 0, 100, 10, 90)
-    waiting = span(2, 50, 200, 150, 160, begins=True)
-    found = account([main, waiting])
-    assert in_ms(found) == {"waiting": 10 + 60, "streaming": 80 + 10, "closing": 40}
-    assert found.exchanges_max == 2
-    assert found.parallel_ns == 50 * MS
+    side_span = span(2, 50, 200, 150, 160, begins=True)
+    account_ = account([main, side_span])
+    assert in_ms(account_) == {"waiting": 10 + 60, "streaming": 80 + 10, "closing": 40}
+    assert account_.exchanges_max == 2
+    assert account_.parallel_ns == 50 * MS
 
 
-@pytest.mark.parametrize(("before", "after", "part"), [
+@pytest.mark.parametrize(("first_facts", "second_facts", "part"), [
     ({}, {"continues": 1}, "idle"),
     ({}, {}, "idle"),
     ({"calls_tool": True}, {"continues": 1, "answers_tool": True}, "tools"),
@@ -98,9 +104,11 @@ def test_of_simultaneous_exchanges_the_first_fitting_part_counts() -> None:
     ({"calls_tool": None}, {"continues": 1, "answers_tool": False}, "idle"),
     ({"calls_tool": None}, {"continues": 1}, "idle"),
 ])  # fmt: skip
-def test_the_next_start_says_what_a_pause_was(before: dict[str, bool], after: dict[str, bool], part: str) -> None:
-    found = account([span(1, 0, 10, **before), span(2, 30, 40, **after)])
-    assert found.parts[part] == 20 * MS
+def test_the_next_start_says_what_a_pause_was(
+    first_facts: dict[str, bool], second_facts: dict[str, bool], part: str
+) -> None:
+    account_ = account([span(1, 0, 10, **first_facts), span(2, 30, 40, **second_facts)])
+    assert account_.parts[part] == 20 * MS
 
 
 def test_an_answered_tool_call_explains_no_later_branch() -> None:
@@ -117,26 +125,26 @@ def test_an_answered_tool_call_explains_no_later_branch() -> None:
 
 def test_an_open_exchange_waits_then_streams_then_is_stalled() -> None:
     limits = Thresholds(stall_ms=100)
-    waiting, streaming, stalled = (span(1, 0, now, first, last, is_open=True) for now, first, last in (
+    waiting, streaming, stalled = (span(1, 0, now, first_at, last_at, is_open=True) for now, first_at, last_at in (
         (300, None, None), (300, 50, 200), (301, 50, 200)
     ))  # fmt: skip
     assert in_ms(account([waiting], limits)) == {"waiting": 300}
     assert in_ms(account([streaming], limits)) == {"waiting": 50, "streaming": 250}
-    found = account([stalled], limits)
-    assert in_ms(found) == {"waiting": 50, "streaming": 150, "stalled": 101}
-    assert (found.open, found.turns, found.ttft_p50_ns) == (1, 0, None)
+    account_ = account([stalled], limits)
+    assert in_ms(account_) == {"waiting": 50, "streaming": 150, "stalled": 101}
+    assert (account_.open, account_.turns, account_.ttft_p50_ns) == (1, 0, None)
 
 
 def test_a_websocket_counts_by_its_turns() -> None:
     turns = [span(1, 0, 10, 2, 8, calls_tool=True), span(1, 30, 40, 32, 40, continues=1, answers_tool=True)]
-    found = account(turns)
-    assert in_ms(found) == {"waiting": 4, "streaming": 14, "closing": 2, "tools": 20}
-    assert (found.exchanges, found.turns, found.parallel_ns) == (1, 2, 0)
+    account_ = account(turns)
+    assert in_ms(account_) == {"waiting": 4, "streaming": 14, "closing": 2, "tools": 20}
+    assert (account_.exchanges, account_.turns, account_.parallel_ns) == (1, 2, 0)
 
 
 def test_times_that_contradict_each_other_still_add_up() -> None:
-    found = account([span(1, 100, 50, 200, 10, stalls=[(300, 20)]), span(2, 0, 120, 500, 30)])
-    assert sum(found.parts.values()) == found.wall_ns == 120 * MS
+    account_ = account([span(1, 100, 50, 200, 10, stalls=[(300, 20)]), span(2, 0, 120, 500, 30)])
+    assert sum(account_.parts.values()) == account_.wall_ns == 120 * MS
 
 
 def some_session(random: random.Random) -> list[Span]:
@@ -150,36 +158,36 @@ def some_session(random: random.Random) -> list[Span]:
 
 def some_span(random: random.Random, no: int, start: int) -> Span:
     end = start + random.randint(0, 16)
-    first = last = None
+    first_at = last_at = None
     stalls = list[tuple[int, int]]()
     if random.random() < 0.8:
-        first = random.randint(start, end)
-        last = random.randint(first, end)
-        places = sorted(random.sample(range(first, last + 1), k=min(4, last - first + 1)))
+        first_at = random.randint(start, end)
+        last_at = random.randint(first_at, end)
+        places = sorted(random.sample(range(first_at, last_at + 1), k=min(4, last_at - first_at + 1)))
         stalls = list(zip(places[::2], places[1::2], strict=False)) if random.random() < 0.5 else []
     is_open, failed, closed = random.choice([*[(False, False, False)] * 3, *permutations((True, False, False))])
     return Span(
-        no, start, end, first, last, stalls, random.random() < 0.9, is_open, failed, closed,
+        no, start, end, first_at, last_at, stalls, random.random() < 0.9, is_open, failed, closed,
         calls_tool=random.random() < 0.5, answers_tool=random.choice([None, True, False]),
         continues=random.choice([None, *range(no)]), begins=random.random() < 0.5,
     )  # fmt: skip
 
 
-def phase_at(instant: int, one: Span, limits: Thresholds) -> str:
-    if one.first_ns is None or one.last_ns is None or instant < one.first_ns:
-        return "failed" if one.failed else "waiting"
-    if one.is_open and instant >= one.last_ns:
-        return "stalled" if one.end_ns - one.last_ns > limits.stall_ns else "streaming"
-    if instant >= one.last_ns:
-        return "failed" if one.failed else "closing"
-    return "stalled" if any(start <= instant < end for start, end in one.stalls) else "streaming"
+def phase_at(instant: int, turn: Span, limits: Thresholds) -> str:
+    if turn.first_ns is None or turn.last_ns is None or instant < turn.first_ns:
+        return "failed" if turn.failed else "waiting"
+    if turn.is_open and instant >= turn.last_ns:
+        return "stalled" if turn.end_ns - turn.last_ns > limits.stall_ns else "streaming"
+    if instant >= turn.last_ns:
+        return "failed" if turn.failed else "closing"
+    return "stalled" if any(start <= instant < end for start, end in turn.stalls) else "streaming"
 
 
-def answered_by(one: Span, spans: Sequence[Span]) -> int | None:
+def answered_by(turn: Span, spans: Sequence[Span]) -> int | None:
     """Return the exchange whose tool call a request answers, if it does, behind the attempts that failed."""
-    if one.failed or one.answers_tool is False:
+    if turn.failed or turn.answers_tool is False:
         return None
-    target = one.continues
+    target = turn.continues
     while target is not None and spans[target].failed:
         target = spans[target].continues
     return target
@@ -187,33 +195,35 @@ def answered_by(one: Span, spans: Sequence[Span]) -> int | None:
 
 def part_at(instant: int, spans: Sequence[Span], limits: Thresholds) -> str:
     """Return the part of [instant, instant + 1), as the definition has it."""
-    found = {phase_at(instant, one, limits) for one in spans if one.start_ns <= instant < one.end_ns}
-    if found:
-        return next(part for part in PARTS if part in found)
-    following = next(one for one in spans if one.start_ns > instant)
+    phases = {phase_at(instant, turn, limits) for turn in spans if turn.start_ns <= instant < turn.end_ns}
+    if phases:
+        return next(part for part in PARTS if part in phases)
+    following = next(turn for turn in spans if turn.start_ns > instant)
     earlier = spans[: following.no]
     if following.continues is not None:
-        before = spans[following.continues]
-        is_left = before.client_closed and following.answers_tool is False
-        return "backoff" if before.failed else "tools" if before.calls_tool and not is_left else "idle"
-    called = {one.no for one in earlier if one.calls_tool and not one.failed and not one.client_closed}
-    return "tools" if following.begins and called - {answered_by(one, spans) for one in earlier} else "idle"
+        predecessor = spans[following.continues]
+        is_left = predecessor.client_closed and following.answers_tool is False
+        return "backoff" if predecessor.failed else "tools" if predecessor.calls_tool and not is_left else "idle"
+    callers = {turn.no for turn in earlier if turn.calls_tool and not turn.failed and not turn.client_closed}
+    return "tools" if following.begins and callers - {answered_by(turn, spans) for turn in earlier} else "idle"
 
 
 def test_ten_thousand_sessions_agree_with_the_definition() -> None:
     limits, source = Thresholds(stall_ms=5 / MS), random.Random(7)
     for _ in range(10_000):
         spans = some_session(source)
-        found = account(
-            source.sample(spans, len(spans)) if len({one[1] for one in spans}) == len(spans) else spans, limits
+        account_ = account(
+            source.sample(spans, len(spans)) if len({turn[1] for turn in spans}) == len(spans) else spans, limits
         )
-        first, last = min(one.start_ns for one in spans), max(one.end_ns for one in spans)
-        each = [part_at(instant, spans, limits) for instant in range(first, last)]
+        start, end = min(turn.start_ns for turn in spans), max(turn.end_ns for turn in spans)
+        each = [part_at(instant, spans, limits) for instant in range(start, end)]
         assert [part for part, took_ns in stretches(spans, limits) for _ in range(took_ns)] == each, spans
         parts = Counter(each)
-        assert found.parts == {part: parts[part] for part in PARTS}, spans
-        assert sum(found.parts.values()) == found.wall_ns == last - first
-        counts = [sum(one.start_ns <= at < one.end_ns for one in spans) for at in range(first, last)]
-        assert found.parallel_ns == sum(max(count - 1, 0) for count in counts)
-        starting = [sum(two.start_ns < one.start_ns < two.end_ns for two in spans) for one in spans]
-        assert max([*counts, *(count + 1 for count in starting)]) <= found.exchanges_max <= len(spans)
+        assert account_.parts == {part: parts[part] for part in PARTS}, spans
+        assert sum(account_.parts.values()) == account_.wall_ns == end - start
+        counts = [sum(turn.start_ns <= at < turn.end_ns for turn in spans) for at in range(start, end)]
+        assert account_.parallel_ns == sum(max(count - 1, 0) for count in counts)
+        starting = [
+            sum(other_turn.start_ns < turn.start_ns < other_turn.end_ns for other_turn in spans) for turn in spans
+        ]
+        assert max([*counts, *(count + 1 for count in starting)]) <= account_.exchanges_max <= len(spans)

@@ -15,8 +15,8 @@ class Start(NamedTuple):
 
 
 def wall(seconds: float) -> str:
-    minutes, rest = divmod(seconds, 60)
-    return f"2026-03-01T12:{minutes:02.0f}:{rest:09.6f}Z"
+    minutes, remainder = divmod(seconds, 60)
+    return f"2026-03-01T12:{minutes:02.0f}:{remainder:09.6f}Z"
 
 
 def test_a_clock_step_within_a_boot_changes_nothing() -> None:

@@ -9,52 +9,57 @@ from wiretape.viewer.sessions import context
 from wiretape.viewer.sessions.context import RequestContext
 
 
-def read(asked: dict[str, Any]) -> Elements:
-    found = elements(json.dumps(asked).encode(), "anthropic.messages")
-    assert found is not None
-    return found
+def elements_of(request: dict[str, Any]) -> Elements:
+    elements_ = elements(json.dumps(request).encode(), "anthropic.messages")
+    assert elements_ is not None
+    return elements_
 
 
 def size(value: Any) -> int:
     return len(json.dumps(value))
 
 
-def new(found: RequestContext) -> dict[tuple[str, str | None], bool | None]:
-    return {(part.source, part.name): part.is_new for part in found.parts}
+def new(context_: RequestContext) -> dict[tuple[str, str | None], bool | None]:
+    return {(part.source, part.name): part.is_new for part in context_.parts}
 
 
 def test_parts_add_up_and_the_largest_comes_first() -> None:
-    found = context.record(context.context(read(body(3)), read(body(1))))
-    sizes = [part["bytes"] for part in found["parts"]]
+    record = context.record(context.context(elements_of(body(3)), elements_of(body(1))))
+    sizes = [part["bytes"] for part in record["parts"]]
     assert sizes == sorted(sizes, reverse=True)
-    assert sum(sizes) == found["bytes"] == size(body(3))
-    assert found["parts"][0] == {"source": "tool_results", "name": "read_file", "bytes": size(DIALOGUE[2]), "new": True}
-    assert found["new_bytes"] == size(DIALOGUE[1]) + size(DIALOGUE[2])
+    assert sum(sizes) == record["bytes"] == size(body(3))
+    assert record["parts"][0] == {
+        "source": "tool_results",
+        "name": "read_file",
+        "bytes": size(DIALOGUE[2]),
+        "new": True,
+    }
+    assert record["new_bytes"] == size(DIALOGUE[1]) + size(DIALOGUE[2])
 
 
 def test_new_is_what_the_predecessor_did_not_have() -> None:
-    found = new(context.context(read(body(3)), read(body(1))))
-    assert {key for key, is_new in found.items() if is_new} == {("assistant", None), ("tool_results", "read_file")}
-    assert not found["other", None], "other is left out"
+    novelty = new(context.context(elements_of(body(3)), elements_of(body(1))))
+    assert {key for key, is_new in novelty.items() if is_new} == {("assistant", None), ("tool_results", "read_file")}
+    assert not novelty["other", None], "other is left out"
 
 
 def test_without_a_known_predecessor_nothing_is_called_new() -> None:
-    first = context.context(read(body(1)), None)
-    assert {is_new for (source, _), is_new in new(first).items() if source != "other"} == {True}
-    unknown = context.context(read(body(1)), None, is_known=False)
+    first_context = context.context(elements_of(body(1)), None)
+    assert {is_new for (source, _), is_new in new(first_context).items() if source != "other"} == {True}
+    unknown = context.context(elements_of(body(1)), None, is_known=False)
     assert (unknown.new_size, {*new(unknown).values()}) == (None, {None})
 
 
 def test_a_second_equal_message_is_new() -> None:
-    asked = body(0, messages=[DIALOGUE[0]])
+    request = body(0, messages=[DIALOGUE[0]])
     twice = body(0, messages=[DIALOGUE[0], DIALOGUE[0]])
-    assert context.context(read(twice), read(asked)).new_size == size(DIALOGUE[0])
+    assert context.context(elements_of(twice), elements_of(request)).new_size == size(DIALOGUE[0])
 
 
 def test_results_are_ranked_with_their_places() -> None:
     short = {"role": "user", "content": [{**RESULT, "content": "y"}]}
-    found = context.context(read(body(0, messages=[*DIALOGUE[:2], short, *DIALOGUE[1:3]])), None)
-    assert [(one.name, one.place) for one in found.results] == [
+    context_ = context.context(elements_of(body(0, messages=[*DIALOGUE[:2], short, *DIALOGUE[1:3]])), None)
+    assert [(result.name, result.place) for result in context_.results] == [
         ("read_file", "messages[4]"),
         ("read_file", "messages[2]"),
     ]

@@ -69,7 +69,7 @@ def test_of_a_user_agent_products_and_versions_are_kept(agent: str | None, produ
 
 
 @each_case(
-    "url, shown",
+    "url, expected",
     [
         ("https://api.openai.com", "api.openai.com"),
         ("https://API.Anthropic.com.:443/x", "api.anthropic.com"),
@@ -82,8 +82,8 @@ def test_of_a_user_agent_products_and_versions_are_kept(agent: str | None, produ
         ("", OTHER), ("https://build-07.example.org", OTHER),
     ],
 )  # fmt: skip
-def test_only_a_providers_host_is_named_without_account(url: str | None, shown: str) -> None:
-    assert RULE.upstream(url) == shown
+def test_only_a_providers_host_is_named_without_account(url: str | None, expected: str) -> None:
+    assert RULE.upstream(url) == expected
 
 
 def test_a_private_upstreams_host_is_left_out_elsewhere() -> None:
@@ -103,4 +103,4 @@ def test_a_text_loses_keys_and_private_words() -> None:
 @given(st.text(st.characters(codec="utf-8"), max_size=200))
 def test_no_name_has_signs_of_markdown_or_html(text: str) -> None:
     quoted = [RULE.name(text), RULE.word(text), *RULE.client(text)]
-    assert all(re.fullmatch(r"[A-Za-z0-9._:/+=@… -]*", one) for one in quoted if one is not None)
+    assert all(re.fullmatch(r"[A-Za-z0-9._:/+=@… -]*", name) for name in quoted if name is not None)

@@ -18,70 +18,72 @@ def digests(text: str) -> bytes:
 def turn(no: int, messages: str | None, **more: object) -> Generation:
     """Return a generation; capital letters are messages of a model."""
     by_model = messages is not None and messages.lower() != messages
-    written = None if messages is None else digests(messages)
-    return Generation(no, written, **{"by_model": by_model, **more})  # type: ignore[arg-type]
+    prefix_bytes = None if messages is None else digests(messages)
+    return Generation(no, prefix_bytes, **{"by_model": by_model, **more})  # type: ignore[arg-type]
 
 
-def before(*generations: Generation) -> list[int | None]:
+def predecessors_of(*generations: Generation) -> list[int | None]:
     return [tie.predecessor for tie in ties(generations).values()]
 
 
 def test_each_turn_follows_the_one_whose_messages_it_has() -> None:
-    assert before(turn(1, "a"), turn(2, "aBc"), turn(3, "aBcDe")) == [None, 1, 2]
+    assert predecessors_of(turn(1, "a"), turn(2, "aBc"), turn(3, "aBcDe")) == [None, 1, 2]
 
 
 def test_a_request_sharing_no_message_begins_a_branch() -> None:
-    assert before(turn(1, "a"), turn(2, "x"), turn(3, "aBc"), turn(4, "xYz")) == [None, None, 1, 2]
+    assert predecessors_of(turn(1, "a"), turn(2, "x"), turn(3, "aBc"), turn(4, "xYz")) == [None, None, 1, 2]
 
 
 def test_a_request_with_only_an_answer_follows_the_latest() -> None:
-    assert before(turn(1, "a"), turn(2, "b"), turn(3, "xYz")) == [None, None, 2]
-    assert before(turn(1, "xYz")) == [None]
+    assert predecessors_of(turn(1, "a"), turn(2, "b"), turn(3, "xYz")) == [None, None, 2]
+    assert predecessors_of(turn(1, "xYz")) == [None]
 
 
 def test_the_most_equal_messages_decide_wherever_they_stand() -> None:
-    assert before(turn(1, "aBcDe"), turn(2, "a"), turn(3, "xBcDef")) == [None, 1, 1]
+    assert predecessors_of(turn(1, "aBcDe"), turn(2, "a"), turn(3, "xBcDef")) == [None, 1, 1]
 
 
 def test_ties_go_to_longer_prefixes_then_the_latest() -> None:
-    assert before(turn(1, "aBc"), turn(2, "xBa"), turn(3, "aBq"))[2] == 1
-    assert before(turn(1, "aB"), turn(2, "aB"), turn(3, "aBc"))[2] == 2
+    assert predecessors_of(turn(1, "aBc"), turn(2, "xBa"), turn(3, "aBq"))[2] == 1
+    assert predecessors_of(turn(1, "aB"), turn(2, "aB"), turn(3, "aBc"))[2] == 2
 
 
 def test_the_prefix_begins_with_model_and_tools() -> None:
     main, title = {"head": digests("mt")}, {"head": digests("h")}
-    assert before(turn(1, "a", **main), turn(2, "a", **title), turn(3, "aBc", **main))[2] == 1
-    assert before(turn(1, "a", **main), turn(2, "a", **title), turn(3, "aBc", head=digests("mu")))[2] == 1
-    assert before(turn(1, "aBc", **main), turn(2, "xBa", **title), turn(3, "aBq", **title))[2] == 2
-    assert before(turn(1, "a", **main), turn(2, "b", **title), turn(3, "xYz", **main))[2] == 1
+    assert predecessors_of(turn(1, "a", **main), turn(2, "a", **title), turn(3, "aBc", **main))[2] == 1
+    assert predecessors_of(turn(1, "a", **main), turn(2, "a", **title), turn(3, "aBc", head=digests("mu")))[2] == 1
+    assert predecessors_of(turn(1, "aBc", **main), turn(2, "xBa", **title), turn(3, "aBq", **title))[2] == 2
+    assert predecessors_of(turn(1, "a", **main), turn(2, "b", **title), turn(3, "xYz", **main))[2] == 1
 
 
 def test_another_models_request_precedes_only_with_its_answer() -> None:
     title, main = {"model": "small", "answer": "a T"}, {"model": "large"}
-    assert before(turn(1, "a", **title), turn(2, "a", **main)) == [None, None]
-    assert before(turn(1, "a", **title), turn(2, "aBc", last_answer="a B", **main)) == [None, None]
-    assert before(turn(1, "a", **title), turn(2, "aTc", last_answer="a T", **main)) == [None, 1]
-    assert before(turn(1, "a", **title), turn(2, "xYz", **main)) == [None, None], "a lone answer follows no other model"
-    assert before(turn(1, "a"), turn(2, "aBc", **main)) == [None, 1], "an unknown model is not another one"
+    assert predecessors_of(turn(1, "a", **title), turn(2, "a", **main)) == [None, None]
+    assert predecessors_of(turn(1, "a", **title), turn(2, "aBc", last_answer="a B", **main)) == [None, None]
+    assert predecessors_of(turn(1, "a", **title), turn(2, "aTc", last_answer="a T", **main)) == [None, 1]
+    assert predecessors_of(turn(1, "a", **title), turn(2, "xYz", **main)) == [None, None], (
+        "a lone answer follows no other model"
+    )
+    assert predecessors_of(turn(1, "a"), turn(2, "aBc", **main)) == [None, 1], "an unknown model is not another one"
 
 
 def test_the_nearest_same_model_request_precedes_nearer_others() -> None:
     small, large = {"model": "small"}, {"model": "large"}
-    assert before(turn(1, "a", **large), turn(2, "aBc", **small), turn(3, "aBcDe", **large)) == [None, None, 1]
-    assert before(turn(1, "aB", **large), turn(2, "Bac", **small), turn(3, "cBa", **large)) == [None, None, 1]
+    assert predecessors_of(turn(1, "a", **large), turn(2, "aBc", **small), turn(3, "aBcDe", **large)) == [None, None, 1]
+    assert predecessors_of(turn(1, "aB", **large), turn(2, "Bac", **small), turn(3, "cBa", **large)) == [None, None, 1]
 
 
 def test_a_rewound_dialogue_follows_its_latest_like_beginning() -> None:
-    assert before(turn(1, "a"), turn(2, "aBc"), turn(3, "aBcDe"), turn(4, "aBx"))[3] == 3
+    assert predecessors_of(turn(1, "a"), turn(2, "aBc"), turn(3, "aBcDe"), turn(4, "aBx"))[3] == 3
 
 
 def test_a_prefix_request_precedes_despite_an_earlier_longer_one() -> None:
-    assert before(turn(1, "aBcDe"), turn(2, "aBc"), turn(3, "aBcDeFg"), turn(4, "aBcX"))[3] == 3
+    assert predecessors_of(turn(1, "aBcDe"), turn(2, "aBc"), turn(3, "aBcDeFg"), turn(4, "aBcX"))[3] == 3
 
 
 def test_a_failed_attempt_is_succeeded_by_its_repetition() -> None:
-    found = ties([turn(1, "a"), turn(2, "aBc", failed=True), turn(3, "aBc"), turn(4, "aBcDe")])
-    assert found == {1: Tie(), 2: Tie(1, 1), 3: Tie(1, 2), 4: Tie(3, 3)}
+    ties_ = ties([turn(1, "a"), turn(2, "aBc", failed=True), turn(3, "aBc"), turn(4, "aBcDe")])
+    assert ties_ == {1: Tie(), 2: Tie(1, 1), 3: Tie(1, 2), 4: Tie(3, 3)}
 
 
 def test_a_client_repetition_has_its_originals_predecessor() -> None:
@@ -90,54 +92,59 @@ def test_a_client_repetition_has_its_originals_predecessor() -> None:
 
 
 def test_the_response_that_a_request_names_is_its_predecessor() -> None:
-    found = ties([turn(1, "a", response_id="r1"), turn(2, "a", response_id="r2"), turn(3, "b", named_response="r1")])
-    assert found[3] == Tie(1, 1)
+    ties_ = ties([turn(1, "a", response_id="r1"), turn(2, "a", response_id="r2"), turn(3, "b", named_response="r1")])
+    assert ties_[3] == Tie(1, 1)
 
 
 def test_an_unknown_request_or_response_leaves_predecessors_unknown() -> None:
-    found = ties([turn(1, "a"), turn(2, None), turn(3, "b", named_response="gone")])
-    assert (found[2], found[3]) == (Tie(is_known=False), Tie(is_known=False))
+    ties_ = ties([turn(1, "a"), turn(2, None), turn(3, "b", named_response="gone")])
+    assert (ties_[2], ties_[3]) == (Tie(is_known=False), Tie(is_known=False))
 
 
 def test_a_second_equal_message_is_another_one() -> None:
-    assert before(turn(1, "aa"), turn(2, "a"), turn(3, "aab")) == [None, 1, 1]
+    assert predecessors_of(turn(1, "aa"), turn(2, "a"), turn(3, "aab")) == [None, 1, 1]
 
 
 def slowly(generations: list[Generation]) -> list[int | None]:
     """Return the predecessors by comparing each request with each one before it."""
-    found: dict[int, int | None] = {}
-    for place, one in enumerate(generations):
-        earlier = [other for other in generations[:place] if other.messages is not None]
-        same = [other for other in earlier if other.messages == one.messages]
-        if one.messages is None:
-            found[one.no] = None
-        elif same and (same[-1].failed or one.retries):
-            found[one.no] = found[same[-1].no]
+    expected: dict[int, int | None] = {}
+    for place, generation in enumerate(generations):
+        earlier = [earlier_one for earlier_one in generations[:place] if earlier_one.messages is not None]
+        equal = [earlier_one for earlier_one in earlier if earlier_one.messages == generation.messages]
+        if generation.messages is None:
+            expected[generation.no] = None
+        elif equal and (equal[-1].failed or generation.retries):
+            expected[generation.no] = expected[equal[-1].no]
         else:
             ranked = [
-                (len(list((letters(one) & letters(other)).elements())), prefix(one, other), at, other.no)
-                for at, other in enumerate(earlier)
-                if not other.failed and is_candidate(other, one, earlier)
+                (
+                    len(list((letters(generation) & letters(earlier_one)).elements())),
+                    prefix(generation, earlier_one),
+                    at,
+                    earlier_one.no,
+                )
+                for at, earlier_one in enumerate(earlier)
+                if not earlier_one.failed and is_candidate(earlier_one, generation, earlier)
             ]
             best = max(ranked, default=(0, 0, 0, None))
-            found[one.no] = best[3] if best[0] or one.by_model else None
-    return list(found.values())
+            expected[generation.no] = best[3] if best[0] or generation.by_model else None
+    return list(expected.values())
 
 
-def is_candidate(other: Generation, one: Generation, earlier: list[Generation]) -> bool:
+def is_candidate(candidate: Generation, generation: Generation, earlier: list[Generation]) -> bool:
     """Return True if a request has the model of another one, or gave its last answer."""
-    if None in (other.model, one.model) or other.model == one.model:
+    if None in (candidate.model, generation.model) or candidate.model == generation.model:
         return True
-    answered = [it for it in earlier if it.answer is not None and it.answer == one.last_answer and not it.failed]
-    return answered[-1:] == [other]
+    answered = [it for it in earlier if it.answer is not None and it.answer == generation.last_answer and not it.failed]
+    return answered[-1:] == [candidate]
 
 
-def letters(one: Generation) -> Counter[int]:
-    return Counter((one.messages or b"")[::8])
+def letters(generation: Generation) -> Counter[int]:
+    return Counter((generation.messages or b"")[::8])
 
 
-def prefix(one: Generation, other: Generation) -> int:
-    first, second = ((turn.head + (turn.messages or b""))[::8] for turn in (one, other))
+def prefix(generation: Generation, candidate: Generation) -> int:
+    first, second = ((turn.head + (turn.messages or b""))[::8] for turn in (generation, candidate))
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
@@ -160,7 +167,7 @@ def test_any_session_has_the_predecessors_of_the_slow_definition(
 ) -> None:
     names = ("failed", "retries", "head", "model", "answer", "last_answer")
     session = [turn(no, text, **dict(zip(names, more, strict=True))) for no, (text, *more) in enumerate(found)]
-    assert before(*session) == slowly(session)
+    assert predecessors_of(*session) == slowly(session)
 
 
 @given(growing)
@@ -168,14 +175,14 @@ def test_dialogues_that_grow_branch_and_rewind_have_them_too(
     steps: list[tuple[int, int, str, bytes, str | None, str | None, str | None]],
 ) -> None:
     texts = [""]
-    for start, kept, added, *_ in steps:
-        texts.append(texts[start % len(texts)][: kept or None] + added)
+    for start, kept_count, added, *_ in steps:
+        texts.append(texts[start % len(texts)][: kept_count or None] + added)
     names = ("head", "model", "answer", "last_answer")
     session = [
         turn(no, text, **dict(zip(names, step[3:], strict=True)))
         for no, (text, step) in enumerate(zip(texts[1:], steps, strict=True))
     ]
-    assert before(*session) == slowly(session)
+    assert predecessors_of(*session) == slowly(session)
 
 
 def test_long_sessions_take_no_more_than_their_messages() -> None:
@@ -183,7 +190,7 @@ def test_long_sessions_take_no_more_than_their_messages() -> None:
     main = [Generation(no, b"".join(letters[: 2 * no + 1]), True) for no in range(1500)]
     agents = [Generation(2000 + no, b"".join(letters[4000 : 4001 + no]), True) for no in range(500)]
     began = time.process_time()
-    found = ties([one for pair in zip(main[:500], agents, strict=True) for one in pair] + main[500:])
+    ties_ = ties([turn_ for pair in zip(main[:500], agents, strict=True) for turn_ in pair] + main[500:])
     assert time.process_time() - began < 2
-    assert all(found[no].predecessor == no - 1 for no in range(1, 1500))
-    assert all(found[2000 + no].predecessor == 1999 + no for no in range(1, 500))
+    assert all(ties_[no].predecessor == no - 1 for no in range(1, 1500))
+    assert all(ties_[2000 + no].predecessor == 1999 + no for no in range(1, 500))

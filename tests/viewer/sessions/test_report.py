@@ -59,11 +59,11 @@ def examined(draw: Any) -> Examined:
         )},
     )  # fmt: skip
     by = row.ended_by if row.ended_by in ENDED_BY else "end"
-    its = timed(*STALLED, by=by, gap_bytes=row.gap_bytes, clock=draw(st.sampled_from(["kernel", "none", None])))
+    attribution = timed(*STALLED, by=by, gap_bytes=row.gap_bytes, clock=draw(st.sampled_from(["kernel", "none", None])))
     headers = ("user-agent", "x-request-id", "cf-ray", "retry-after", "anthropic-version", "openai-version", "host")
     attempt = Attempt(1, hostile(draw), 0, draw(st.sampled_from([None, 1])), hostile(draw), 500)
     return Examined(
-        row=row, timed=its, verdicts=verdicts(its, outcome, DEFAULT),
+        row=row, timed=attribution, verdicts=verdicts(attribution, outcome, DEFAULT),
         request_headers=[[name, hostile(draw)] for name in headers],
         response_headers=[[name, hostile(draw)] for name in headers] + [[hostile(draw), "canary"]],
         attempts=draw(st.sampled_from([None, Attempts((attempt,) * 5, attempt, (attempt,) * 5)])),
@@ -71,26 +71,26 @@ def examined(draw: Any) -> Examined:
     )  # fmt: skip
 
 
-def written(kind: str, *found: ReportedExchange) -> IssueReport:
-    endings = report.cleaned({Ending(found[0].outcome, "canary", "canary", 500): 1})
+def report_of(kind: str, *exchanges: ReportedExchange) -> IssueReport:
+    endings = report.cleaned({Ending(exchanges[0].outcome, "canary", "canary", 500): 1})
     time = Account(wall_ns=8, **{f"{name}_ns": 1 for name in PARTS}, clock_step=True) if kind == "session" else None
-    return report.report(kind, "0.1.0", found, endings, (found[0].started_at, "canary"), counts(endings), time)
+    return report.report(kind, "0.1.0", exchanges, endings, (exchanges[0].started_at, "canary"), counts(endings), time)
 
 
 @given(examined(), st.sampled_from(["exchange", "session"]))
 def test_no_private_text_is_in_a_report(one: Examined, kind: str) -> None:
-    found = written(kind, *[report.reported(one, RULE, DEFAULT)] * (1 if kind == "exchange" else 5))
-    lines = issue.lines(found)
+    report_ = report_of(kind, *[report.reported(one, RULE, DEFAULT)] * (1 if kind == "exchange" else 5))
+    lines = issue.lines(report_)
     assert "canary" not in "\n".join(lines).lower()
-    assert "canary" not in json.dumps(asdict(found)).lower()
+    assert "canary" not in json.dumps(asdict(report_)).lower()
     assert len(lines) <= issue.MOST_LINES
     assert all(line.isprintable() for line in lines)
 
 
 @given(examined(), st.text(st.characters(codec="utf-8"), max_size=3000))
 def test_a_report_with_text_keeps_limit_and_code(one: Examined, text: str) -> None:
-    told = replace(one, row=replace(one.row, content=f"x{text}", error_message=f"x{text}"))
-    lines = issue.lines(written("exchange", report.reported(told, RULE, DEFAULT, with_text=True)))
+    altered = replace(one, row=replace(one.row, content=f"x{text}", error_message=f"x{text}"))
+    lines = issue.lines(report_of("exchange", report.reported(altered, RULE, DEFAULT, with_text=True)))
     assert len(lines) <= issue.MOST_LINES
     tokens = MarkdownIt("commonmark").enable("table").parse("\n".join(lines))
     inline = [child.type for token in tokens for child in token.children or ()]
@@ -104,10 +104,14 @@ PLAIN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def told(its: Attribution, **stored: Any) -> ReportedExchange:
-    row = detailed(**PLAIN | stored)
+def reported_of(attribution: Attribution, **facts: Any) -> ReportedExchange:
+    row = detailed(**PLAIN | facts)
     one = Examined(
-        row=row, timed=its, verdicts=verdicts(its, row.outcome, DEFAULT), request_headers=[], response_headers=[]
+        row=row,
+        timed=attribution,
+        verdicts=verdicts(attribution, row.outcome, DEFAULT),
+        request_headers=[],
+        response_headers=[],
     )
     return report.reported(one, RULE, DEFAULT)
 
@@ -125,11 +129,11 @@ def told(its: Attribution, **stored: Any) -> ReportedExchange:
     ],
 )  # fmt: skip
 def test_the_ending_decides_whose_fault_it_was(party: str, outcome: str, detail: str | None) -> None:
-    assert told(timed(*evenly(5, 20)), outcome=outcome, outcome_detail=detail).verdict == party
+    assert reported_of(timed(*evenly(5, 20)), outcome=outcome, outcome_detail=detail).verdict == party
 
 
 @each_case(
-    "outcome, detail, shown",
+    "outcome, detail, expected",
     [
         ("truncated", "rst_internal_error", "rst_internal_error"), ("truncated", "close_1011", "close_1011"),
         ("client_closed", "rst_cancel", "rst_cancel"), ("connect_error", "goaway_0x42", "goaway_0x42"),
@@ -137,38 +141,40 @@ def test_the_ending_decides_whose_fault_it_was(party: str, outcome: str, detail:
         ("truncated", "rst_secret", None), ("client_closed", "close_1011", None), ("complete", "rst_cancel", None),
     ],
 )  # fmt: skip
-def test_a_detail_is_reported_where_it_can_be_one(outcome: str, detail: str, shown: str | None) -> None:
-    found = told(timed(*evenly(5, 20)), outcome=outcome, outcome_detail=detail, protocol="h2", api="grpc")
-    assert (found.outcome_detail, found.protocol, found.api) == (shown, "HTTP/2", "grpc")
+def test_a_detail_is_reported_where_it_can_be_one(outcome: str, detail: str, expected: str | None) -> None:
+    reported = reported_of(timed(*evenly(5, 20)), outcome=outcome, outcome_detail=detail, protocol="h2", api="grpc")
+    assert (reported.outcome_detail, reported.protocol, reported.api) == (expected, "HTTP/2", "grpc")
 
 
 def test_a_stall_names_its_party_with_figures_only() -> None:
-    found = told(timed(*STALLED), outcome="complete")
-    assert (found.verdict, found.ending) == ("upstream", "complete, stall 3.7 s by upstream")
+    reported = reported_of(timed(*STALLED), outcome="complete")
+    assert (reported.verdict, reported.ending) == ("upstream", "complete, stall 3.7 s by upstream")
     stall = "stall: 3,740.0 ms from 0.160 s, before event 5; upstream sent no output meanwhile, only 1 comment"
-    assert found.evidence[0].startswith(stall)
-    assert found.evidence[-1] == "wiretape handed each read on within 0.1 ms; longest wait for the client 0.0 ms"
-    assert report.Moment(160.0, "silence of 3,740.0 ms begins (upstream)") in found.timeline
+    assert reported.evidence[0].startswith(stall)
+    assert reported.evidence[-1] == "wiretape handed each read on within 0.1 ms; longest wait for the client 0.0 ms"
+    assert report.Moment(160.0, "silence of 3,740.0 ms begins (upstream)") in reported.timeline
 
 
 def test_leaving_during_upstreams_silence_is_not_the_clients_fault() -> None:
-    found = told(timed(*evenly(5, 20), by="client", end=9000), outcome="client_closed", ended_by="client")
-    assert (found.verdict, found.evidence[0]) == ("upstream", "the client left during a silence")
+    reported = reported_of(timed(*evenly(5, 20), by="client", end=9000), outcome="client_closed", ended_by="client")
+    assert (reported.verdict, reported.evidence[0]) == ("upstream", "the client left during a silence")
 
 
 def test_the_final_silence_decides_despite_a_longer_gap() -> None:
     parts = [(0, word()), (100, word()), (9000, word()), (9100, word())]
-    found = told(timed(*parts, by="client", end=13_000), outcome="client_closed", ended_by="client")
-    assert (found.verdict, found.evidence[0]) == ("upstream", "the client left during a silence")
+    reported = reported_of(timed(*parts, by="client", end=13_000), outcome="client_closed", ended_by="client")
+    assert (reported.verdict, reported.evidence[0]) == ("upstream", "the client left during a silence")
 
 
 def test_without_body_times_a_complete_answers_verdict_is_unclear() -> None:
-    found = told(timed(*evenly(5, 20), clock="none"), outcome="complete", flags="no_timing")
-    assert (found.verdict, found.protocol) == ("unclear", None)
+    reported = reported_of(timed(*evenly(5, 20), clock="none"), outcome="complete", flags="no_timing")
+    assert (reported.verdict, reported.protocol) == ("unclear", None)
 
 
 def test_the_schema_has_every_field_with_a_meaning() -> None:
-    names = [one.name for one in fields(IssueReport)] + [f"exchanges.{one.name}" for one in fields(ReportedExchange)]
+    names = [field.name for field in fields(IssueReport)] + [
+        f"exchanges.{field.name}" for field in fields(ReportedExchange)
+    ]
     assert [*report.schema()] == names
     assert all(report.schema().values())
 

@@ -12,18 +12,21 @@ def attempt(no: int, start: float, end: float | None, outcome: str = "http_error
 
 def test_attempts_before_and_after_have_their_pauses() -> None:
     ordered = [attempt(1, 0, 1), attempt(2, 2, 3), attempt(3, 7, 8), attempt(4, 16, 20, "complete")]
-    found = attempts_around(3, ordered[::-1])
-    assert ([one.no for one in found.earlier], [one.no for one in found.later]) == ([1, 2], [4])
-    assert (found.pauses_before, found.pauses_after) == ([1 * S, 4 * S], [8 * S])
+    attempts = attempts_around(3, ordered[::-1])
+    assert ([attempt_.no for attempt_ in attempts.earlier], [attempt_.no for attempt_ in attempts.later]) == (
+        [1, 2],
+        [4],
+    )
+    assert (attempts.pauses_before, attempts.pauses_after) == ([1 * S, 4 * S], [8 * S])
 
 
 @each_case(
-    "first",
+    "first_attempt",
     [attempt(1, 0, 1, "complete"), attempt(1, 0, None, "open"), attempt(1, 0, 700), attempt(1, -700, -600)],
     ids=["complete", "running", "at once", "long ago"],
 )
-def test_only_a_request_after_a_recent_failure_retries(first: Attempt) -> None:
-    assert attempts_around(2, [first, attempt(2, 5, 6)]).earlier == ()
+def test_only_a_request_after_a_recent_failure_retries(first_attempt: Attempt) -> None:
+    assert attempts_around(2, [first_attempt, attempt(2, 5, 6)]).earlier == ()
 
 
 def test_an_abandoned_request_is_sent_again() -> None:
@@ -31,5 +34,5 @@ def test_an_abandoned_request_is_sent_again() -> None:
 
 
 def test_a_start_a_moment_too_early_leaves_no_pause() -> None:
-    found = attempts_around(2, [attempt(1, 0, 1), attempt(2, 0.9995, 6)])
-    assert found.pauses_before == [0]
+    attempts = attempts_around(2, [attempt(1, 0, 1), attempt(2, 0.9995, 6)])
+    assert attempts.pauses_before == [0]

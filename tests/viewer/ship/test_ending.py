@@ -11,7 +11,7 @@ from wiretape.viewer.ship import shipper
 
 def test_a_signal_ends_waiting_and_a_second_interrupts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipper, "SHUTDOWN_SECONDS", 3600.0)
-    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)]
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)]
     with shipper.until_end(tmp_path, with_recorder=False) as end:
         assert not end.is_over()
         signal.raise_signal(signal.SIGTERM)
@@ -22,18 +22,18 @@ def test_a_signal_ends_waiting_and_a_second_interrupts(tmp_path: Path, monkeypat
             signal.raise_signal(signal.SIGALRM)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGHUP)
-    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)] == before
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)] == handlers
 
 
 def test_a_signal_that_nohup_ignores_stays_ignored(tmp_path: Path) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with shipper.until_end(tmp_path, with_recorder=False) as end:
             signal.raise_signal(signal.SIGHUP)
             assert not end.is_over()
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGHUP, handler)
 
 
 def test_it_notices_that_the_tape_is_gone(tmp_path: Path) -> None:

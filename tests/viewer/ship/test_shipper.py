@@ -43,20 +43,20 @@ Shipping = Callable[[Destination], Shipper]
 def shipping(tmp_path: Path) -> Shipping:
     """Make a shipper, whose waits and lines are at hand."""
 
-    def made(sink: Destination) -> Shipper:
+    def shipper_to(sink: Destination) -> Shipper:
         return Shipper(sink, Acknowledged(tmp_path / "kept", "somewhere", None, {}))
 
-    return made
+    return shipper_to
 
 
 def test_waits_double_up_to_a_limit_reported_once(connection: Connection, shipping: Shipping) -> None:
-    shipper, waits, said = shipping(Destination(*[NotTaken("away (x)")] * 9)), list[float](), list[str]()
-    shipper.wait, shipper.warn = waits.append, said.append
+    shipper, waits, messages = shipping(Destination(*[NotTaken("away (x)")] * 9)), list[float](), list[str]()
+    shipper.wait, shipper.warn = waits.append, messages.append
     shipper.is_over = lambda: shipper.shipped == 1
     shipper.run(SettledTape(connection))
     assert all(2**n / 4 <= wait <= 2**n / 2 for n, wait in enumerate(waits[:6]))
     assert all(LONGEST_WAIT_SECONDS / 2 <= wait <= LONGEST_WAIT_SECONDS for wait in waits[6:9])
-    assert said == ["away (x); trying again", ""]
+    assert messages == ["away (x); trying again", ""]
 
 
 def test_a_requested_wait_delays_following_and_fails_shipping_once(connection: Connection, shipping: Shipping) -> None:
@@ -71,10 +71,10 @@ def test_a_requested_wait_delays_following_and_fails_shipping_once(connection: C
 
 def test_other_nodes_are_asked_before_reporting_or_waiting(connection: Connection, shipping: Shipping) -> None:
     shipper = shipping(Destination(NotTaken("a"), NotTaken("b"), nodes=3))
-    waits, said = list[float](), list[str]()
-    shipper.wait, shipper.warn = waits.append, said.append
+    waits, messages = list[float](), list[str]()
+    shipper.wait, shipper.warn = waits.append, messages.append
     shipper.run(SettledTape(connection), once=True)
-    assert (waits, said, shipper.shipped) == ([], [], 1)
+    assert (waits, messages, shipper.shipped) == ([], [], 1)
 
 
 def test_a_stopping_shipper_tries_without_longer_waits(connection: Connection, shipping: Shipping) -> None:

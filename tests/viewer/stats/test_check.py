@@ -21,12 +21,12 @@ def row(connection: Connection) -> Any:
 
 def verdicts(row: Any, *texts: str) -> list[str]:
     rules = [check.rule(*text.split(" ", 1)) for text in texts]
-    return [one["verdict"] for one in check.judge(rules, row)]
+    return [judgement["verdict"] for judgement in check.judge(rules, row)]
 
 
 def test_a_rule_is_a_figure_with_its_limit() -> None:
-    one = check.rule("max", " ttft.p95 = 1.5s ")
-    assert (one.text, one.field, one.count, one.limit, one.is_highest) == (
+    rule = check.rule("max", " ttft.p95 = 1.5s ")
+    assert (rule.text, rule.field, rule.count, rule.limit, rule.is_highest) == (
         "max ttft.p95=1.5s", "ttft_p95_ms", "ttft_n", 1500, True,
     )  # fmt: skip
     assert check.rule("min", "tps_user.p50=20").field == "tps_user_p50"
@@ -53,9 +53,9 @@ def test_what_is_no_rule_is_told_why(text: str, expected: str) -> None:
 
 
 def test_a_rule_is_one_line_for_xml(row: Any) -> None:
-    one = check.rule("max", "ttft.p95=1\x0b\x1f\n s")
-    assert one.text == "max ttft.p95=1 s"
-    assert ElementTree.fromstring(check.junit(check.judge([one], row))).tag == "testsuites"
+    rule = check.rule("max", "ttft.p95=1\x0b\x1f\n s")
+    assert rule.text == "max ttft.p95=1 s"
+    assert ElementTree.fromstring(check.junit(check.judge([rule], row))).tag == "testsuites"
 
 
 def test_large_values_are_reported_in_full() -> None:
@@ -79,8 +79,8 @@ def test_a_rates_n_is_its_denominator(connection: Connection) -> None:
     row = summary.row(sample, (), bounds=objective("tpot<50ms"))
     names = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput")
     judged = check.judge([check.rule("max", f"{name}=99%") for name in names], row)
-    assert [one["n"] for one in judged] == [6, 6, 5, 6, 5]
-    assert [one["unknown"] for one in judged] == [None, None, None, None, 1]
+    assert [judgement["n"] for judgement in judged] == [6, 6, 5, 6, 5]
+    assert [judgement["unknown"] for judgement in judged] == [None, None, None, None, 1]
     assert check.described(judged[-1]) == "20 % (n 5, objective unknown of 1)"
 
 
@@ -97,7 +97,7 @@ def test_a_figure_without_values_does_not_keep_its_rule(connection: Connection) 
 
 
 @each_case(
-    ("found", "expected"),
+    ("outcomes", "expected"),
     [
         ([], 0),
         (["holds"], 0),
@@ -106,8 +106,8 @@ def test_a_figure_without_values_does_not_keep_its_rule(connection: Connection) 
         (["nothing to judge", "fails"], 3),
     ],
 )
-def test_a_failing_rule_is_worse_than_an_undecided(found: list[str], expected: int) -> None:
-    assert check.exit_code([{"verdict": verdict} for verdict in found]) == expected
+def test_a_failing_rule_is_worse_than_an_undecided(outcomes: list[str], expected: int) -> None:
+    assert check.exit_code([{"verdict": verdict} for verdict in outcomes]) == expected
 
 
 def test_a_junit_report_has_a_case_for_each_rule(row: Any) -> None:
@@ -116,5 +116,5 @@ def test_a_junit_report_has_a_case_for_each_rule(row: Any) -> None:
     (suite,) = ElementTree.fromstring(check.junit([*check.judge(rules, row), *empty]))
     assert (suite.get("tests"), suite.get("failures")) == ("4", "2")
     assert [case.get("name") for case in suite][1] == "max ttft.p50=10ms"
-    said = [case[0].get("message") if len(case) else None for case in suite]
-    assert said == [None, "fails: 80 ms (n 2)", None, "nothing to judge: no values among 0"]
+    messages = [case[0].get("message") if len(case) else None for case in suite]
+    assert messages == [None, "fails: 80 ms (n 2)", None, "nothing to judge: no values among 0"]

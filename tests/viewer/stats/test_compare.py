@@ -31,16 +31,18 @@ def verdicts(base: Sample, new: Sample, seed: int = 0) -> dict[str, str]:
 
 
 def test_a_regression_of_a_fifth_is_found() -> None:
-    found = verdicts(sample(1), sample(2, slower=1.2))
-    assert {found[f"{name}_p50_ms"] for name in QUANTITIES if name not in ("tps_user", "icl", "gap")} == {compare.WORSE}
-    assert found["tps_user_p50"] == compare.WORSE
-    assert found["error_rate_pct"] == compare.UNCLEAR
+    verdicts_ = verdicts(sample(1), sample(2, slower=1.2))
+    assert {verdicts_[f"{name}_p50_ms"] for name in QUANTITIES if name not in ("tps_user", "icl", "gap")} == {
+        compare.WORSE
+    }
+    assert verdicts_["tps_user_p50"] == compare.WORSE
+    assert verdicts_["error_rate_pct"] == compare.UNCLEAR
     assert compare.exit_code(compare.groups(sample(1), sample(2, slower=1.2))) == 3
 
 
 def test_an_improvement_of_a_fifth_is_one() -> None:
-    found = verdicts(sample(1, slower=1.2), sample(2))
-    assert (found["ttft_p50_ms"], found["tps_user_p50"]) == (compare.BETTER, compare.BETTER)
+    verdicts_ = verdicts(sample(1, slower=1.2), sample(2))
+    assert (verdicts_["ttft_p50_ms"], verdicts_["tps_user_p50"]) == (compare.BETTER, compare.BETTER)
     assert compare.exit_code(compare.groups(sample(1, slower=1.2), sample(2))) == 0
 
 
@@ -51,17 +53,17 @@ def test_where_nothing_can_be_said_no_gate_is_passed() -> None:
 
 @pytest.mark.parametrize(("count", "most"), [(20, 4), pytest.param(200, 16, marks=pytest.mark.nightly)])
 def test_one_in_twenty_comparisons_of_equals_finds_something(count: int, most: int) -> None:
-    found = [set(verdicts(sample(2 * at), sample(2 * at + 1)).values()) for at in range(40, 40 + count)]
-    assert 1 <= sum(said != {compare.UNCLEAR} for said in found) <= most
+    verdict_sets = [set(verdicts(sample(2 * at), sample(2 * at + 1)).values()) for at in range(40, 40 + count)]
+    assert 1 <= sum(verdict_set != {compare.UNCLEAR} for verdict_set in verdict_sets) <= most
 
 
 def test_constant_and_mostly_unknown_metrics_are_compared_too() -> None:
     base, new = sample(1), sample(2, slower=1.2)
-    for one in (base, new):
-        one.columns["ttfc"][:] = 7.0
-        one.columns["ttfo"][10:] = np.nan
-    found = verdicts(base, new)
-    assert (found["ttfc_p50_ms"], found["ttfo_p50_ms"], found["ttft_p50_ms"]) == (
+    for sample_ in (base, new):
+        sample_.columns["ttfc"][:] = 7.0
+        sample_.columns["ttfo"][10:] = np.nan
+    verdicts_ = verdicts(base, new)
+    assert (verdicts_["ttfc_p50_ms"], verdicts_["ttfo_p50_ms"], verdicts_["ttft_p50_ms"]) == (
         compare.UNCLEAR,
         compare.TOO_FEW,
         compare.WORSE,
@@ -69,8 +71,8 @@ def test_constant_and_mostly_unknown_metrics_are_compared_too() -> None:
 
 
 def test_more_failures_are_found() -> None:
-    found = {row["metric"]: row for row in compare.groups(sample(1), sample(2, failed=60))}
-    row = found["error_rate_pct"]
+    rows = {row["metric"]: row for row in compare.groups(sample(1), sample(2, failed=60))}
+    row = rows["error_rate_pct"]
     assert (row["base_n"], row["new_n"], row["verdict"]) == (412, 460, compare.WORSE)
     assert row["difference"] == pytest.approx(100 * (60 / 460 - 12 / 412), abs=1e-6)
     assert 0 < row["low"] < row["difference"] < row["high"]
@@ -81,8 +83,8 @@ def test_more_failures_are_found() -> None:
     [(19, compare.TOO_FEW, compare.TOO_FEW), (20, compare.WORSE, compare.TOO_FEW), (100, compare.WORSE, compare.WORSE)],
 )
 def test_too_few_values_are_not_judged(n: int, median: str, tail: str) -> None:
-    found = verdicts(sample(1, n), sample(2, 400, slower=9))
-    assert (found["ttft_p50_ms"], found["ttft_p95_ms"]) == (median, tail)
+    verdicts_ = verdicts(sample(1, n), sample(2, 400, slower=9))
+    assert (verdicts_["ttft_p50_ms"], verdicts_["ttft_p95_ms"]) == (median, tail)
 
 
 def test_what_is_not_judged_still_has_its_figures() -> None:
@@ -96,20 +98,20 @@ def test_what_is_not_judged_still_has_its_figures() -> None:
 
 
 def test_a_seed_gives_the_same_intervals() -> None:
-    once, again, other = (compare.groups(sample(1), sample(2), seed) for seed in (3, 3, 4))
-    assert once == again
-    assert once != other
+    once, repeated, different = (compare.groups(sample(1), sample(2), seed) for seed in (3, 3, 4))
+    assert once == repeated
+    assert once != different
 
 
 def test_two_exchanges_are_compared_field_by_field(connection: Connection) -> None:
     a, b = (queries.detail(connection, queries.find(connection, id)) for id in (COMPLETE, TOOLS))
-    found: dict[str, Any] = {row["metric"]: row for row in compare.pair(a, b)}
-    ttft = found["ttft_ms"]
+    rows: dict[str, Any] = {row["metric"]: row for row in compare.pair(a, b)}
+    ttft = rows["ttft_ms"]
     assert (ttft["a"], ttft["b"], ttft["difference"], ttft["change_pct"]) == (110, 50, -60, pytest.approx(-600 / 11))
-    assert (found["tpot_ms"]["b"], found["tpot_ms"]["difference"]) == (None, None)
-    assert (found["status"]["a"], found["status"]["difference"]) == (200, None)
-    assert (found["flags"]["b"], found["flags"]["change_pct"]) == (["no_usage", "stall"], None)
-    assert all(tuple(row) == tuple(compare.PAIR_FIELDS) for row in found.values())
+    assert (rows["tpot_ms"]["b"], rows["tpot_ms"]["difference"]) == (None, None)
+    assert (rows["status"]["a"], rows["status"]["difference"]) == (200, None)
+    assert (rows["flags"]["b"], rows["flags"]["change_pct"]) == (["no_usage", "stall"], None)
+    assert all(tuple(row) == tuple(compare.PAIR_FIELDS) for row in rows.values())
 
 
 def test_from_nothing_there_is_no_percentage() -> None:

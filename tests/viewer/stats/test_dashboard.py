@@ -13,8 +13,8 @@ LABELS = ("chat", "openai", "m", "m-2", "api.example.com", "443", "openai.chat")
 
 def counted(*exchanges):
     figures = DashboardCounts(lambda family: Histogram(family.bounds))
-    for one in exchanges:
-        figures.add(one)
+    for exchange in exchanges:
+        figures.add(exchange)
     return figures
 
 
@@ -41,9 +41,9 @@ def test_a_value_on_a_buckets_bound_is_inside():
 def test_a_failure_has_a_duration_and_error_type():
     failed = replace(ONE, judged=Judged("error_event", "overloaded", 500 * MS))
     assert sums(counted(failed), DURATION) == {(*LABELS, "overloaded"): (1, 0.5)}
-    left = counted(replace(ONE, judged=Judged("client_closed", None, 500 * MS)))
-    assert [sums(left, family) for family in (DURATION, FIRST_CHUNK, PER_CHUNK)] == [{}, {}, {}]
-    assert left.outcomes == {(*LABELS, "client_closed"): 1}
+    abandoned = counted(replace(ONE, judged=Judged("client_closed", None, 500 * MS)))
+    assert [sums(abandoned, family) for family in (DURATION, FIRST_CHUNK, PER_CHUNK)] == [{}, {}, {}]
+    assert abandoned.outcomes == {(*LABELS, "client_closed"): 1}
 
 
 def test_websocket_and_incomplete_chunks_have_no_times():

@@ -42,9 +42,9 @@ def test_the_population_has_known_percentiles_by_other_methods(method: Any, name
 def test_the_population_has_the_expected_rates() -> None:
     outcomes = Counter(row["outcome"] for row in ORACLE["rows"])
     answered = Counter({name: count for name, count in outcomes.items() if name not in NO_ANSWER})
-    found = rates(outcomes, answered)
+    shares = rates(outcomes, answered)
     names = ("error_rate_pct", "error_rate_all_pct", "stream_error_rate_pct", "cancel_rate_pct")
-    assert {name: found[name] for name in names} == pytest.approx({name: ORACLE[name] for name in names}, abs=5e-5)
+    assert {name: shares[name] for name in names} == pytest.approx({name: ORACLE[name] for name in names}, abs=5e-5)
     assert summary.AttemptCounts.of(outcomes) == summary.AttemptCounts(12, 1, 6)
 
 
@@ -57,26 +57,26 @@ def rates(outcomes: Any, after_2xx: Any) -> Any:
 
 
 def test_rates_without_anything_that_could_fail_are_unknown() -> None:
-    found = rates({"client_closed": 3, "open": 2}, {"client_closed": 3})
-    assert (found["error_rate_pct"], found["error_rate_all_pct"]) == (None, 0)
-    assert (found["stream_error_rate_pct"], found["cancel_rate_pct"]) == (None, 100)
+    shares = rates({"client_closed": 3, "open": 2}, {"client_closed": 3})
+    assert (shares["error_rate_pct"], shares["error_rate_all_pct"]) == (None, 0)
+    assert (shares["stream_error_rate_pct"], shares["cancel_rate_pct"]) == (None, 100)
     assert {value for name, value in rates({"open": 1}, {}).items() if name.endswith("rate_pct")} == {None}
 
 
 def test_early_departures_are_not_subtracted_from_answers() -> None:
-    found = rates({"complete": 3, "truncated": 1, "client_closed": 1}, {"complete": 3, "truncated": 1})
-    assert (found["error_rate_pct"], found["stream_error_rate_pct"]) == (25, 25)
+    shares = rates({"complete": 3, "truncated": 1, "client_closed": 1}, {"complete": 3, "truncated": 1})
+    assert (shares["error_rate_pct"], shares["stream_error_rate_pct"]) == (25, 25)
 
 
 @given(NUMBERS)
 def test_figures_are_numpys(values: list[int]) -> None:
-    found = summary.figures(np.array(values))
+    figures = summary.figures(np.array(values))
     linear = np.percentile(np.array(values), summary.PERCENTILES)
     nearest = np.percentile(np.array(values), summary.PERCENTILES, method="inverted_cdf")
-    assert [found[f"p{percent}"] for percent in summary.PERCENTILES] == pytest.approx(linear.tolist())
-    assert (found["mean"], found["std"]) == pytest.approx((np.mean(values), np.std(values)))
-    other = summary.figures(np.array(values), "inverse_cdf")
-    assert [other[f"p{percent}"] for percent in summary.PERCENTILES] == nearest.tolist()
+    assert [figures[f"p{percent}"] for percent in summary.PERCENTILES] == pytest.approx(linear.tolist())
+    assert (figures["mean"], figures["std"]) == pytest.approx((np.mean(values), np.std(values)))
+    other_figures = summary.figures(np.array(values), "inverse_cdf")
+    assert [other_figures[f"p{percent}"] for percent in summary.PERCENTILES] == nearest.tolist()
 
 
 @given(NUMBERS)
@@ -99,9 +99,9 @@ def test_a_pooled_deviation_equals_a_copys() -> None:
 
 
 def test_no_values_have_no_figures() -> None:
-    found = summary.figures(np.array([]))
-    assert found.pop("n") == 0
-    assert set(found.values()) == {None}
+    figures = summary.figures(np.array([]))
+    assert figures.pop("n") == 0
+    assert set(figures.values()) == {None}
 
 
 @each_case(

@@ -10,8 +10,8 @@ from wiretape.viewer.stats.histogram import Bucket, buckets
 
 
 def test_buckets_span_from_first_to_last_filled() -> None:
-    found = buckets(np.array([0, 0, 1.0, 1.99, 2, 49, 50]))
-    assert found == [
+    counts = buckets(np.array([0, 0, 1.0, 1.99, 2, 49, 50]))
+    assert counts == [
         Bucket(0, 0, 2), Bucket(1, 2, 2), Bucket(2, 5, 1), Bucket(5, 10, 0), Bucket(10, 20, 0), Bucket(20, 50, 1),
         Bucket(50, 100, 1),
     ]  # fmt: skip
@@ -20,9 +20,9 @@ def test_buckets_span_from_first_to_last_filled() -> None:
 @given(st.lists(st.floats(1e-9, 1e12) | st.sampled_from([0.0, 0.001, 0.5, 1, 1000, 1e9]), max_size=50))
 def test_every_value_is_in_the_bucket_that_names_it(values: list[float]) -> None:
     array = np.array(values)
-    found = buckets(array)
-    assert sum(bucket.count for bucket in found) == len(values)
-    for bucket in found:
+    counts = buckets(array)
+    assert sum(bucket.count for bucket in counts) == len(values)
+    for bucket in counts:
         inside = (array >= bucket.low) & (array < bucket.high) if bucket.high else array == 0
         assert bucket.count == inside[(array > 0) == (bucket.high > 0)].sum()
 

@@ -16,11 +16,11 @@ def groups(seed: int, shift: float = 1.0, n: int = 200) -> tuple[Any, Any]:
 
 @each_case(("percent", "n"), [(50, 20), (50, 400), (95, 200), (95, 2000)])
 def test_an_interval_holds_the_truth_at_its_level(percent: int, n: int) -> None:
-    held = 0
+    hit_count = 0
     for seed in range(400):
         low, high = compare.difference(*groups(seed, n=n), percent)
-        held += low <= 0 <= high
-    assert 0.93 <= held / 400 <= 0.985
+        hit_count += low <= 0 <= high
+    assert 0.93 <= hit_count / 400 <= 0.985
 
 
 def test_intervals_surround_the_difference_and_widen_with_the_level() -> None:
@@ -36,9 +36,9 @@ def test_intervals_surround_the_difference_and_widen_with_the_level() -> None:
 def test_the_standard_error_is_that_of_drawing_again(percent: int) -> None:
     random = np.random.default_rng(2)
     values, nothing = random.lognormal(6, 0.4, 4000), np.array([0.0])
-    drawn = np.percentile(values[random.integers(0, 4000, (2000, 4000))], percent, axis=1)
+    resamples = np.percentile(values[random.integers(0, 4000, (2000, 4000))], percent, axis=1)
     low, high = compare.difference(nothing, values, percent, level=0.999)
-    assert (high - low) / (2 * 3.29) == pytest.approx(drawn.std(), rel=0.15)
+    assert (high - low) / (2 * 3.29) == pytest.approx(resamples.std(), rel=0.15)
 
 
 @pytest.mark.parametrize("percent", [50, 95])
@@ -69,8 +69,8 @@ def test_coarse_values_are_only_as_sure_as_their_scale() -> None:
 
 def test_intervals_of_independent_metrics_need_sidaks_level() -> None:
     for size in (2, 5, 20):
-        found = compare.joint_level([np.identity(size)])
-        assert 1 - found == pytest.approx(1 - 0.95 ** (1 / size), rel=0.08)
+        result = compare.joint_level([np.identity(size)])
+        assert 1 - result == pytest.approx(1 - 0.95 ** (1 / size), rel=0.08)
     assert compare.joint_level([np.identity(2)] * 2) == pytest.approx(0.95**0.25, abs=0.002)
 
 
@@ -81,8 +81,8 @@ def test_intervals_of_equal_metrics_need_a_single_level() -> None:
 
 
 def test_the_joint_level_of_a_seed_is_the_same() -> None:
-    one, other = (compare.joint_level([np.identity(3)], seed=seed) for seed in (1, 2))
-    assert one == compare.joint_level([np.identity(3)], seed=1) != other
+    first_level, second_level = (compare.joint_level([np.identity(3)], seed=seed) for seed in (1, 2))
+    assert first_level == compare.joint_level([np.identity(3)], seed=1) != second_level
 
 
 def test_percentiles_go_together_as_drawing_exchanges_again_shows() -> None:
@@ -90,19 +90,21 @@ def test_percentiles_go_together_as_drawing_exchanges_again_shows() -> None:
     pace = random.lognormal(0, 0.3, 300)
     columns = [pace * random.lognormal(0, 0.2, 300) for _ in range(3)]
     percents = [50, 95, 50]
-    drawn = random.integers(0, 300, (4000, 300))
-    again = [np.percentile(values[drawn], percent, axis=1) for values, percent in zip(columns, percents, strict=True)]
-    found = compare.correlation_of(compare.percentile_covariance(columns, percents))
-    assert found == pytest.approx(np.corrcoef(again), abs=0.1)
+    resamples = random.integers(0, 300, (4000, 300))
+    medians = [
+        np.percentile(values[resamples], percent, axis=1) for values, percent in zip(columns, percents, strict=True)
+    ]
+    result = compare.correlation_of(compare.percentile_covariance(columns, percents))
+    assert result == pytest.approx(np.corrcoef(medians), abs=0.1)
 
 
 def test_a_columns_missing_rows_are_not_shared() -> None:
     values = np.random.default_rng(1).lognormal(0, 1, 400)
     first, second = values.copy(), values.copy()
     first[:200], second[200:] = np.nan, np.nan
-    found = compare.correlation_of(compare.percentile_covariance([values, first, second], [50] * 3))
-    assert found[1, 2] == 0
-    assert found[0, 1:] == pytest.approx([0.5**0.5] * 2, abs=0.06)
+    result = compare.correlation_of(compare.percentile_covariance([values, first, second], [50] * 3))
+    assert result[1, 2] == 0
+    assert result[0, 1:] == pytest.approx([0.5**0.5] * 2, abs=0.06)
 
 
 def test_a_constant_column_is_left_out_of_correlations() -> None:

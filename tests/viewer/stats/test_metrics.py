@@ -8,13 +8,15 @@ from wiretape.viewer.stats.metrics import BOUNDED, QUANTITIES, amount, objective
 
 
 def test_every_quantity_has_a_column_or_is_pooled() -> None:
-    assert [name for name, one in QUANTITIES.items() if one.column is None] == ["icl", "gap"]
-    assert all(one.column in measures.c for one in QUANTITIES.values() if one.column is not None)
-    assert all((one.column or "_ns").endswith("_ns") == (one.unit == "ms") for one in QUANTITIES.values())
+    assert [name for name, quantity in QUANTITIES.items() if quantity.column is None] == ["icl", "gap"]
+    assert all(quantity.column in measures.c for quantity in QUANTITIES.values() if quantity.column is not None)
+    assert all(
+        (quantity.column or "_ns").endswith("_ns") == (quantity.unit == "ms") for quantity in QUANTITIES.values()
+    )
 
 
 def test_short_durations_and_high_rates_are_better() -> None:
-    assert [name for name, one in QUANTITIES.items() if not one.low_is_good] == ["tps_user"]
+    assert [name for name, quantity in QUANTITIES.items() if not quantity.low_is_good] == ["tps_user"]
     assert (QUANTITIES["ttft"].suffix, QUANTITIES["tps_user"].suffix) == ("_ms", "")
 
 

@@ -57,12 +57,17 @@ def test_every_apis_parameters_have_one_name(api: str) -> None:
 
 def test_converse_has_its_own_holder() -> None:
     config = {"maxTokens": 9, "temperature": 0.5, "topP": 0.75, "stopSequences": ["a", "b"]}
-    found = of({"messages": [], "inferenceConfig": config})
-    assert (found.max_tokens, found.temperature, found.top_p, found.stop_sequences) == (9, 0.5, 0.75, ("a", "b"))
+    parameters = of({"messages": [], "inferenceConfig": config})
+    assert (parameters.max_tokens, parameters.temperature, parameters.top_p, parameters.stop_sequences) == (
+        9,
+        0.5,
+        0.75,
+        ("a", "b"),
+    )
 
 
 @each_case(
-    ("asked", "expected"),
+    ("request_body", "expected"),
     [
         ({}, None),
         ({"response_format": {"type": "text"}}, "text"),
@@ -74,8 +79,8 @@ def test_converse_has_its_own_holder() -> None:
         ({"format": "mp3"}, None),
     ],
 )
-def test_the_output_type_is_the_requested_one(asked: dict[str, Any], expected: str | None) -> None:
-    assert of({"messages": [], **asked}).output_type == expected
+def test_the_output_type_is_the_requested_one(request_body: dict[str, Any], expected: str | None) -> None:
+    assert of({"messages": [], **request_body}).output_type == expected
 
 
 @each_case(

@@ -24,8 +24,8 @@ ASKED = Names("gpt-4o", "gpt-4o-2024", "https://api.openai.com/v1", "openai.chat
 
 def cost(entries, used, names=ASKED, at=DAY):
     """Return the cost in the currency, exactly."""
-    found = Prices([prices.entry(one) for one in entries]).cost(names, at, used)
-    return None if found is None else Decimal(found) / UNITS
+    result = Prices([prices.entry(one) for one in entries]).cost(names, at, used)
+    return None if result is None else Decimal(result) / UNITS
 
 
 @each_case(
@@ -59,17 +59,17 @@ def cost(entries, used, names=ASKED, at=DAY):
     ],
 )
 def test_a_cost_is_exact_or_unknown(entry, counts, expected):
-    found = cost([entry], Usage(*counts))
-    assert found == (None if expected is None else Decimal(expected))
+    amount = cost([entry], Usage(*counts))
+    assert amount == (None if expected is None else Decimal(expected))
 
 
 @each_case("name", shapes.SHAPES)
 def test_usual_usage_costs_what_it_does_by_hand(name):
     shape = shapes.SHAPES[name]
-    found = derived(shape.body, content_type=shape.type, path=shape.path)
-    cached = (found.cache_read_input_tokens, found.cache_write_input_tokens, found.cache_write_1h_input_tokens)
-    assert found.outcome == "complete"
-    assert cost([shapes.ENTRY], Usage(found.input_uncached_tokens, found.output_tokens, *cached)) == (
+    measures = derived(shape.body, content_type=shape.type, path=shape.path)
+    cached = (measures.cache_read_input_tokens, measures.cache_write_input_tokens, measures.cache_write_1h_input_tokens)
+    assert measures.outcome == "complete"
+    assert cost([shapes.ENTRY], Usage(measures.input_uncached_tokens, measures.output_tokens, *cached)) == (
         shape.cost and Decimal(shape.cost) / 10**6
     )
 
@@ -101,7 +101,7 @@ def test_the_first_entry_that_fits_holds():
 
 
 @each_case(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ({"input": 1}, "output is missing"), ({"inptu": 1}, "inptu is not a key"), (PLAIN | {"input": -1}, "from 0 to"),
         (PLAIN | {"input": True}, "from 0 to"), (PLAIN | {"input": float("nan")}, "from 0 to"),
@@ -110,8 +110,8 @@ def test_the_first_entry_that_fits_holds():
         (PLAIN | {"since": "2026"}, "since must be"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named(entry, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_mistake_is_named(entry, message):
+    with pytest.raises(ValueError, match=message):
         prices.entry(entry)
 
 
@@ -123,5 +123,5 @@ def test_a_pattern_of_many_stars_is_fast():
 def test_the_prices_that_help_shows_can_be_read():
     (example,) = re.findall(r"```toml\n(.*?)```", topics.text("prices"), re.DOTALL)
     document = tomllib.loads(example)
-    assert len([prices.entry(one) for one in document["prices"]]) == 2
+    assert len([prices.entry(entry) for entry in document["prices"]]) == 2
     assert prices.currency(document["currency"]) == "USD"

@@ -26,8 +26,8 @@ def hiding(tmp_path: Path) -> Path:
 def test_hidden_tokens_withhold_the_pace_in_every_row(hiding: Path) -> None:
     names = ("tps_user", "tpot_ms", "tpot_adj_ms", "tokens_per_chunk")
     for command in (["show", HIDDEN, "--format", "json"], ["export", HIDDEN, "--format", "json"]):
-        found = json.loads(run(hiding, *command).stdout)
-        row = found[0] if isinstance(found, list) else found
+        rows = json.loads(run(hiding, *command).stdout)
+        row = rows[0] if isinstance(rows, list) else rows
         assert {row[name] for name in names if name in row} == {None}
         assert "hidden_tokens" in row["flags"]
     assert run(hiding, "ls", "-f", "tps>1", "--format", "ids").stdout.split() == [COMPLETE]
@@ -41,11 +41,11 @@ def test_page_and_statistics_say_what_is_withheld(hiding: Path) -> None:
 
 
 def test_the_longest_gap_and_the_longest_silence_are_distinguished(hiding: Path) -> None:
-    shown = run(hiding, "show", HIDDEN, "--part", "facts").stdout
-    assert "max gap 10.0" in shown
-    assert "max silence 10.0" in shown
+    output = run(hiding, "show", HIDDEN, "--part", "facts").stdout
+    assert "max gap 10.0" in output
+    assert "max silence 10.0" in output
     with recorder(hiding) as tape:
         error = b'data: {"error":{"message":"gone"}}\n\n'
         tape.record("cccc000000000001", [(100, WORDS[0][1]), (140, WORDS[1][1]), (340, error)], at=2)
-    (found,) = json.loads(run(hiding, "ls", "-f", "silence>150ms", "--columns", "all", "--format", "json").stdout)
-    assert (found["max_gap_ms"], found["max_silence_ms"]) == (40, 200)
+    (row,) = json.loads(run(hiding, "ls", "-f", "silence>150ms", "--columns", "all", "--format", "json").stdout)
+    assert (row["max_gap_ms"], row["max_silence_ms"]) == (40, 200)

@@ -22,13 +22,13 @@ class Watch:
         return self.ns
 
 
-def made(at: list[int] = AT, end: int = END) -> tuple[Playback, Watch]:
+def playback_of(at: list[int] = AT, end: int = END) -> tuple[Playback, Watch]:
     watch = Watch()
     return Playback(at, end, watch.now), watch
 
 
 def test_an_event_comes_at_its_timestamp_and_not_before() -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     playback.play()
     watch.ns += 100 * MS - 1
     assert (playback.advance(), playback.position) == (0, 0)
@@ -37,14 +37,14 @@ def test_an_event_comes_at_its_timestamp_and_not_before() -> None:
 
 
 def test_events_of_one_timestamp_come_together() -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     playback.play()
     watch.ns += 110 * MS
     assert playback.advance() == 3
 
 
 def test_lateness_does_not_add_up() -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     started = watch.ns
     playback.play()
     for at in AT:
@@ -55,7 +55,7 @@ def test_lateness_does_not_add_up() -> None:
 
 
 def test_speed_scales_what_is_left_and_not_what_was() -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     playback.play()
     watch.ns += 50 * MS
     playback.set_speed(2.0)
@@ -64,7 +64,7 @@ def test_speed_scales_what_is_left_and_not_what_was() -> None:
 
 
 def test_playing_stops_at_the_end_and_starts_over() -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     playback.play()
     watch.ns += END + 1
     assert playback.advance() == 5
@@ -75,7 +75,7 @@ def test_playing_stops_at_the_end_and_starts_over() -> None:
 
 @pytest.mark.parametrize("speed", SPEEDS)
 def test_playing_a_span_stops_at_its_end(speed: float) -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     playback.set_speed(speed)
     playback.play_span(105 * MS, 3_115 * MS)
     assert (playback.playing, playback.position, playback.media_ns) == (True, 1, 105 * MS if speed < 20 else 100 * MS)
@@ -89,7 +89,7 @@ def test_playing_a_span_stops_at_its_end(speed: float) -> None:
 
 
 def test_a_moved_playhead_forgets_the_end_of_a_span() -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     playback.play_span(120 * MS, 1_000 * MS)
     assert playback.deadline() == watch.ns + 880 * MS
     playback.seek_to(120 * MS)
@@ -101,7 +101,7 @@ def test_a_moved_playhead_forgets_the_end_of_a_span() -> None:
 
 
 def test_silence_at_the_end_is_played_too() -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     playback.seek(5)
     playback.play()
     assert playback.playing
@@ -109,7 +109,7 @@ def test_silence_at_the_end_is_played_too() -> None:
 
 
 def test_a_pause_has_the_events_due_before_it() -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     playback.play()
     watch.ns += 105 * MS
     playback.pause()
@@ -117,7 +117,7 @@ def test_a_pause_has_the_events_due_before_it() -> None:
 
 
 def test_a_pause_keeps_the_place_however_long_it_is() -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     playback.play()
     watch.ns += 105 * MS
     playback.advance()
@@ -129,7 +129,7 @@ def test_a_pause_keeps_the_place_however_long_it_is() -> None:
 
 
 def test_steps_go_both_ways_and_stay_within_the_stream() -> None:
-    playback, _ = made()
+    playback, _ = playback_of()
     playback.step(2)
     assert (playback.position, playback.media_ns) == (2, 110 * MS)
     playback.step(-1)
@@ -141,7 +141,7 @@ def test_steps_go_both_ways_and_stay_within_the_stream() -> None:
 
 
 def test_seeking_brings_everything_until_the_timestamp() -> None:
-    playback, _ = made()
+    playback, _ = playback_of()
     playback.seek_to(110 * MS)
     assert playback.position == 3
     playback.seek_to(109 * MS)
@@ -151,7 +151,7 @@ def test_seeking_brings_everything_until_the_timestamp() -> None:
 
 
 def test_a_cap_shortens_silences_for_the_eye_only() -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     playback.seek(3)
     playback.set_cap(500 * MS)
     playback.play()
@@ -163,7 +163,7 @@ def test_a_cap_shortens_silences_for_the_eye_only() -> None:
 
 
 def test_taking_a_cap_away_keeps_the_place() -> None:
-    playback, _ = made()
+    playback, _ = playback_of()
     playback.seek_to(3_115 * MS)
     playback.set_cap(500 * MS)
     assert playback.media_ns == 3_115 * MS
@@ -172,7 +172,7 @@ def test_taking_a_cap_away_keeps_the_place() -> None:
 
 
 def test_full_speed_takes_no_more_events_than_allowed() -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     playback.set_speed(float("inf"))
     playback.play()
     assert playback.deadline() == watch.ns
@@ -182,7 +182,7 @@ def test_full_speed_takes_no_more_events_than_allowed() -> None:
 
 def test_a_stream_that_grows_is_played_on() -> None:
     at = AT[:2]
-    playback, watch = made(at, at[-1])
+    playback, watch = playback_of(at, at[-1])
     playback.play()
     watch.ns += 105 * MS
     playback.advance()
@@ -194,7 +194,7 @@ def test_a_stream_that_grows_is_played_on() -> None:
 
 
 def test_a_stream_without_events_ends_at_its_end() -> None:
-    playback, watch = made([], 50 * MS)
+    playback, watch = playback_of([], 50 * MS)
     playback.play()
     assert playback.deadline() == watch.ns + 50 * MS
     watch.ns += 50 * MS
@@ -227,7 +227,7 @@ def moved(playback: Playback, watch: Watch, move: str, value: int) -> None:
     ),
 )
 def test_everything_shown_lies_before_the_playhead(at: list[int], moves: list[tuple[str, int]]) -> None:
-    playback, watch = made(at, 11_000)
+    playback, watch = playback_of(at, 11_000)
     for move, value in moves:
         moved(playback, watch, move, value)
         assert 0 <= playback.position <= len(at)
@@ -239,7 +239,7 @@ def test_everything_shown_lies_before_the_playhead(at: list[int], moves: list[tu
 
 @each_case("speed", SPEEDS[:-1])
 def test_the_whole_stream_takes_its_duration_at_any_speed(speed: float) -> None:
-    playback, watch = made()
+    playback, watch = playback_of()
     started = watch.ns
     playback.set_speed(speed)
     playback.play()

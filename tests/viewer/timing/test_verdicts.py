@@ -34,25 +34,25 @@ def error(message: str = "overloaded") -> bytes:
     return f"data: {json.dumps({'error': {'message': message}})}\n\n".encode()
 
 
-def told(verdict: Verdict) -> tuple[str, str, str | None]:
+def summary_of(verdict: Verdict) -> tuple[str, str, str | None]:
     return verdict.kind, verdict.form, verdict.who
 
 
 def test_a_verdict_names_a_silences_place_and_words() -> None:
-    (found,) = judged(
+    (verdict,) = judged(
         (100, word("The ")), (200, COMMENT + word("queue")), (3114, EMPTY + word(" waits")), (3120, word("."))
     )
-    assert told(found) == ("stall", "gap", "upstream")
-    assert (found.from_ns, found.lasted_ns) == (200 * MS, 2914 * MS)
-    assert (found.before, found.after) == ("queue", " waits")
-    assert (found.read, found.event, found.chunk) == (2, 4, 3)
-    assert (found.reads_meanwhile, found.comments_meanwhile, found.events_meanwhile) == (0, 0, 0)
-    assert (found.relay_ns, found.client_ns) == (50_000, 0)
+    assert summary_of(verdict) == ("stall", "gap", "upstream")
+    assert (verdict.from_ns, verdict.lasted_ns) == (200 * MS, 2914 * MS)
+    assert (verdict.before, verdict.after) == ("queue", " waits")
+    assert (verdict.read, verdict.event, verdict.chunk) == (2, 4, 3)
+    assert (verdict.reads_meanwhile, verdict.comments_meanwhile, verdict.events_meanwhile) == (0, 0, 0)
+    assert (verdict.relay_ns, verdict.client_ns) == (50_000, 0)
 
 
 def test_what_came_meanwhile_without_output_is_counted() -> None:
-    (found,) = judged((0, word()), (1000, COMMENT), (2000, COMMENT + EMPTY), (3000, word()))
-    assert (found.reads_meanwhile, found.comments_meanwhile, found.events_meanwhile) == (2, 2, 1)
+    (verdict,) = judged((0, word()), (1000, COMMENT), (2000, COMMENT + EMPTY), (3000, word()))
+    assert (verdict.reads_meanwhile, verdict.comments_meanwhile, verdict.events_meanwhile) == (2, 2, 1)
     (trickled,) = judged((0, word()), (1000, word()[:9]), (3000, word()[9:]))
     assert (trickled.reads_meanwhile, trickled.comments_meanwhile, trickled.events_meanwhile) == (1, 0, 0)
 
@@ -60,58 +60,63 @@ def test_what_came_meanwhile_without_output_is_counted() -> None:
 def test_a_gap_of_exactly_the_threshold_is_no_stall() -> None:
     parts = (0, word()), (2000, word()), (2100, word())
     assert judged(*parts) == []
-    assert [one.lasted_ns for one in judged(*parts, limits=Thresholds(stall_ms=99))] == [2000 * MS, 100 * MS]
+    assert [verdict.lasted_ns for verdict in judged(*parts, limits=Thresholds(stall_ms=99))] == [2000 * MS, 100 * MS]
 
 
 def test_any_kind_of_output_gives_bounded_words() -> None:
-    (found,) = judged((0, word("y" * 100 + "z")), (3000, word("z" + "y" * 100)))
-    assert found.before is not None
-    assert found.after is not None
-    assert (len(found.before), found.before[-1], len(found.after), found.after[0]) == (80, "z", 80, "z")
+    (verdict,) = judged((0, word("y" * 100 + "z")), (3000, word("z" + "y" * 100)))
+    assert verdict.before is not None
+    assert verdict.after is not None
+    assert (len(verdict.before), verdict.before[-1], len(verdict.after), verdict.after[0]) == (80, "z", 80, "z")
 
 
 def test_a_stream_cut_in_a_silence_ends_stalled() -> None:
     parts = (100, word("Half ")), (200, word("an ans")), (900, COMMENT)
     for by in ("idle_timeout", "client", "eof", "shutdown"):
-        (found,) = judged(*parts, by=by, end=5000)
-        assert told(found) == ("stall", "end", "upstream")
-        assert (found.from_ns, found.lasted_ns, found.before, found.after) == (200 * MS, 4800 * MS, "an ans", None)
-        assert (found.read, found.reads_meanwhile, found.comments_meanwhile) == (None, 1, 1)
+        (verdict,) = judged(*parts, by=by, end=5000)
+        assert summary_of(verdict) == ("stall", "end", "upstream")
+        assert (verdict.from_ns, verdict.lasted_ns, verdict.before, verdict.after) == (
+            200 * MS,
+            4800 * MS,
+            "an ans",
+            None,
+        )
+        assert (verdict.read, verdict.reads_meanwhile, verdict.comments_meanwhile) == (None, 1, 1)
     assert judged(*parts, by="eof", end=2100) == judged(*parts, by="end", end=2100) == []
     assert judged(*parts, by=None) == []
 
 
 def test_a_stream_that_never_began_stalled_since_its_request() -> None:
-    (found,) = judged((500, COMMENT), by="idle_timeout", end=5002)
-    assert (told(found), found.from_ns, found.lasted_ns) == (("stall", "end", "upstream"), 0, 5002 * MS)
-    assert (found.before, found.reads_meanwhile, found.comments_meanwhile) == (None, 1, 1)
+    (verdict,) = judged((500, COMMENT), by="idle_timeout", end=5002)
+    assert (summary_of(verdict), verdict.from_ns, verdict.lasted_ns) == (("stall", "end", "upstream"), 0, 5002 * MS)
+    assert (verdict.before, verdict.reads_meanwhile, verdict.comments_meanwhile) == (None, 1, 1)
 
 
 def test_a_client_that_stopped_reading_ended_the_stream() -> None:
     parts = (0, LARGE), (10, word(), None), (20, word(), None)
-    (found,) = judged(*parts, by="client_stalled", end=60_000)
-    assert (told(found), found.read, found.from_ns) == (("stall", "end", "client"), 1, 10 * MS)
-    assert told(judged(*parts, by="client", end=9000)[0]) == ("stall", "end", "client")
+    (verdict,) = judged(*parts, by="client_stalled", end=60_000)
+    assert (summary_of(verdict), verdict.read, verdict.from_ns) == (("stall", "end", "client"), 1, 10 * MS)
+    assert summary_of(judged(*parts, by="client", end=9000)[0]) == ("stall", "end", "client")
 
 
 def test_timely_data_passed_on_late_stalled_in_delivery() -> None:
     (clients,) = judged((0, LARGE), (10, word("late"), 4010), (20, word(), 4011))
-    assert (told(clients), clients.from_ns, clients.after) == (("stall", "delivery", "client"), 50_000, "late")
+    assert (summary_of(clients), clients.from_ns, clients.after) == (("stall", "delivery", "client"), 50_000, "late")
     assert (clients.relay_ns, clients.client_ns) == (1 * MS, 4000 * MS) or clients.client_ns == 4000 * MS
     (relays,) = judged((0, word()), (10, word(), 4010), (20, word(), 4011))
-    assert told(relays) == ("stall", "delivery", "relay")
+    assert summary_of(relays) == ("stall", "delivery", "relay")
     (unclear,) = judged((0, LARGE), (10, word(), 4010))
-    assert (told(unclear), unclear.client_ns) == (("stall", "delivery", None), None)
+    assert (summary_of(unclear), unclear.client_ns) == (("stall", "delivery", None), None)
 
 
 def test_a_silence_while_paused_is_the_clients() -> None:
     many = [(at, word("x" * 50_000), 5000 + at) for at in range(1, 9)]
     parts = (0, LARGE), *many, (5010, word())
-    (found,) = judged(*parts, paused=1)
-    assert told(found) == ("stall", "gap", "client")
-    assert found.client_ns is not None
-    assert found.client_ns > 4900 * MS
-    assert "upstream" in {one.who for one in judged(*parts)}
+    (verdict,) = judged(*parts, paused=1)
+    assert summary_of(verdict) == ("stall", "gap", "client")
+    assert verdict.client_ns is not None
+    assert verdict.client_ns > 4900 * MS
+    assert "upstream" in {verdict.who for verdict in judged(*parts)}
     upstream = timed(*parts, paused=1).slowness().upstream
     assert upstream is not None
     assert upstream.max_ns == MS
@@ -120,8 +125,8 @@ def test_a_silence_while_paused_is_the_clients() -> None:
 def test_a_late_delivery_beside_a_client_silence_counts() -> None:
     many = [(at, word("x" * 50_000), 5000 + at) for at in range(1, 9)]
     later = (6000, LARGE), (6010, word("late"), 9000), (6020, word(), 9001)
-    found = judged((0, LARGE), *many, (5010, word()), *later, paused=1)
-    assert [(told(one), one.from_ns > 6000 * MS) for one in found] == [
+    verdicts_found = judged((0, LARGE), *many, (5010, word()), *later, paused=1)
+    assert [(summary_of(verdict), verdict.from_ns > 6000 * MS) for verdict in verdicts_found] == [
         (("stall", "gap", "client"), False), (("stall", "delivery", "client"), True),
     ]  # fmt: skip
 
@@ -129,19 +134,19 @@ def test_a_late_delivery_beside_a_client_silence_counts() -> None:
 def test_a_wait_for_the_client_ends_when_read() -> None:
     comment = b":" + b"x" * 300_000 + b"\n\n"
     parts = (0, LARGE), (1, comment, 4000), (2, comment, 4001), (3, comment, 4002), (10_000, word())
-    (found,) = judged(*parts, paused=1)
-    assert (told(found), found.lasted_ns) == (("stall", "gap", "upstream"), 10_000 * MS)
+    (verdict,) = judged(*parts, paused=1)
+    assert (summary_of(verdict), verdict.lasted_ns) == (("stall", "gap", "upstream"), 10_000 * MS)
 
 
 def test_of_coarse_timestamps_nobody_is_blamed() -> None:
-    (found,) = judged((0, word()), (3000, word()), coarse_clock=True)
-    assert (found.who, found.unclear, found.relay_ns, found.client_ns) == (None, "instants", None, None)
+    (verdict,) = judged((0, word()), (3000, word()), coarse_clock=True)
+    assert (verdict.who, verdict.unclear, verdict.relay_ns, verdict.client_ns) == (None, "instants", None, None)
 
 
 def test_chunks_that_end_a_silence_together_are_unclear() -> None:
     parts = [*evenly(20, 50), (3600, word() * 52), *evenly(20, 50, first=3650)]
-    (found,) = judged(*parts)
-    assert (told(found), found.unclear, found.output_chunks) == (("stall", "gap", None), "at_once", 52)
+    (verdict,) = judged(*parts)
+    assert (summary_of(verdict), verdict.unclear, verdict.output_chunks) == (("stall", "gap", None), "at_once", 52)
     spread = timed(*parts).slowness()
     assert spread.upstream is not None
     assert spread.unclear is not None
@@ -150,8 +155,8 @@ def test_chunks_that_end_a_silence_together_are_unclear() -> None:
 
 def test_what_always_comes_together_was_held_back_by_upstream() -> None:
     parts = [(500 * at, word() * 10) for at in range(5)] + [(4600 + 500 * at, word() * 10) for at in range(5)]
-    (found,) = judged(*parts)
-    assert (told(found), found.unclear, found.output_chunks) == (("stall", "gap", "upstream"), None, 10)
+    (verdict,) = judged(*parts)
+    assert (summary_of(verdict), verdict.unclear, verdict.output_chunks) == (("stall", "gap", "upstream"), None, 10)
 
 
 def test_a_short_gap_before_several_chunks_is_the_networks() -> None:
@@ -163,7 +168,7 @@ def test_a_short_gap_before_several_chunks_is_the_networks() -> None:
 
 def test_a_missing_end_leaves_the_last_silence_unknown() -> None:
     parts = (100, word("Half ")), (200, word("an ans"))
-    assert [told(one) for one in judged(*parts, by="eof", end=5000)] == [("stall", "end", "upstream")]
+    assert [summary_of(verdict) for verdict in judged(*parts, by="eof", end=5000)] == [("stall", "end", "upstream")]
     assert judged(*parts, by="eof", end=5000, gap_bytes=70) == []
     exchange, reads, body = facts(*parts, (300, word()), by="eof", end=5000)
     lost = Attribution(exchange, reads[:2], decode(exchange, reads[:2], body))
@@ -173,15 +178,15 @@ def test_a_missing_end_leaves_the_last_silence_unknown() -> None:
 def without(*seqs: int, parts: list[Part], **other: object) -> Attribution:
     """An exchange with reads missing from the tape."""
     exchange, reads, body = facts(*parts, **other)  # type: ignore[arg-type]
-    left = [read for read in reads if read.seq not in seqs]
-    return Attribution(exchange, left, decode(exchange, left, body))
+    remaining_reads = [read for read in reads if read.seq not in seqs]
+    return Attribution(exchange, remaining_reads, decode(exchange, remaining_reads, body))
 
 
 def test_a_silence_across_missing_reads_is_unclear() -> None:
     parts: list[Part] = [(1000 * at, word(f"{at}")) for at in range(8)]
-    (found,) = verdicts.verdicts(without(3, 4, parts=parts), "complete", LIMITS)
-    assert (told(found), found.unclear, found.read) == (("stall", "gap", None), "missing", 5)
-    assert (found.from_ns, found.lasted_ns) == (2000 * MS, 3000 * MS)
+    (verdict,) = verdicts.verdicts(without(3, 4, parts=parts), "complete", LIMITS)
+    assert (summary_of(verdict), verdict.unclear, verdict.read) == (("stall", "gap", None), "missing", 5)
+    assert (verdict.from_ns, verdict.lasted_ns) == (2000 * MS, 3000 * MS)
     spread = without(3, 4, parts=parts).slowness()
     assert spread.upstream is not None
     assert spread.upstream.n == 4
@@ -189,8 +194,8 @@ def test_a_silence_across_missing_reads_is_unclear() -> None:
 
 def test_a_late_delivery_behind_missing_reads_is_unclear() -> None:
     parts: list[Part] = [(0, word()), (10, word(), 3000), (20, word(), 4010), (30, word(), 4011)]
-    (found,) = verdicts.verdicts(without(1, parts=parts), "complete", LIMITS)
-    assert (told(found), found.unclear, found.read) == (("stall", "delivery", None), "missing", 2)
+    (verdict,) = verdicts.verdicts(without(1, parts=parts), "complete", LIMITS)
+    assert (summary_of(verdict), verdict.unclear, verdict.read) == (("stall", "delivery", None), "missing", 2)
 
 
 @given(st.sets(st.integers(0, 9)), st.sampled_from(["complete", "truncated", "error_event"]), st.integers(0, 10))
@@ -200,8 +205,8 @@ def test_a_tape_with_any_reads_missing_is_judged(missing: set[int], outcome: str
         (at, word() + COMMENT, at + 2500 * (seq % 3) if seq < taken else None) for seq, at in enumerate(times)
     ]
     lost = without(*missing, parts=parts, by="eof", end=30_000, paused=1)
-    for one in verdicts.verdicts(lost, outcome, LIMITS):
-        assert one.lasted_ns > 2000 * MS
+    for verdict in verdicts.verdicts(lost, outcome, LIMITS):
+        assert verdict.lasted_ns > 2000 * MS
     lost.slowness()
 
 
@@ -209,13 +214,13 @@ def test_a_silence_ends_with_upstreams_error_event() -> None:
     parts: list[Part] = [(0, word("Half ")), (100, word("an ans")), (150, error())]
     assert judged(*parts, end=5000) == []
     late: list[Part] = [*parts[:2], (1000, COMMENT), (3150, COMMENT + error()), (4000, COMMENT)]
-    (found,) = judged(*late, end=60_000)
-    assert told(found) == ("stall", "end", "upstream")
-    assert (found.from_ns, found.lasted_ns, found.before, found.read) == (100 * MS, 3050 * MS, "an ans", None)
-    assert (found.event, found.chunk) == (4, 2)
-    assert (found.reads_meanwhile, found.comments_meanwhile, found.events_meanwhile) == (1, 1, 0)
+    (verdict,) = judged(*late, end=60_000)
+    assert summary_of(verdict) == ("stall", "end", "upstream")
+    assert (verdict.from_ns, verdict.lasted_ns, verdict.before, verdict.read) == (100 * MS, 3050 * MS, "an ans", None)
+    assert (verdict.event, verdict.chunk) == (4, 2)
+    assert (verdict.reads_meanwhile, verdict.comments_meanwhile, verdict.events_meanwhile) == (1, 1, 0)
     (silent,) = judged((3000, error()), end=60_000)
-    assert (told(silent), silent.lasted_ns) == (("stall", "end", "upstream"), 3000 * MS)
+    assert (summary_of(silent), silent.lasted_ns) == (("stall", "end", "upstream"), 3000 * MS)
 
 
 def test_an_errors_finish_reason_ends_a_silence() -> None:
@@ -226,33 +231,35 @@ def test_an_errors_finish_reason_ends_a_silence() -> None:
 def test_twenty_thousand_waiting_reads_are_judged_at_once() -> None:
     lagging = timed(*((at, word("x" * 64), 20_000 + at) for at in range(20_000)), paused=1)
     began = time.process_time()
-    again = Attribution(lagging.exchange, lagging.reads, lagging.decoded)
-    assert verdicts.verdicts(again, "complete", LIMITS) == []
-    assert again.slowness().client is not None
+    copied = Attribution(lagging.exchange, lagging.reads, lagging.decoded)
+    assert verdicts.verdicts(copied, "complete", LIMITS) == []
+    assert copied.slowness().client is not None
     assert time.process_time() - began < 5  # what looked at each read again for each gap took minutes
 
 
 def test_many_chunks_to_a_read_are_a_buffered_burst() -> None:
-    (found,) = judged((1300, word() * 38))
-    assert told(found) == ("burst", "buffered", "upstream")
-    assert (found.output_chunks, found.output_reads, found.chunks_per_read) == (38, 1, 38)
-    assert (found.ttft_ns, found.latency_ns, found.lasted_ns) == (1300 * MS, 1300 * MS, 0)
+    (verdict,) = judged((1300, word() * 38))
+    assert summary_of(verdict) == ("burst", "buffered", "upstream")
+    assert (verdict.output_chunks, verdict.output_reads, verdict.chunks_per_read) == (38, 1, 38)
+    assert (verdict.ttft_ns, verdict.latency_ns, verdict.lasted_ns) == (1300 * MS, 1300 * MS, 0)
 
 
 def test_all_reads_at_the_very_end_are_fake_streaming() -> None:
-    (found,) = judged(*evenly(30, 1, first=4000))
-    assert told(found) == ("burst", "fake", "upstream")
-    assert (found.output_reads, found.chunks_per_read, found.lasted_ns) == (30, 1, 29 * MS)
+    (verdict,) = judged(*evenly(30, 1, first=4000))
+    assert summary_of(verdict) == ("burst", "fake", "upstream")
+    assert (verdict.output_reads, verdict.chunks_per_read, verdict.lasted_ns) == (30, 1, 29 * MS)
     assert judged(*evenly(30, 20, first=400)) == []
 
 
 def test_the_limits_of_a_burst_can_be_moved() -> None:
     assert judged((1300, word() * 19)) == []
-    assert [one.kind for one in judged((1300, word() * 19), limits=Thresholds(burst_chunks=19))] == ["burst"]
-    assert [one.kind for one in judged(*evenly(30, 20, first=400), limits=Thresholds(burst_window=0.9))] == ["burst"]
+    assert [verdict.kind for verdict in judged((1300, word() * 19), limits=Thresholds(burst_chunks=19))] == ["burst"]
+    assert [verdict.kind for verdict in judged(*evenly(30, 20, first=400), limits=Thresholds(burst_window=0.9))] == [
+        "burst"
+    ]
     three = (0, word() * 10), (500, word() * 10), (1000, word() * 10)
     assert judged(*three) == []
-    assert [one.kind for one in judged(*three, limits=Thresholds(burst_reads=3))] == ["burst"]
+    assert [verdict.kind for verdict in judged(*three, limits=Thresholds(burst_reads=3))] == ["burst"]
 
 
 def test_only_successful_chat_streams_are_judged() -> None:
@@ -261,17 +268,21 @@ def test_only_successful_chat_streams_are_judged() -> None:
 
 
 def test_a_row_has_explained_fields_and_millisecond_durations() -> None:
-    (found,) = judged((0, word()), (3000, word()))
-    row = verdicts.row(found)
+    (verdict,) = judged((0, word()), (3000, word()))
+    row = verdicts.row(verdict)
     assert tuple(row) == verdicts.FIELDS == tuple(verdicts.schema())
     assert (row["lasted_ms"], row["relay_ms"], row["ttft_ms"]) == (3000, 0.05, None)
     assert all(verdicts.schema().values())
     assert len(verdicts.FIELDS) == len(dataclasses.fields(Verdict))
 
 
-def flags(found: list[Verdict]) -> set[str]:
+def flags(verdict_list: list[Verdict]) -> set[str]:
     # What a client did not take is late, and no silence of output.
-    return {one.kind for one in found if one.form != "delivery" and not (one.form == "end" and one.read is not None)}
+    return {
+        verdict.kind
+        for verdict in verdict_list
+        if verdict.form != "delivery" and not (verdict.form == "end" and verdict.read is not None)
+    }
 
 
 PARTS = st.lists(
@@ -286,8 +297,8 @@ def test_streams_are_judged_as_flagged_by_default(drawn: list[tuple[int, int]]) 
         at += gap
         parts.append((at, word() * count + COMMENT))
     if parts:
-        found = verdicts.verdicts(timed(*parts), outcome(*parts), LIMITS)
-        assert flags(found) == set(derive(*facts(*parts)).flags) & {"stall", "burst"}
+        verdicts_found = verdicts.verdicts(timed(*parts), outcome(*parts), LIMITS)
+        assert flags(verdicts_found) == set(derive(*facts(*parts)).flags) & {"stall", "burst"}
 
 
 @pytest.fixture(scope="module")
@@ -302,9 +313,9 @@ def test_tapes_are_judged_as_flagged_by_default(synthetic_tape: Path) -> None:
     seen = set[str]()
     with queries.opened(synthetic_tape) as connection:
         for no, row in enumerate(list(queries.exchanges(connection, ("outcome", "flags"))), 1):
-            found = verdicts.verdicts(Attribution(*queries.observed(connection, no)), row["outcome"], LIMITS)
-            assert flags(found) == set(row["flags"]) & {"stall", "burst"}
-            seen |= flags(found)
+            verdicts_found = verdicts.verdicts(Attribution(*queries.observed(connection, no)), row["outcome"], LIMITS)
+            assert flags(verdicts_found) == set(row["flags"]) & {"stall", "burst"}
+            seen |= flags(verdicts_found)
     assert "stall" in seen
 
 
@@ -319,10 +330,14 @@ def compressed(coding: str, *, flushed: bool, together: bool = False, count: int
 @pytest.mark.parametrize("coding", COMPRESS)
 def test_an_unflushed_compressor_buffers_its_stream(coding: str) -> None:
     parts = compressed(coding, flushed=False)
-    (found,) = judged(*parts, content_encoding=coding)
-    assert (told(found), found.output_chunks, found.output_reads) == (("burst", "compressed", "upstream"), 8, 1)
+    (verdict,) = judged(*parts, content_encoding=coding)
+    assert (summary_of(verdict), verdict.output_chunks, verdict.output_reads) == (
+        ("burst", "compressed", "upstream"),
+        8,
+        1,
+    )
     assert {"buffered_by_compression", "burst"} <= {*derive(*facts(*parts, content_encoding=coding)).flags}
-    assert "buffered by compression" in wording.brief([found])
+    assert "buffered by compression" in wording.brief([verdict])
 
 
 @pytest.mark.parametrize("coding", COMPRESS)

@@ -8,12 +8,12 @@ from wiretape.viewer.timing.wording import brief, sentences
 MS = 1_000_000
 
 
-def stall(**given: object) -> Verdict:
-    known: dict[str, object] = {
+def stall(**changes: object) -> Verdict:
+    facts: dict[str, object] = {
         "kind": "stall", "form": "gap", "who": "upstream", "from_ns": 3881 * MS, "lasted_ns": 2914 * MS, "read": 9,
         "event": 120, "before": " queue", "after": " waits", "relay_ns": 100_000, "client_ns": 0,
     }  # fmt: skip
-    return Verdict(**{**known, **given})  # type: ignore[arg-type]
+    return Verdict(**{**facts, **changes})  # type: ignore[arg-type]
 
 
 def test_all_verdicts_in_a_few_words() -> None:
@@ -26,13 +26,13 @@ def test_all_verdicts_in_a_few_words() -> None:
 
 
 def test_a_stall_in_words() -> None:
-    told, evidence = sentences(stall())
-    assert told == "2,914.0 ms from 3.881 s, before event #120: ' queue' … ' waits'"
+    sentence, evidence = sentences(stall())
+    assert sentence == "2,914.0 ms from 3.881 s, before event #120: ' queue' … ' waits'"
     assert evidence == "upstream silent, relay 0.1 ms, no wait for the client"
 
 
 @each_case(
-    ("given", "said"),
+    ("facts", "expected"),
     [
         ({"comments_meanwhile": 3}, "upstream sent no output meanwhile, only 3 comments"),
         ({"comments_meanwhile": 1, "events_meanwhile": 2}, "only 1 comment and 2 other events"),
@@ -51,12 +51,12 @@ def test_a_stall_in_words() -> None:
         ),
     ],
 )
-def test_the_evidence_says_who_was_slow(given: dict[str, object], said: str) -> None:
-    assert said in sentences(stall(**given))[1]
+def test_the_evidence_says_who_was_slow(facts: dict[str, object], expected: str) -> None:
+    assert expected in sentences(stall(**facts))[1]
 
 
 @each_case(
-    ("given", "said"),
+    ("facts", "expected"),
     [
         ({"event": None}, "before read 9: "),
         ({"form": "delivery"}, "before event #120 was handed on: "),
@@ -68,8 +68,8 @@ def test_the_evidence_says_who_was_slow(given: dict[str, object], said: str) -> 
         ({"before": None, "after": "w" * 99}, f"– … '{'w' * 23}…'"),
     ],
 )
-def test_a_stall_says_where_it_was(given: dict[str, object], said: str) -> None:
-    assert said in sentences(stall(**given))[0]
+def test_a_stall_says_where_it_was(facts: dict[str, object], expected: str) -> None:
+    assert expected in sentences(stall(**facts))[0]
 
 
 def test_a_burst_comes_with_its_figures() -> None:

@@ -26,14 +26,19 @@ def test_events_and_comments_have_their_last_bytes_timestamp():
 
 
 def test_a_frame_has_the_lines_of_the_wire():
-    before, frame = request(b": a\n" + b"event: message\r\n: b\r\n" + CHUNK).frames
-    assert before.lines() == [b": a"]
+    previous_frame, frame = request(b": a\n" + b"event: message\r\n: b\r\n" + CHUNK).frames
+    assert previous_frame.lines() == [b": a"]
     assert frame.lines() == [b"event: message", b": b", CHUNK.strip()]
 
 
 def test_a_bodys_remainder_is_an_incomplete_frame():
-    first, rest = request(CHUNK, CHUNK.strip()).frames
-    assert (first.is_terminated, rest.is_terminated, rest.at_ns, rest.data) == (True, False, [20], first.data)
+    first, remainder = request(CHUNK, CHUNK.strip()).frames
+    assert (first.is_terminated, remainder.is_terminated, remainder.at_ns, remainder.data) == (
+        True,
+        False,
+        [20],
+        first.data,
+    )
     cut = request(CHUNK, CHUNK[:20]).frames[-1]
     assert (cut.is_terminated, cut.at_ns, cut.lines()) == (False, [99], [CHUNK[:20]])
 
@@ -43,9 +48,9 @@ def test_a_failed_requests_answer_is_not_read():
 
 
 def test_lines_of_blocks_without_data_are_frames_too():
-    first, named, last = request(CHUNK, b"event: error\nretry: 3\n\n", CHUNK).frames
-    assert (named.at_ns, named.lines(), named.data) == ([20], [b"event: error", b"retry: 3"], "")
-    assert (first.at_ns, last.at_ns) == ([10], [30])
+    first, error_frame, final_frame = request(CHUNK, b"event: error\nretry: 3\n\n", CHUNK).frames
+    assert (error_frame.at_ns, error_frame.lines(), error_frame.data) == ([20], [b"event: error", b"retry: 3"], "")
+    assert (first.at_ns, final_frame.at_ns) == ([10], [30])
 
 
 def test_only_whole_lines_of_abandoned_answers_are_read():
@@ -57,8 +62,8 @@ def test_only_whole_lines_of_abandoned_answers_are_read():
 
 def test_usage_is_the_last_chunks_that_has_it():
     usage = b'data: {"choices":[],"usage":{"completion_tokens":%d}}\n\n'
-    found = request(usage % 3, CHUNK, usage % 5, b'data: {"choices":[],"usage":{"completion_tokens":null}}\n\n')
-    assert found.reported_tokens() == 5
+    request_ = request(usage % 3, CHUNK, usage % 5, b'data: {"choices":[],"usage":{"completion_tokens":null}}\n\n')
+    assert request_.reported_tokens() == 5
     assert request(CHUNK).reported_tokens() is None
 
 
@@ -71,8 +76,8 @@ def test_usage_is_the_last_chunks_that_has_it():
     ],
 )
 def test_a_client_raises_on_errors_and_broken_connections(facts, reason):
-    found = request(CHUNK, b"data: [DONE]\n\n", **facts)
-    checks = found.check_end if found.exchange.status == 200 else found.check_status
+    request_ = request(CHUNK, b"data: [DONE]\n\n", **facts)
+    checks = request_.check_end if request_.exchange.status == 200 else request_.check_status
     with pytest.raises(ToolError, match=reason):
         checks()
 
@@ -131,8 +136,8 @@ def assert_measured_alike(body, size):
         ItemRun(chunk, None, [""], item) for run in decoded.runs for item, chunk in enumerate(run.chunks(), run.item)
     ]
     for tool in TOOLS:
-        found = measure(tool, exchange, decoded, judged)
-        assert found == measure(tool, exchange, dataclasses.replace(decoded, runs=alone), judged), tool
+        measured = measure(tool, exchange, decoded, judged)
+        assert measured == measure(tool, exchange, dataclasses.replace(decoded, runs=alone), judged), tool
 
 
 WORDS = [" ", "a", " ", "b", "\\n", "\u2028", "—", "x"]
