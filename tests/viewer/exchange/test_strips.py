@@ -81,7 +81,9 @@ def test_each_curve_cell_has_the_characters_so_far(
     drawing = strips.draw(transcript, [], [], axis, cells)
     levels = [_highest(drawing.curve(rows), column) for column in range(2 * cells)]
     for column, level in enumerate(levels if axis else ()):
-        size_so_far = sum(size for ms, (_, size) in zip(at, steps, strict=True) if ms * MS * 2 * cells <= (column + 1) * axis)
+        size_so_far = sum(
+            size for ms, (_, size) in zip(at, steps, strict=True) if ms * MS * 2 * cells <= (column + 1) * axis
+        )
         assert level == math.ceil(size_so_far * 4 * rows / total), column
     assert drawing.characters == total * bool(axis)
 

@@ -36,7 +36,9 @@ def test_the_latest_conventions_have_their_names_and_token_counters():
     used = replace(ONE, output_tokens=9, cache_read_input_tokens=5, reasoning_tokens=4)
     metrics = families(used, LATEST)
     inference = "gen_ai_client_inference"
-    kinds = {name.removeprefix(inference): family.type for name, family in metrics.items() if name.startswith(inference)}
+    kinds = {
+        name.removeprefix(inference): family.type for name, family in metrics.items() if name.startswith(inference)
+    }
     assert kinds == {
         "_duration_seconds": "histogram",
         "_time_to_first_chunk_seconds": "histogram",
@@ -65,5 +67,8 @@ def test_exchange_time_is_counted_exactly_by_part():
     metrics = {family.name: family for family in text_string_to_metric_families(exposition.text().decode())}
     counter = metrics["wiretape_exchange_time_seconds"]
     assert counter.type == "counter"
-    assert {sample.labels["part"]: sample.value for sample in counter.samples} == {"waiting": 0.300000003, "streaming": 0}
+    assert {sample.labels["part"]: sample.value for sample in counter.samples} == {
+        "waiting": 0.300000003,
+        "streaming": 0,
+    }
     assert {sample.labels["gen_ai_request_model"] for sample in counter.samples} == {"m"}
