@@ -82,8 +82,8 @@ def test_each_websocket_response_has_its_stalls_and_end() -> None:
         [4000 * MS, 4001 * MS, 7001 * MS, None, 3, False, False],
     ]
     exchange = call(1, 0, 8000, outcome="truncated", turn_spans=turns, gaps=gaps(3000, 1, 2999))
-    turns = spans([exchange], LIMITS).spans
-    assert [(span.start_ns // MS, span.end_ns // MS) for span in turns] == [(10, 3030), (3040, 3041), (4000, 8000)]
+    parts = spans([exchange], LIMITS).spans
+    assert [(span.start_ns // MS, span.end_ns // MS) for span in parts] == [(10, 3030), (3040, 3041), (4000, 8000)]
     assert [list(span.stalls) for span in parts] == [
         [(20 * MS, 3020 * MS)], [], [(4002 * MS, 7001 * MS)]
     ]  # fmt: skip
