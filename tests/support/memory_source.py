@@ -95,7 +95,7 @@ class Remembered(Recorded):
     def turn(self) -> Turn:
         return self.as_turn
 
-    def known(self) -> Known:
+    def known(self, *, worked_out: bool = False) -> Known:
         return self.facts
 
 
@@ -164,7 +164,9 @@ class Memory(Place, Source):
         for key in sorted(groups, key=str):
             yield summary.measure(_sample(key, groups[key]), measuring.method, measuring.bounds, measuring.drawn)
 
-    def samples(self, selection: Selection, *, include_failed: bool = False) -> list[Sample]:
+    def samples(
+        self, selection: Selection, by: Sequence[str] = (), *, include_failed: bool = False, gaps: bool = False
+    ) -> list[Sample]:
         return [_sample((), self._chosen(selection))]
 
     def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> Iterator[Addend]:

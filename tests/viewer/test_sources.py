@@ -95,6 +95,15 @@ def test_an_unsupported_request_is_refused_with_the_alternative(place: Place, so
             place.require(capability)
     with pytest.raises(Unsupported, match="wiretape pull"):
         source.session("@s")
+    for question in (
+        lambda: source.columns(("id",), ALL, 1, 1),
+        lambda: source.outputs([], 1),
+        lambda: source.trend(ALL, 1),
+        lambda: source.conversations(ALL),
+        lambda: source.cache_verdicts([], ALL),
+    ):
+        with pytest.raises(Unsupported, match="wiretape pull"):
+            question()
     assert place.option() == ["--db", place.option()[1]]
     assert place.name
 

@@ -10,7 +10,7 @@ import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import Exchange, Operation, Read, Standing
@@ -20,6 +20,9 @@ from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.facts import ClockName, EndedBy, Framing
 from wiretape.viewer.record.fields import DETAIL_FIELDS, FIELDS, HEADER_FIELDS, TEXT_FIELDS, CacheVerdict, field_name
 from wiretape.viewer.record.units import ms
+
+if TYPE_CHECKING:
+    from wiretape.recorder.tape.masking import Masker
 
 TableRow = dict[str, Any]
 """A row that is printed or exported: JSON values by the names of its columns, in their order."""
@@ -366,3 +369,11 @@ def request(row: RequestRow) -> TableRow:
         "body_base64": None if row.body is None or is_text else base64.b64encode(row.body).decode(),
         **{name: getattr(row, name) for name in ("size", "sha256", "labels")},
     }
+
+
+def masked(row: DetailRow, mask: "Masker") -> DetailRow:
+    """Return a row with its texts masked; secrets in them are not counted, as they are those of the bodies."""
+    count = mask.count
+    values = {field.name: mask.value(getattr(row, field.name)) for field in dataclasses.fields(row)}
+    mask.count = count
+    return dataclasses.replace(row, **values)

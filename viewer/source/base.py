@@ -26,19 +26,27 @@ if TYPE_CHECKING:
     from wiretape.recorder.decode.stalls import Thresholds
     from wiretape.recorder.process import RecorderRun
     from wiretape.recorder.tape.masking import Masker
-    from wiretape.recorder.tape.reader import Connection
     from wiretape.viewer.exchange.changes import RequestDifference
     from wiretape.viewer.exchange.opened import FullExchange, Known
     from wiretape.viewer.exchange.turn import Turn
     from wiretape.viewer.query.syntax import Filter
-    from wiretape.viewer.record.rows import DetailRow, HeadersRow, ListRow, PreviewRow, RequestRow, TableRow
+    from wiretape.viewer.record.rows import (
+        ConversationRow,
+        DetailRow,
+        HeadersRow,
+        ListRow,
+        PreviewRow,
+        RequestRow,
+        TableRow,
+    )
     from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.sessions.content import SentContext
     from wiretape.viewer.sessions.exchanges import SessionExchange
     from wiretape.viewer.sessions.retries import RequestAttempts
     from wiretape.viewer.stats.metrics import Bound, Quantity
     from wiretape.viewer.stats.summary import Figures, Method, Sample
-    from wiretape.viewer.stats.tools.summary import Addend
+    from wiretape.viewer.stats.tools.summary import Addend, Observed
+    from wiretape.viewer.stats.trend import Trend
     from wiretape.viewer.timing.verdicts import Verdict
 
 Capability = Literal["bodies", "changes", "conversations", "pages", "following", "stages"]
@@ -53,6 +61,7 @@ _LACKING: Final[dict[Capability, str]] = {
     "stages": "works out all figures at once",
 }
 
+_ONLY_TAPES: Final = "only a tape can do this: copy to one with 'wiretape pull'"
 _NO_SESSIONS: Final = "only a tape has sessions: copy to one with 'wiretape pull'"
 
 BodyTable = Literal["chunks", "reads", "turns"]
@@ -112,13 +121,14 @@ class Unsupported(WiretapeError):
 class Selection:
     """The exchanges of a question: those that match a filter and have certain `numbers`, or all.
 
-    `generations` leaves out every other operation, `bytes` the exchanges without bytes.
+    `first` leaves out lower numbers, `generations` every other operation, `bytes` the exchanges without bytes.
     """
 
     filter: "Filter | None" = None
     numbers: tuple[int, ...] | None = None
     generations: bool = False
     bytes: bool = False
+    first: int | None = None
 
     def of_generations(self) -> "Selection":
         """Return the generations among them."""
@@ -239,6 +249,30 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """Exchanges in the order of their numbers: the values of each field, and the gaps of those that are kept.
+
+    Values are as on the tape: durations in ns. `gaps` are between output chunks, packed int64 in ns; None where they
+    were left out.
+    """
+
+    numbers: list[int]
+    values: dict[str, list[Any]]
+    gaps: list[bytes | None]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputText:
+    """The text of an exchange's output chunks: all of it, and the number of characters in each chunk."""
+
+    text: str
+    sizes: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Copied:
     """A tape with exchanges of a source, their numbers (None: all), and the count of those without body."""
 
@@ -292,8 +326,11 @@ class Recorded(Protocol):
     def context(self) -> "SentContext":
         """Return the content of its request by source. Raises `NotFound` if that is unknown."""
 
-    def known(self) -> "Known":
-        """Return all that is known without decoding the body."""
+    def known(self, *, worked_out: bool = False) -> "Known":
+        """Return all that is known without decoding the body, with its place in a conversation if `worked_out`."""
+
+    def as_observed(self) -> "Observed":
+        """Return it as any other tool would have observed it."""
 
 
 class Place(ABC):
@@ -353,13 +390,38 @@ class PartialSource(ABC):
     judges: bool = False
     """True if `stalls` can tell anything."""
 
-    def tape(self, capability: Capability, asked: str = "") -> "Connection":
-        """Return the tape's connection for a question that only tapes answer. Raises `Unsupported`."""
-        raise Unsupported("only a tape can do this: copy to one with 'wiretape pull'")
+    def columns(self, fields: Sequence[str], selection: Selection, most: int, most_gaps: int) -> Columns:
+        """Return fields of the newest exchanges, at most `most`, and the gaps of those that waited longest.
+
+        There are `most_gaps` gaps at most. Raises `Unsupported`.
+        """
+        raise Unsupported(_ONLY_TAPES)
+
+    def outputs(self, numbers: Sequence[int], most: int) -> dict[int, OutputText]:
+        """Return the output of exchanges, in their order, until it has `most` characters. Raises `Unsupported`."""
+        raise Unsupported(_ONLY_TAPES)
+
+    def trend(self, selection: Selection, room: int) -> "Trend | None":
+        """Return the trend of exchanges in at most `room` intervals. Raises `Unsupported`."""
+        raise Unsupported(_ONLY_TAPES)
+
+    def conversations(self, selection: Selection) -> "list[ConversationRow]":
+        """Return the conversations of exchanges, with totals of these: the one with the newest first.
+
+        Raises `Unsupported`.
+        """
+        raise Unsupported(_NO_SESSIONS)
+
+    def cache_verdicts(self, keys: Collection[str], selection: Selection) -> dict[str, dict[str, int]]:
+        """Count the verdicts about the provider's cache in each of these sessions, the most frequent first.
+
+        Raises `Unsupported`.
+        """
+        raise Unsupported(_NO_SESSIONS)
 
     def lines(self, numbers: Iterable[int], mask: "Masker | None") -> Iterator[bytes]:
         """Yield the lines of a tape in text form with these exchanges. Raises `Unsupported`."""
-        raise Unsupported("only a tape can do this: copy to one with 'wiretape pull'")
+        raise Unsupported(_ONLY_TAPES)
 
     def release(self) -> None:
         """Release the source until the next question: end the transaction, or close an exclusive engine."""
@@ -479,8 +541,10 @@ class Source(PartialSource):
         """Yield the figures of each group; without keys, those of all."""
 
     @abstractmethod
-    def samples(self, selection: Selection, *, include_failed: bool = False) -> "list[Sample]":
-        """Read the exchanges as one sample, without gaps."""
+    def samples(
+        self, selection: Selection, by: Sequence[str] = (), *, include_failed: bool = False, gaps: bool = False
+    ) -> "list[Sample]":
+        """Read the exchanges as a sample of each group, or without `by` as one, with their `gaps` if needed."""
 
     @abstractmethod
     def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> "Iterator[Addend]":

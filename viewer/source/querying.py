@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.tape.reader import Connection
-from wiretape.recorder.tape.tables import COVERED
-from wiretape.viewer.record.rows import TableRow
+from wiretape.recorder.tape.tables import COVERED, exchanges
+from wiretape.viewer.record.rows import ConversationRow, TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import ALL, Selection
 from wiretape.viewer.source.tape import conditions, live, queries
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.sessions.exchanges import SessionExchange
     from wiretape.viewer.source.stored import StoredExchange
     from wiretape.viewer.stats.summary import Sample
+    from wiretape.viewer.stats.trend import Trend
 
 __all__ = [
     "ABOVE", "ADDITIVE", "BILLED", "CACHE", "CONTINUED", "CONVERSATION", "COST", "COST_TYPE", "CURRENCY_TYPE",
@@ -59,6 +60,8 @@ def condition(selection: Selection) -> Condition | None:
     parts: list[Condition] = []
     if selection.numbers is not None:
         parts.append(among(selection.numbers))
+    if selection.first is not None:
+        parts.append(exchanges.c.no >= selection.first)
     if selection.filter is not None:
         parts.append(conditions.condition(selection.filter))
     if selection.generations:
@@ -74,7 +77,7 @@ class Queried(base.Browsed):
     def __init__(self, place: base.Place, connection: Connection) -> None:
         self._place, self.connection = place, connection
 
-    def tape(self, capability: base.Capability, asked: str = "") -> Connection:
+    def _tape(self, capability: base.Capability, asked: str = "") -> Connection:
         """Return the connection for a question that only tapes answer. Raises `Unsupported`."""
         self._place.require(capability, asked)
         return self.connection
@@ -117,46 +120,72 @@ class Queried(base.Browsed):
     def session(self, reference: str) -> str:
         from wiretape.viewer.source.tape import sessions
 
-        return sessions.find(self.tape("conversations", reference), reference)
+        return sessions.find(self._tape("conversations", reference), reference)
 
     def accounts(self, selection: Selection, limits: Thresholds, clock: Clock) -> "Iterator[tuple[str, Account]]":
         from wiretape.viewer.source.tape import sessions
 
-        return sessions.accounts(self.tape("conversations"), limits, clock, condition(selection))
+        return sessions.accounts(self._tape("conversations"), limits, clock, condition(selection))
 
     def sessions(
         self, selection: Selection, limits: Thresholds, clock: Clock, limit: int | None = None
     ) -> list[TableRow]:
         from wiretape.viewer.source.tape import sessions
 
-        return sessions.listed(self.tape("conversations"), limits, clock, condition(selection), limit)
+        return sessions.listed(self._tape("conversations"), limits, clock, condition(selection), limit)
 
     def members(
         self, keys: Collection[str], limits: Thresholds, clock: Clock, selection: Selection = ALL
     ) -> "Iterator[tuple[str, list[SessionExchange]]]":
         from wiretape.viewer.source.tape import sessions
 
-        return sessions.members(self.tape("conversations"), limits, clock, condition(selection), keys)
+        return sessions.members(self._tape("conversations"), limits, clock, condition(selection), keys)
 
     def without_session(self, selection: Selection) -> int:
         from wiretape.viewer.source.tape import conversations
 
-        return conversations.left_out(self.tape("conversations"), condition(selection))
+        return conversations.left_out(self._tape("conversations"), condition(selection))
 
     def table(self, name: base.BodyTable, selection: Selection) -> Iterator[TableRow]:
         tables = {"chunks": queries.all_chunks, "reads": queries.all_reads, "turns": queries.all_turns}
-        return tables[name](self.tape("bodies"), condition(selection))
+        return tables[name](self._tape("bodies"), condition(selection))
 
     def exchange(self, number: int) -> "StoredExchange":
         from wiretape.viewer.source.stored import StoredExchange
 
         return StoredExchange(self._place, self.connection, number)
 
-    def samples(self, selection: Selection, *, include_failed: bool = False) -> "list[Sample]":
+    def columns(self, fields: Sequence[str], selection: Selection, most: int, most_gaps: int) -> base.Columns:
+        from wiretape.viewer.source.tape import run
+
+        return run.columns(self._tape("bodies"), fields, condition(selection), most, most_gaps)
+
+    def outputs(self, numbers: Sequence[int], most: int) -> dict[int, base.OutputText]:
+        from wiretape.viewer.source.tape import run
+
+        return run.outputs(self._tape("bodies"), numbers, most)
+
+    def trend(self, selection: Selection, room: int) -> "Trend | None":
         from wiretape.viewer.source.tape import overview
 
-        where = condition(selection)
-        return overview.samples(self.connection, (), where, include_failed=include_failed, gaps=False)
+        return overview.trend(self._tape("bodies"), room, condition(selection))
+
+    def conversations(self, selection: Selection) -> list[ConversationRow]:
+        from wiretape.viewer.source.tape import conversations
+
+        return conversations.listed(self._tape("conversations"), condition(selection))
+
+    def cache_verdicts(self, keys: Collection[str], selection: Selection) -> dict[str, dict[str, int]]:
+        from wiretape.viewer.source.tape import sessions
+
+        return sessions.verdicts(self._tape("conversations"), condition(selection), keys)
+
+    def samples(
+        self, selection: Selection, by: Sequence[str] = (), *, include_failed: bool = False, gaps: bool = False
+    ) -> "list[Sample]":
+        from wiretape.viewer.source.tape import overview
+
+        return overview.samples(self.connection, by, condition(selection), include_failed=include_failed, gaps=gaps)
 
     def left_out(self, selection: Selection) -> dict[str, int]:
         from wiretape.viewer.source.tape import overview

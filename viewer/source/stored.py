@@ -11,16 +11,16 @@ from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.exchange.changes import RequestDifference
 from wiretape.viewer.exchange.opened import FullExchange, Known, StoredAnswer
 from wiretape.viewer.exchange.turn import Turn
+from wiretape.viewer.record.fields import PAID, WORKED_OUT
 from wiretape.viewer.record.rows import DetailRow, HeadersRow, RequestRow, TableRow
 from wiretape.viewer.sessions.content import SentContext
 from wiretape.viewer.sessions.retries import RequestAttempts
 from wiretape.viewer.source import base
-from wiretape.viewer.source.tape import attempts, queries, texts
+from wiretape.viewer.source.tape import attempts, exchange, queries, texts
 
 if TYPE_CHECKING:
     from wiretape.recorder.tape.masking import Masker
-
-from wiretape.viewer.source.tape import exchange
+    from wiretape.viewer.stats.tools.summary import Observed
 
 
 class StoredExchange(base.Recorded):
@@ -96,5 +96,17 @@ class StoredExchange(base.Recorded):
     def context(self) -> SentContext:
         return exchange.context(self._tape, self._number)
 
-    def known(self) -> Known:
-        return exchange.known(self._tape, self._number)
+    def known(self, *, worked_out: bool = False) -> Known:
+        return exchange.known(self._tape, self._number, WORKED_OUT if worked_out else PAID)
+
+    def as_observed(self) -> "Observed":
+        from wiretape.viewer.source.tape import observed  # it needs numpy, which no single exchange's facts do
+
+        return observed.one(self._tape, self._number)
+
+    def is_final(self, answer: StoredAnswer) -> bool:
+        """Return True if an answer read before had ended and been measured, and still is its own.
+
+        Raises `NoResultFound`.
+        """
+        return exchange.is_final(self._tape, self._number, answer)

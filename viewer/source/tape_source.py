@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wiretape.recorder.process import RecorderRun
     from wiretape.recorder.tape.masking import Masker
     from wiretape.viewer.listing.ranking import RankedExchange
-    from wiretape.viewer.record.rows import ConversationRow, TurnRow
+    from wiretape.viewer.record.rows import TurnRow
     from wiretape.viewer.stats.metrics import Bound
     from wiretape.viewer.stats.summary import Figures
     from wiretape.viewer.stats.tools.summary import Addend
@@ -76,12 +76,6 @@ class TapeSource(Queried):
     def entries(self, numbers: Sequence[int]) -> "list[RankedExchange]":
         """Return exchanges as a table of several shows them, except those that are gone."""
         return live.entries(self.connection, numbers)
-
-    def conversations(self, selection: Selection) -> "list[ConversationRow]":
-        """Return the conversations of exchanges, with totals of these: the one with the newest first."""
-        from wiretape.viewer.source.tape import conversations
-
-        return conversations.listed(self.connection, condition(selection))
 
     def trees(self, names: Iterable[str], selection: Selection, *, judged: bool) -> "dict[str, list[TurnRow]]":
         """Return exchanges of some conversations, as the tree of each has them; see `conversations.turns`."""

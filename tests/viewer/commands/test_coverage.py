@@ -18,7 +18,9 @@ from wiretape.viewer.commands.ls import ls
 from wiretape.viewer.commands.show import show
 from wiretape.viewer.commands.stats import stats
 from wiretape.viewer.query import coverage
-from wiretape.viewer.source.tape import conditions, overview, queries
+from wiretape.viewer.source.base import ALL, Selection
+from wiretape.viewer.source.place import TapePlace
+from wiretape.viewer.source.tape import overview, queries
 
 GROUP = click.Group("wiretape", commands=[stats, compare, check, export, ls, show])
 FOREIGN_READS = [(40, b'data: {"kind": "part", "value": "Hi"}\n\n'), (90, b'data: {"kind": "last"}\n\n')]
@@ -151,9 +153,14 @@ def test_exchanges_can_be_grouped_by_operation_and_api(tape: Path) -> None:
 
 
 def test_filters_and_statistics_cover_the_same(tape: Path) -> None:
-    with queries.opened(tape) as connection:
-        by_filter = set(queries.numbers(connection, conditions.condition(coverage.COVERED)))
-        assert by_filter == set(queries.numbers(connection, overview.covered(None))) == {3, 4}
+    with TapePlace(tape).opened() as source:
+        by_filter = source.numbers(Selection(coverage.COVERED))
+        assert by_filter == source.numbers(ALL.of_generations()) == [4, 3]
+
+
+def test_a_page_compares_operations_that_its_filter_names(tape: Path, tmp_path: Path) -> None:
+    sides = ("--base", "status:404", "--new", "status:405")
+    run(tape, "export", "--html", "-f", "operation:models,other", *sides, "-o", str(tmp_path / "page.html"))
 
 
 def test_what_was_measured_before_operations_were_is_covered(tmp_path: Path) -> None:

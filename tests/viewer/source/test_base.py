@@ -61,3 +61,10 @@ def test_an_unsupported_request_is_refused_in_one_sentence(memory: Memory, argum
 
 def test_a_source_without_exchanges_says_so() -> None:
     assert asked(Memory([]), "ls").stderr == "wiretape: the source holds no exchanges yet\n"
+
+
+def test_a_selection_can_begin_at_a_number(tape: Path) -> None:
+    with TapePlace(tape).opened() as source:
+        newest_first = source.numbers()
+        assert source.numbers(Selection(first=3)) == [number for number in newest_first if number >= 3]
+        assert source.count(Selection(first=newest_first[0] + 1)) == 0

@@ -10,7 +10,7 @@ import pickle
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -34,8 +34,9 @@ from wiretape.viewer.exchange import turn as turns
 from wiretape.viewer.exchange.changes import RequestDifference
 from wiretape.viewer.exchange.opened import FullExchange, Known, StoredAnswer
 from wiretape.viewer.exchange.turn import Turn, TurnContent
+from wiretape.viewer.record import rows
 from wiretape.viewer.record.fields import PAID
-from wiretape.viewer.record.rows import DetailRow, RequestRow
+from wiretape.viewer.record.rows import RequestRow
 from wiretape.viewer.sessions import context as content
 from wiretape.viewer.sessions.content import BroughtBy, SentContext
 from wiretape.viewer.source.tape import live, queries
@@ -65,7 +66,7 @@ def full(connection: Connection, no: int, mask: "Masker | None" = None) -> FullE
             request = masked_request(request, mask)
         except masked.Unmaskable as error:
             raise error.of(row.id) from error
-        row = masked_row(row, mask)
+        row = rows.masked(row, mask)
     return FullExchange(row, request, exchange, its_reads, body, decoded)
 
 
@@ -84,14 +85,6 @@ def masked_request(request: RequestRow, mask: "Masker") -> RequestRow:
     return replace(texts, exchange=replace(exchange, headers=headers), body=body.data)
 
 
-def masked_row(row: DetailRow, mask: "Masker") -> DetailRow:
-    """Return a row with its texts masked; secrets in them are not counted, as they are those of the bodies."""
-    count = mask.count
-    values = {one.name: mask.value(getattr(row, one.name)) for one in fields(row)}
-    mask.count = count
-    return replace(row, **values)
-
-
 def reads_between(connection: Connection, no: int, first: int, last: int) -> dict[int, Read]:
     """Return the reads of an exchange from seq `first` to `last` by their seq, those that are on the tape.
 
@@ -103,9 +96,9 @@ def reads_between(connection: Connection, no: int, first: int, last: int) -> dic
     return {read.seq: read for read in its_reads[low:high]}
 
 
-def known(connection: Connection, no: int) -> Known:
-    """Return an exchange without decoding it. Raises `NoResultFound`, and `ConfigError`."""
-    row = replace(queries.detail(connection, no), **queries.worked_out(connection, no, PAID))
+def known(connection: Connection, no: int, computed: Sequence[str] = PAID) -> Known:
+    """Return an exchange without decoding it, with these computed fields. Raises `NoResultFound`, and `ConfigError`."""
+    row = replace(queries.detail(connection, no), **queries.worked_out(connection, no, computed))
     if live.is_measurable(row):
         row = live.filled(row, live.figures(connection, no))
     request = queries.request(connection, no)

@@ -91,13 +91,6 @@ def numbers(
     return _numbers_of(connection, select(func.json_group_array(listed.c.no)))
 
 
-def newest(connection: Connection, where: Condition | None, most: int) -> list[int]:
-    """Return the numbers of the newest exchanges that fit, the newest first, with a limit."""
-    statement = select(exchanges.c.no).select_from(JOINED).order_by(exchanges.c.no.desc()).limit(most)
-    with connection.begin():
-        return list(connection.execute(queries.filtered(statement, where)).scalars())
-
-
 def started(connection: Connection, numbers: Collection[int] | None = None) -> tuple[str, str] | None:
     """Return when the first and the last of these exchanges began, of all if there are no numbers; None of none.
 

@@ -84,11 +84,6 @@ _COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() i
 _NOT_FAILED: Final = ("complete", "open")
 
 
-def covered(where: Condition | None) -> Condition:
-    """Return the condition for those of the exchanges that rates and latencies cover."""
-    return COVERED if where is None else and_(where, COVERED)
-
-
 def left_out(connection: Connection, where: Condition | None = None) -> dict[str, int]:
     """Count the exchanges that rates and latencies do not cover, by operation, the most frequent first."""
     operation = column("operation").label("operation")

@@ -1,95 +1,32 @@
 """The exchanges of a run as columns, for its page: bounded, however many there are and however long they were."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
-from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.runs import ItemRun
-from wiretape.recorder.tape.masking import Masker
 from wiretape.recorder.tape.reader import Connection
-from wiretape.recorder.tape.selects import null, select
+from wiretape.recorder.tape.selects import select
 from wiretape.recorder.tape.tables import exchanges, measures
 from wiretape.viewer.record.chunks import chunk
+from wiretape.viewer.source.base import Columns, OutputText
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import among, column
 from wiretape.viewer.source.tape.conditions import Condition
 
-TEXTS: Final = (
-    "method", "path", "upstream", "model", "request_model", "response_model", "operation", "api", "outcome",
-    "outcome_detail", "error_code", "error_message", "finish_reason", "framing", "ended_by", "clock", "flags",
-    "conversation", "sparkline", "cache_verdict", "cache_broken_at", "protocol", "rpc_method",
-    "tool_name",
-)  # fmt: skip
-"""The text fields of an exchange whose values often repeat."""
-
-NUMBERS: Final = (
-    "status", "gap_bytes", "connection_reused", "connect_ms", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "thinking_ms",
-    "latency_ms", "duration_ms", "max_gap_ms", "max_silence_ms", "max_output_silence_ms", "first_output_silence_ms",
-    "last_silence_ms", "tpot_ms", "tps_user", "icl_p50_ms", "icl_p99_ms",
-    "coalesced_fraction", "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens", "reads",
-    "events", "output_chunks", "bytes", "cost", "cache_hit_rate",
-)  # fmt: skip
-"""Those that are numbers: durations in ns."""
-
-CONTEXT: Final = tuple(f"context_{source}_bytes" for source in SOURCES)
-"""The bytes of a request by source."""
-
-BELONGING: Final = ("conversation", "cache_verdict", "cache_broken_at")
-"""The fields that need the other exchanges of the tape."""
-
-_FIELDS: Final = ("id", "started_at", "labels", *TEXTS, *NUMBERS, *CONTEXT, "tool_spans")
-
-
-_FREE_TEXTS: Final = ("path", "labels", "error_code", "error_message", "model", "request_model", "response_model")
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Exchanges in the order of their numbers: the values of each field, and the gaps of those that are kept.
-
-    Values are as on the tape: durations in ns. `gaps` are between output chunks, packed int64 in ns; None where they
-    were left out.
-    """
-
-    numbers: list[int]
-    values: dict[str, list[Any]]
-    gaps: list[bytes | None]
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-
-@dataclass(frozen=True, slots=True)
-class OutputText:
-    """The text of an exchange's output chunks: all of it, and the number of characters in each chunk."""
-
-    text: str
-    sizes: list[int]
-
 
 def columns(
-    connection: Connection,
-    where: Condition | None,
-    most: int,
-    most_gaps: int,
-    without: Collection[str] = (),
-    mask: Masker | None = None,
+    connection: Connection, fields: Sequence[str], where: Condition | None, most: int, most_gaps: int
 ) -> Columns:
     """Return the newest exchanges that fit, at most `most`, with at most `most_gaps` gaps of those that waited longest.
 
-    Fields that are left out, `without`, are unknown; texts are masked.
+    `fields` include `max_gap_ms` and `output_chunks`, which tell whose gaps are kept.
     """
-    named = ((null() if field in without else column(field)).label(field) for field in _FIELDS)
-    statement = select(exchanges.c.no, *named)
+    statement = select(exchanges.c.no, *(column(field).label(field) for field in fields))
     newest = queries.in_batches(connection, statement, where, newest_first=True, limit=most)
-    found = [row for batch in newest for row in batch][::-1]
-    numbers, *values = map(list, zip(*found, strict=True)) if found else ([] for _ in ("no", *_FIELDS))
-    by_name = dict(zip(_FIELDS, values, strict=True))
-    if mask is not None:
-        by_name |= {name: list(map(mask.value, by_name[name])) for name in _FREE_TEXTS}
-    kept = _with_gaps(numbers, by_name, most_gaps)
-    gaps = dict(_gaps(connection, kept))
+    rows = [row for batch in newest for row in batch][::-1]
+    numbers, *values = map(list, zip(*rows, strict=True)) if rows else ([] for _ in ("no", *fields))
+    by_name = dict(zip(fields, values, strict=True))
+    gaps = dict(_gaps(connection, _with_gaps(numbers, by_name, most_gaps)))
     return Columns(numbers, by_name, [gaps.get(no) for no in numbers])
 
 
@@ -114,8 +51,8 @@ def _gaps(connection: Connection, numbers: set[int]) -> list[tuple[int, bytes]]:
     ]
 
 
-def texts(connection: Connection, numbers: Sequence[int], most: int) -> dict[int, OutputText]:
-    """Return the texts of these exchanges, in their order, up to a limit of characters."""
+def outputs(connection: Connection, numbers: Sequence[int], most: int) -> dict[int, OutputText]:
+    """Return the output of these exchanges, in their order, up to a limit of characters."""
     found, held = dict[int, OutputText](), 0
     for no, decoded in queries.decoded_bodies(connection, ((no, no) for no in numbers)):
         said = [text for run in decoded.runs if run.chunk.output for text in _said(run)]

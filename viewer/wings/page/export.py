@@ -56,23 +56,22 @@ page = gathered(
 def write(task: ExportTask, file: BinaryIO) -> int:
     """Write the page of one exchange, or of a run where several are selected; return its size in bytes."""
     from wiretape.viewer import config
-    from wiretape.viewer.source.querying import condition
-    from wiretape.viewer.wings.page import sources, stream
+    from wiretape.viewer.wings.page import run, sources, stream
 
     if task.limit is not None:
         raise click.UsageError("--limit is for rows: limit a page by a filter, such as -f since:2h")
     chosen, limits = task.options or PageOptions(), config.thresholds()
-    connection, numbers = task.source.tape("bodies"), task.source.numbers(task.selection, 2)
+    numbers = task.source.numbers(task.selection, 2)
     if len(numbers) > 1:
         if chosen.with_bodies:
             raise click.UsageError(
                 "--with-bodies is of the page of one exchange: name its ID, such as @ for the newest"
             )
         content = sources.PageContent(
-            task.filter, condition(task.selection), chosen.sides, chosen.with_text, task.every_operation, mask=task.mask
+            task.selection, chosen.sides, chosen.with_text, task.every_operation, mask=task.mask
         )
-        return sources.write_run(connection, content, limits, file)
+        return run.write(file, sources.read_run(task.source, content, limits))
     if chosen.sides is not None:
         raise click.UsageError("--base and --new compare exchanges of a run: only one exchange is selected")
     shared = stream.Shared(chosen.with_text, chosen.with_bodies)
-    return sources.write_one(connection, numbers[0], limits, file, shared, task.mask)
+    return stream.write(file, sources.exchange(task.source, numbers[0], limits, task.mask), shared)

@@ -29,7 +29,7 @@ from wiretape.viewer.query import fields
 from wiretape.viewer.record import units
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.report.stats import explained
-from wiretape.viewer.source.tape.run import NUMBERS, TEXTS, Columns, OutputText
+from wiretape.viewer.source.base import Columns, OutputText
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
 from wiretape.viewer.stats.summary import AttemptCounts, Sample, field_name, moving, row, without_nan
@@ -44,6 +44,23 @@ GAP_STEP: Final = 1.02
 
 LEAST_GAP_NS: Final = 1000
 """The gap of step 1; step 0 is a gap of 0."""
+
+TEXTS: Final = (
+    "method", "path", "upstream", "model", "request_model", "response_model", "operation", "api", "outcome",
+    "outcome_detail", "error_code", "error_message", "finish_reason", "framing", "ended_by", "clock", "flags",
+    "conversation", "sparkline", "cache_verdict", "cache_broken_at", "protocol", "rpc_method",
+    "tool_name",
+)  # fmt: skip
+"""The text fields of an exchange whose values often repeat."""
+
+NUMBERS: Final = (
+    "status", "gap_bytes", "connection_reused", "connect_ms", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "thinking_ms",
+    "latency_ms", "duration_ms", "max_gap_ms", "max_silence_ms", "max_output_silence_ms", "first_output_silence_ms",
+    "last_silence_ms", "tpot_ms", "tps_user", "icl_p50_ms", "icl_p99_ms",
+    "coalesced_fraction", "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens", "reads",
+    "events", "output_chunks", "bytes", "cost", "cache_hit_rate",
+)  # fmt: skip
+"""Those that are numbers: durations in ns."""
 
 Gaps = NDArray[np.int64]
 Steps = NDArray[np.int64]

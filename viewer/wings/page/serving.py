@@ -67,10 +67,11 @@ pages = gathered(
 
 
 def _id(tape: Path, reference: str) -> str:
-    from wiretape.viewer.source.tape import live, queries
+    from wiretape.viewer.source.place import TapePlace
 
-    with queries.opened(tape) as connection:
-        return live.listed(connection, [queries.find(connection, reference)])[0].id
+    with TapePlace(tape).opened() as source:
+        number = source.find(reference)
+        return source.ids([number])[number]
 
 
 async def _serve_until_signal(settings: "Settings", address: tuple[str, int], id: str | None) -> int:

@@ -15,7 +15,7 @@ from wiretape.viewer.record import units
 from wiretape.viewer.record.rows import ConversationRow
 from wiretape.viewer.report.sessions import sentence
 from wiretape.viewer.sessions.account import PARTS, Account, TurnTime
-from wiretape.viewer.source.tape.run import CONTEXT, Columns
+from wiretape.viewer.source.base import Columns
 from wiretape.viewer.wings.page.document import deltas, shortened
 
 MOST: Final = 200
@@ -23,6 +23,9 @@ MOST: Final = 200
 
 MOST_TURNS: Final = 20_000
 """Limit of turns in a page: those of the newest sessions; the others have neither a lane nor turns."""
+
+CONTEXT: Final = tuple(f"context_{source}_bytes" for source in SOURCES)
+"""The fields with the bytes of a request by source."""
 
 _NAMES: Final = tuple(PARTS)
 _BETWEEN: Final = ("backoff", "tools", "idle")

@@ -5,8 +5,8 @@ once, and is made again in a fraction of a second.
 """
 
 import base64
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -16,19 +16,13 @@ from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import NoResultFound, NotFound
 from wiretape.recorder.process import RecorderRun
-from wiretape.recorder.tape import reading
-from wiretape.recorder.tape.reader import Connection
-from wiretape.recorder.tape.tables import exchanges
 from wiretape.viewer.exchange import states
 from wiretape.viewer.exchange.opened import StoredAnswer
 from wiretape.viewer.listing import notices
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.record.rows import ListRow
-from wiretape.viewer.source.base import FollowerKind
-from wiretape.viewer.source.tape import conditions, live, queries
-from wiretape.viewer.source.tape import exchange as tape_exchange
-from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.source.tape.run import Columns
+from wiretape.viewer.source.base import Columns, FollowerKind, Selection
+from wiretape.viewer.source.tape_source import TapeSource
 from wiretape.viewer.text import formatting
 from wiretape.viewer.wings.page import run, sources, stream
 
@@ -68,7 +62,7 @@ class PageSource(Protocol):
     rest_seconds: float
     """Longest interval between two readings: silences grow even on a tape that nobody writes to."""
 
-    def read(self, connection: Connection) -> JsonObject:
+    def read(self, source: TapeSource) -> JsonObject:
         """Read it. Raises `WiretapeError`."""
 
 
@@ -83,21 +77,22 @@ class RunSource:
         self._first_no = 0
         self._has_begun = False
 
-    def read(self, connection: Connection) -> JsonObject:
+    def read(self, source: TapeSource) -> JsonObject:
         """Read the page of the run."""
         settings = self._settings
-        selected = None if settings.filter is None else conditions.condition(settings.filter)
-        total = queries.count(connection, selected)
-        self._slide(connection, selected)
-        newest = exchanges.c.no >= self._first_no
-        newest = newest if selected is None else newest & selected
+        selection = Selection(settings.filter)
+        total = source.count(selection)
+        self._slide(source.numbers(selection, 2 * MOST_ROWS + 1))
         has_conversations = self._has_begun or total <= MANY
         content = sources.PageContent(
-            settings.filter, newest, is_whole=False, has_conversations=has_conversations, most_gaps=MOST_GAPS
+            replace(selection, first=self._first_no),
+            is_whole=False,
+            has_conversations=has_conversations,
+            most_gaps=MOST_GAPS,
         )
         self._has_begun, self.rest_seconds = True, REST_SECONDS if has_conversations else 0.0
-        page = sources.read_run(connection, content, settings.limits)
-        state = _fill(connection, page.columns) | {"tape": settings.tape.name}
+        page = sources.read_run(source, content, settings.limits)
+        state = _fill(source, page.columns) | {"tape": settings.tape.name}
         shown_count = len(page.columns)
         banner = [(
             "Left out:",
@@ -116,25 +111,22 @@ class RunSource:
             "parts": {"gaps": [[_base64(data) for data in part] for part in (low, high)]},
         }
 
-    def _slide(self, connection: Connection, selected: Condition | None) -> None:
-        """Choose the page's first exchange: always the same one, until there are too many."""
-        numbers = live.newest(connection, selected, 2 * MOST_ROWS + 1)
+    def _slide(self, numbers: Sequence[int]) -> None:
+        """Choose the page's first exchange of the newest ones: always the same one, until there are too many."""
         if not self._first_no or len([no for no in numbers if no >= self._first_no]) > 2 * MOST_ROWS:
             self._first_no = min(numbers[:MOST_ROWS], default=0)
 
 
-def _fill(connection: Connection, columns: Columns) -> JsonObject:
+def _fill(source: TapeSource, columns: Columns) -> JsonObject:
     """Fill in preliminary measures of the running exchanges.
 
     Return the recorder, the number of exchanges being recorded, and their last reads by id, in µs.
     """
     places = {no: at for at, no in enumerate(columns.numbers) if columns.values["ended_by"][at] is None}
-    with connection.begin():
-        recorder = reading.newest_run(connection)
-        runs = {no: reading.run_of(connection, no) for no in places}
+    recorder = source.newest_run()
     wall_ns, running_count, last_us = SYSTEM.wall_ns(), 0, dict[str, int | None]()
-    for row in live.listed(connection, list(places)):
-        recording = runs[row.no].state(wall_ns) == "running"
+    for row in source.visible(list(places)):
+        recording = source.exchange(row.no).recorder().state(wall_ns) == "running"
         running_count += recording
         passed = states.elapsed_ms(row, states.Look(wall_ns=wall_ns, recording=recording))
         for name, value in _so_far(row, passed):
@@ -170,20 +162,20 @@ class ExchangeSource:
         self._last_data_ns = 0
         self._has_begun = False
 
-    def read(self, connection: Connection) -> JsonObject:
+    def read(self, source: TapeSource) -> JsonObject:
         """Read the page of the exchange."""
-        no = queries.find(connection, self._id)
+        number = source.find(self._id)
         try:
-            if self._final is not None and tape_exchange.is_final(connection, no, self._final[0]):
+            if self._final is not None and source.exchange(number).is_final(self._final[0]):
                 return self._final[1]
-            return self._read(connection, no)
+            return self._read(source, number)
         except NoResultFound as error:
             raise NotFound(f"exchange {self._id} is not on the tape any more") from error
 
-    def _read(self, connection: Connection, no: int) -> JsonObject:
+    def _read(self, source: TapeSource, number: int) -> JsonObject:
         settings = self._settings
-        has_conversations = self._has_begun or no <= MANY
-        page = sources.exchange(connection, no, settings.limits, has_conversations=has_conversations)
+        has_conversations = self._has_begun or number <= MANY
+        page = sources.exchange(source, number, settings.limits, has_conversations=has_conversations)
         self._has_begun, self.rest_seconds = True, 1.0 if has_conversations else 0.0
         row = page.detail.row
         shared = stream.Shared(text=True, bodies=settings.bodies)

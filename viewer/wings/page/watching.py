@@ -10,9 +10,9 @@ from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape.lock import Identity, identity
-from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.source.base import POLL_SECONDS, pause_s
-from wiretape.viewer.source.tape import following, queries
+from wiretape.viewer.source.place import TapePlace
+from wiretape.viewer.source.tape_source import TapeSource
 from wiretape.viewer.wings.page.values import PageSource
 
 
@@ -41,25 +41,25 @@ class SourceWatch:
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
-                with queries.opened(self._tape) as connection:
-                    self._follow(connection)
+                with TapePlace(self._tape).opened() as opened:
+                    self._follow(opened)
             except WiretapeError as error:
                 self._tell(Reading(self._last_reading.value, safe(str(error))))
             except Exception as error:  # noqa: BLE001 - any failure is reported on the page
                 self._tell(Reading(self._last_reading.value, safe(f"a fault of wiretape's own: {error!r}")))
             self._stopped.wait(POLL_SECONDS["retry"])
 
-    def _follow(self, connection: Connection) -> None:
+    def _follow(self, opened: TapeSource) -> None:
         """Read as long as the file is the one that was opened."""
         file, version, due = identity(self._tape), None, 0
         is_other = None not in (file, self._file) and file != self._file
         self._file = file or self._file
         while not self._stopped.is_set() and identity(self._tape) == file:
-            began, latest = SYSTEM.now(), following.version(connection)
+            began, latest = SYSTEM.now(), opened.version()
             wait = POLL_SECONDS["page"]
             if latest != version or began >= due:
                 version = latest
-                value = self._source.read(connection)
+                value = self._source.read(opened)
                 self._tell(Reading(value | {"live": value["live"] | {"replaced": is_other}}))
                 wait = pause_s(self._source.follower, SYSTEM.now() - began)  # the longer it took, the longer the rest
                 due = began + int(self._source.rest_seconds * 1e9)

@@ -10,8 +10,9 @@ import pytest
 from tests.support import page
 from tests.support.commands import run
 from tests.support.page import Read, undelta
+from wiretape.viewer.source.base import ALL
+from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape import run as tape_run
 from wiretape.viewer.wings.page import run as gaps
 
 
@@ -164,9 +165,10 @@ def test_texts_are_in_the_page_only_on_request(demo: tuple[Path, str], tmp_path:
 
 
 def test_a_run_is_limited_to_newest_exchanges_and_gaps(fixture: Path) -> None:
-    with queries.opened(fixture) as connection:
-        every = tape_run.columns(connection, None, 1000, 10**6)
-        few = tape_run.columns(connection, None, 50, 200)
+    fields = ("id", "max_gap_ms", "output_chunks")
+    with TapePlace(fixture).opened() as source:
+        every = source.columns(fields, ALL, 1000, 10**6)
+        few = source.columns(fields, ALL, 50, 200)
     assert few.values["id"] == every.values["id"][-50:]
     positions = [at for at, packed in enumerate(few.gaps) if packed is not None]
     assert 0 < sum(len(few.gaps[at] or b"") // 8 for at in positions) <= 200

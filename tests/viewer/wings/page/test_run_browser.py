@@ -17,8 +17,10 @@ from tests.support.session_tape import ELSEWHERE, FIRST, KEY, LIMITED, SECOND, f
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.tape import journal
 from wiretape.viewer.query import parser
-from wiretape.viewer.source.tape import conditions, overview, queries
-from wiretape.viewer.source.tape import run as tape_run
+from wiretape.viewer.source.base import ALL, Selection
+from wiretape.viewer.source.place import TapePlace
+from wiretape.viewer.source.tape import conditions, queries
+from wiretape.viewer.wings.page import run as run_page
 from wiretape.viewer.wings.page import sources
 
 pytestmark = pytest.mark.nightly
@@ -162,8 +164,8 @@ def test_lanes_are_named_by_model(page: Page, synthetic: Path) -> None:
 
 def test_a_page_of_some_shows_the_trend_of_all(page: Page, fixture: Path, tmp_path: Path) -> None:
     file = tmp_path / "part.html"
-    with queries.opened(fixture) as connection, file.open("wb") as out:
-        sources.write_run(connection, sources.PageContent(None, None, most_rows=50), DEFAULT, out)
+    with TapePlace(fixture).opened() as source, file.open("wb") as out:
+        run_page.write(out, sources.read_run(source, sources.PageContent(most_rows=50), DEFAULT))
     page.open(file)
     shown = page.run("document.getElementById('page').textContent")
     assert "Of all 300 exchanges" in shown
@@ -215,8 +217,8 @@ def test_a_selections_gap_curve_is_the_tapes(page: Page, synthetic: Path, fixtur
     page.open(synthetic)
     page.run(UNPACK)
     counts = page.run("stepsOf(run, run.rows.id.map((_, row) => row).filter(run.isMeasured)).counts")
-    with queries.opened(fixture) as connection:
-        (sample,) = overview.samples(connection)
+    with TapePlace(fixture).opened() as source:
+        (sample,) = source.samples(ALL, gaps=True)
     assert sum(counts) == np.count_nonzero(sample.gaps)
     assert counts == page.run("run.groups[''][0].counts")
 
@@ -226,8 +228,8 @@ def test_percentiles_of_selected_gaps_are_those_of_the_tape(
     page: Page, synthetic: Path, fixture: Path, filter: str
 ) -> None:
     page.open(synthetic, f"q={quote(filter)}&metric=gap&by=")
-    with queries.opened(fixture) as connection:
-        (sample,) = overview.samples(connection, (), conditions.condition(parser.parse(filter)) if filter else None)
+    with TapePlace(fixture).opened() as source:
+        (sample,) = source.samples(Selection(parser.parse(filter) if filter else None), gaps=True)
     gaps = sample.gaps[sample.gaps > 0] / 1e6
     cells = page.run("""(() => {
       const ofGaps = (one) => one.caption?.textContent.startsWith("gap ");
@@ -244,9 +246,10 @@ def test_percentiles_of_selected_gaps_are_those_of_the_tape(
 def test_the_text_at_a_timestamp_had_come_by_then(page: Page, told: Path, demo: tuple[Path, str]) -> None:
     page.open(told)
     page.run(UNPACK)
-    with queries.opened(demo[0]) as connection:
-        columns = tape_run.columns(connection, None, 100, 10**6)
-        texts = tape_run.texts(connection, columns.numbers, 10**6)
+    fields = ("model", "ttft_ms", "latency_ms", "max_gap_ms", "output_chunks")
+    with TapePlace(demo[0]).opened() as source:
+        columns = source.columns(fields, ALL, 100, 10**6)
+        texts = source.outputs(columns.numbers, 10**6)
     row = next(at for at, model in enumerate(columns.values["model"]) if model == "demo-stall")
     text = texts[columns.numbers[row]]
     times = page.run(f"[...run.outputs({row})]")

@@ -14,9 +14,9 @@ from tests.support.page import Read, undelta
 from tests.support.session_tape import FIRST, KEY, OTHER, session_tape
 from wiretape.viewer.record.rows import ConversationRow
 from wiretape.viewer.sessions.account import PARTS, Account, Span, by_turn
-from wiretape.viewer.source.tape.run import CONTEXT, Columns
+from wiretape.viewer.source.base import Columns
 from wiretape.viewer.wings.page import sessions
-from wiretape.viewer.wings.page.sessions import PageSession, PageSessions
+from wiretape.viewer.wings.page.sessions import CONTEXT, PageSession, PageSessions
 
 ASKED = b"Fix it."
 
