@@ -298,6 +298,7 @@ def _rows(source: "Source", job: _ExportJob, selection: "Selection", bar: progre
             from wiretape.recorder.clock import SYSTEM
             from wiretape.viewer import config
 
+            # A list has the newest first, an export the oldest; the limit is counted from the oldest.
             return iter(source.sessions(selection, config.thresholds(), SYSTEM)[::-1][: job.limit])
         case "chunks" | "reads" | "turns":
             rows = source.table(job.table, selection)

@@ -19,6 +19,7 @@ from wiretape.recorder.commands.cli import UnknownCommand
 from wiretape.viewer.commands.options import file_advice, is_file
 
 _MOST: Final = 3
+# A word that happens to be hexadecimal, such as "face", is no id: one digit is required.
 _REFERENCE = re.compile(r"@[a-z0-9-]*|last|(?=[a-f]*[0-9])[0-9a-f]{4,16}")
 
 COMMANDS: Final = {

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.record.rows import TableRow
     from wiretape.viewer.source.base import Place, Source
 
-_READ_AT_ONCE = 200
+_READ_AT_ONCE = 200  # rows, so that memory does not grow with the tape
 
 
 @click.command()
@@ -124,7 +124,7 @@ def _columns(out: Output, place: "Place") -> tuple[str, ...] | None:
     is_part = out.columns == "all" and not place.supports("bodies")
     choosable = fields.meanings((*SHIPPED, "sparkline") if is_part else tables.COLUMNS) | tables.IN_WORDS
     if not out.is_table:
-        del choosable["mark"]
+        del choosable["mark"]  # programs have its parts, `outcome` and `id`
     return out.with_headings(tables.NAMED).fields(choosable)
 
 
@@ -236,7 +236,7 @@ def _follow(
     with contextlib.suppress(KeyboardInterrupt), _interrupts(source.poll_s) as pause:
 
         def wait() -> None:
-            output.raise_if_unread()
+            output.raise_if_unread()  # where nothing new matches, no write would tell that the reader has left
             pause()
 
         for batch in source.follow(fields, Selection(filter), last=count, wait=wait):
@@ -251,5 +251,5 @@ def _follow(
             if recent is None:
                 output.tell_hidden(table.hidden)
             output.show(table.lines if recent is None else table.lines[1 + len(printed) :], ascii=ascii)
-            recent = [*printed, *batch][-50:]
+            recent = [*printed, *batch][-50:]  # each batch lays them out again: not ever more of them
     sys.exit(128 + 2)  # as a shell reports SIGINT

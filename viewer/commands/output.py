@@ -271,11 +271,11 @@ def on_terminal() -> bool:
 
 def raise_if_unread() -> None:
     """Raise `BrokenPipeError` if stdout is a pipe whose reader has gone, which otherwise only a write detects."""
-    if not hasattr(select, "poll"):
+    if not hasattr(select, "poll"):  # Windows
         return
     poll = select.poll()
     try:
-        poll.register(sys.stdout.fileno(), 0)
+        poll.register(sys.stdout.fileno(), 0)  # POSIX reports POLLERR without being asked
     except (OSError, ValueError):  # not a file of the system's
         return
     if any(events & select.POLLERR for _, events in poll.poll(0)):

@@ -135,6 +135,7 @@ class _ReportWriter:
         from wiretape.viewer.sessions import report
 
         endings = report.cleaned(self._source.endings(selection))
+        # One row at each end: a filter may select all exchanges of a large tape.
         ends = (
             next(self._source.rows(("started_at",), selection, newest_first=is_newest, limit=1))
             for is_newest in (False, True)
@@ -173,5 +174,6 @@ class _ReportWriter:
 def _private_words() -> Iterator[str]:
     """Yield the names of this machine and of its user."""
     host = socket.gethostname()
+    # With its domain or without: programs write either.
     yield from (host, host.partition(".")[0], os.path.basename(os.path.expanduser("~")))
     yield from filter(None, (os.environ.get(name) for name in ("USER", "LOGNAME")))

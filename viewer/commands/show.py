@@ -186,11 +186,13 @@ def _context(exchange: "Recorded", out: Output, _: Thresholds) -> None:
 def _raw(exchange: "Recorded", out: Output, _: Thresholds) -> None:
     from wiretape.recorder.decode import encoding
 
+    # Without the head nothing would tell a reader how to decompress the body.
     _write_bytes(encoding.uncoded(exchange.headers().response, exchange.body()))
 
 
 def _with_headers(exchange: "Recorded", out: Output, _: Thresholds) -> None:
     head, trailers = _head_and_trailers(exchange)
+    # Headers are recorded as Latin-1, in which each byte is a character.
     _write_bytes(head.encode("latin-1", "replace") + exchange.body() + trailers.encode("latin-1", "replace"))
 
 

@@ -233,7 +233,8 @@ def _counted(place: "Place", source: "Source", covered: "Selection") -> "Counted
     unasked = covered.narrowed(
         every([Match(field, tuple((value,) for value in values)) for field, values in criteria.items()])
     )
-    return Counted(noun, shlex.join(["", *place.option()])[2:], endings, owners, source.count(unasked))
+    option = shlex.join(["", *place.option()])[2:]  # behind a command: with its space, without the '' in front
+    return Counted(noun, option, endings, owners, source.count(unasked))
 
 
 def _show_blocks(

@@ -228,7 +228,7 @@ class ConversationsScreen(Screen[None]):
     async def _read(self) -> None:
         app, data, trouble = host(self), self.data, self._trouble
         question = partial(
-            read, text=self._filter_text, clock=app.clock, limits=app.limits, data=data, wanted=self._query
+            read, text=self._filter_text, clock=app.clock, limits=app.limits, data=data, query=self._query
         )
         try:
             self.data, self._trouble = await app.tape.read(question), None

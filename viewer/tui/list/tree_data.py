@@ -68,9 +68,9 @@ class TreeQuery:
 
 
 def read(
-    source: "TapeSource", text: str, clock: Clock, limits: Thresholds, data: ConversationsData, wanted: TreeQuery
+    source: "TapeSource", text: str, clock: Clock, limits: Thresholds, data: ConversationsData, query: TreeQuery
 ) -> ConversationsData:
-    """Read the changes since the last reading, and what else is wanted."""
+    """Read the changes since the last reading, and what else the query asks for."""
     from wiretape.viewer.query.parser import parse
     from wiretape.viewer.source.base import Selection
 
@@ -80,8 +80,8 @@ def read(
         rows = source.conversations(selection)
         by_name = {row.conversation: row for row in rows}
         data = replace(data, version=version, totals=outline.totals(rows), rows=by_name, turns={})
-    near = {name: data.rows[name] for name in wanted.open | wanted.near if name in data.rows}
-    needed = near.keys() if wanted.of_context else near.keys() & wanted.open
+    near = {name: data.rows[name] for name in query.open | query.near if name in data.rows}
+    needed = near.keys() if query.of_context else near.keys() & query.open
     missing = needed - previous_turns.keys()
     # The first rows are shown without verdicts about a cache, which take long: the next reading has them.
     is_judged = data.is_judged or bool(needed and not missing)

@@ -149,6 +149,7 @@ def _vllm_responses(request: MeasuredRequest) -> Numbers:
         kind = payload.get("type")
         if kind in (_TEXT_DELTA, "response.reasoning_text.delta"):
             at += at_ns
+            # Reasoning has times, and no text to count tokens of.
             texts.append(text_of(payload.get("delta") or "") if kind == _TEXT_DELTA else "")
         elif kind in ("response.completed", "response.incomplete"):
             is_over = True
