@@ -466,6 +466,7 @@ def make_tape(lines: Iterable[bytes], out: BinaryIO, name: str = "the text") -> 
         path, compact = directory / "tape.db", directory / "compact.db"
         with _temporary(path, lines, name) as connection:
             connection.rollback()
+            # Rewritten, as the pages that writing left free depend on its order, and the same lines make the same file.
             file.driver_of(connection).execute("VACUUM INTO ?", (paths.sqlite_uri(compact, "mode=rwc"),))
         with compact.open("rb") as source:
             shutil.copyfileobj(source, out)

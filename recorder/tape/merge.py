@@ -154,6 +154,7 @@ def _copying(table: Table, batch: str) -> str:
     replaced = {key: "n.no", "session_no": session, "family": family}
     values = ", ".join(replaced.get(column.name, f's."{column.name}"') for column in table.c)
     names = ", ".join(f'"{column.name}"' for column in table.c)
+    # SQLite does not change the order of a CROSS JOIN: it goes from the copies of a batch to their rows.
     joined = f"temp.numbered n CROSS JOIN source.{table.name} s ON s.{key} = n.was"
     return f"INSERT INTO main.{table.name} ({names}) SELECT {values} FROM {joined} WHERE {batch}"
 

@@ -58,6 +58,7 @@ class AnswerPart:
         if self.track.length(position) < len(self.track):
             return "incomplete"
         if self._is_value is None:
+            # Read once, and not in each frame: all of the text is there, whatever of it is shown.
             self._is_value = not self.track.text or _is_json(self.track.text)
         return "complete" if self._is_value else "no whole JSON"
 
@@ -195,7 +196,9 @@ class AnswerLayout:
         self._several = len(voices) > 1
         self.parts = sorted(_parts(voices), key=lambda part: part.began)[:200]  # an answer has a handful
         for part in self.parts:
+            # The text of a single choice is what a reader expects, and needs no heading.
             part.headed = part.kind != "content" or self._several
+            # Reasoning by itself is all that there is to read.
             part.folded = folded and part.kind == "reasoning" and len(self.parts) > 1
             part.lay_out(width, _silences(transcript, part.track, limit_ns))
         self._arrange()

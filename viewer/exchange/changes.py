@@ -172,6 +172,7 @@ def _tools(a: Iterable[Tool], b: Iterable[Tool]) -> Iterator[RequestDifference]:
 
 def _definition(tool: Tool) -> str:
     try:
+        # By sorted keys: another order of the same keys is no change of a tool.
         return json.dumps(json.loads(tool.definition), ensure_ascii=False, indent=2, sort_keys=True)
     except (ValueError, RecursionError):
         return tool.definition
@@ -208,4 +209,5 @@ def _messages(a: Prompt, b: Prompt) -> Iterator[RequestDifference]:
 
 def _message_text(message: Message, names: Mapping[str, str] | None = None) -> str:
     """Return a message as it is shown, but for the ids of calls."""
+    # A server gives each call another id, also for the same request.
     return "\n".join("".join(text for text, _ in pieces)[2:] for pieces in parts_lines(message.parts, names, ids=False))

@@ -260,6 +260,7 @@ def folded(lines: Iterable[Line], folding: Folding) -> Iterator[Line]:
 
 
 def _first_lines(message: Message, names: Mapping[str, str]) -> Iterator[Line]:
+    # Clients put their own notes into elements, such as <system-reminder>: what a person typed tells more.
     typed = [part for part in message.parts if not (isinstance(part, Text) and is_element(part.text))]
     for pieces in islice(parts_lines(typed or message.parts, names, ids=False), _FOLDED_LINES):
         yield [(text[:_FOLDED_CHARACTERS], tone) for text, tone in pieces]

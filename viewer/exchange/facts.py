@@ -78,6 +78,7 @@ def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
     yield Fact("times ms", tuple(f"{name} {ms(value(row, f'{name}_ms'))}" for name in times))
     yield Fact("gaps ms", tuple(f"{label} {ms(value(row, f'{name}_ms'))}" for label, name in gaps.items()))
     tpot = row.tpot_ms
+    # Hidden tokens did not come in this time, and of a burst only the time of its arrival is known.
     withheld = "hidden_tokens" if "hidden_tokens" in row.flags else "burst" if burst else None
     rate = f"withheld ({withheld})" if withheld else ms(1000 / tpot if tpot else None)
     yield Fact("tokens", (*tokens, f"tpot ms {ms(tpot)}", f"tps {rate}"))

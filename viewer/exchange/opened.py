@@ -151,6 +151,7 @@ def begin(
         decoded = answer.decoded or decode(facts, reads, body)
         transcript = Transcript(decoded)
         end_ns = max(facts.end_ns or 0, reads[-1].at_ns if reads else 0)
+        # An answer that is no stream came as a whole, with its last read.
         transcript.come_by(end_ns)
         first_ns = next((socket_read.at_ns for socket_read in reads if socket_read.size), None)
         exchange = OpenedExchange(

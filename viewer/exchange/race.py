@@ -277,6 +277,7 @@ class Race:
                 at = bisect_left(b.content.ends, length) if length else -1
                 is_reached = 0 <= at < len(b.content.ends)
                 counts.append(b.content.events[at] + 1 if is_reached else len(b.transcript) if length else 0)
+            # Behind the last event of A, all of B has come, also the text that A lacks.
             counts.append(len(b.transcript))
             self._at, self._counts = a.at, (range(len(a.transcript) + 1), counts)
         else:

@@ -35,6 +35,7 @@ HEADERS: Final[dict[str, str]] = {
 }
 """Response headers with an id of the request, and who sends them."""
 
+# By their shape, for providers that the table does not name.
 _SHAPED: Final = re.compile(r"(?:^|-)request-?id$")
 _LIMITS: Final = re.compile(r"^retry-after|rate-?limit")
 

@@ -196,6 +196,7 @@ def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: in
     long_waits = []
     for number in long:
         start_at, end_at = places[number], places[number + 1]
+        # The first wait has the cell of T0; any other begins behind the cell of the output before it.
         first_cell = start_at * cells // axis_ns if number == 0 else sparkline.cell(start_at, axis_ns, cells) + 1
         last_cell = min(sparkline.cell(end_at, axis_ns, cells) - (number < len(at)), cells - 1)
         kind: WaitKind = (

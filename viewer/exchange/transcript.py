@@ -369,6 +369,7 @@ def _kind_without_chunk(decoded: Decoded, event: int) -> str:
 
 
 def _kind_of(chunk: Chunk) -> str:
+    # The most telling part counts: an error that carries a text, too, is an error.
     if chunk.fault is not None:
         return "error"
     if chunk.ping:

@@ -59,6 +59,7 @@ class PlaybackState:
             return [(" decoding …  ", "muted")]
         media_ns, end_ns = playback.media_ns, playback.end_ns
         start, media, end = (self.times.instant(at_ns, end_ns) for at_ns in (0, media_ns, end_ns))
+        # As wide as its longest value, so that the bar behind it stays in its place.
         position = end if is_short and media_ns == end_ns else f"{media:>{max(len(start), len(end))}} / {end}"
         unit = formatting.unit(end)
         last_label = markers.label(self.events)

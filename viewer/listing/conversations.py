@@ -110,6 +110,7 @@ class Conversations:
         elif previous is None or previous._replace(**{name: getattr(link, name) for name in _OF_ANSWER}) != link:
             self._is_stale = True
         else:
+            # Others may have looked for what is known only now, and have found something else.
             for place in set(_found_by(link)).difference(_found_by(previous)):
                 self._is_stale |= place in self._sought or self._newest.setdefault(place, link.no) != link.no
 
@@ -145,6 +146,7 @@ class Conversations:
             self._sought.add(place)
             if (newest := self._newest.get(place)) is not None:
                 older = self._older.get(place, []) if newest in self._claimed else []
+                # One that is continued stays so: each is passed over once, however long a conversation is.
                 while older and older[-1] in self._claimed:
                     older.pop()
                 return older[-1] if older else newest

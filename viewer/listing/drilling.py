@@ -70,6 +70,7 @@ def group(name: str, value: Any, sibling_values: Iterable[object] = ()) -> str:
         key = name.removeprefix("label.")
         return str(Not(Labelled(((key, None),))) if value is None else Labelled(((key, (value,)),)))
     if name == "status":
+        # A number has no word for unknown: without a status, no comparison holds.
         return str(Not(Compare(name, ">=", 0)) if value is None else Among(name, ((value, value),)))
     if value is None:
         return str(Not(Match(name, (("", ""),))))

@@ -95,6 +95,7 @@ def table(
 ) -> GroupLayout:
     """Lay rows out in a width; `pooled` says whether the figures of pooled gaps are known yet."""
     names = [name(row[by]) for row in rows]
+    # A single group is its own total.
     has_total = total is not None and len(rows) > 1
     if total is not None and has_total:
         rows, names = [*rows, total], [*names, "all"]

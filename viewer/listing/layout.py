@@ -85,6 +85,7 @@ def fitted(
         widths[column.name] += more
         room -= more
 
+    # First the usual widths, then whole titles, then what columns can use; the timeline takes all that is left.
     for name, usual in _USUAL_WIDTHS.items():
         for column in (candidate for candidate in by_rank if candidate.name == name):
             widen(column, usual + extra.get(name, 0))

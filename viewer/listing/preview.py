@@ -101,6 +101,7 @@ def lines(preview: PreviewRow, verdicts: Sequence[Verdict], look: Look, width: i
     name, answer, size = text(preview)
     odd = _oddities(row, verdicts, width)
     room = height - len(preview_lines)
+    # However much is odd, the end of the answer keeps its lines.
     reserved = (1 if height < _HIGH and len(odd) > room - _LEAST_TEXT else _LEAST_TEXT) if answer else 0
     preview_lines += _cut(odd, max(room - reserved, 1), width)
     return preview_lines[:height] + _end(name, answer, size, width, height - len(preview_lines))

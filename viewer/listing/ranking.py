@@ -191,6 +191,7 @@ def best(entries: Sequence[RankedExchange]) -> dict[str, frozenset[int]]:
     for name in LABELS:
         fair = [entry for entry in entries if is_fair(name, entry.row)]
         top = (max if name in HIGH_IS_GOOD else min)((getattr(entry.row, name) for entry in fair), default=None)
+        # As they are displayed: nobody sees the reason of a smaller difference.
         best_numbers = {entry.no for entry in fair if formatting.ms(getattr(entry.row, name)) == formatting.ms(top)}
         if 0 < len(best_numbers) < len(fair):
             winners[name] = frozenset(best_numbers)

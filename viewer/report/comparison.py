@@ -129,6 +129,7 @@ def _signed(value: float | None, unit: str = " %") -> str:
     if value is None:
         return UNKNOWN
     digits = f"{abs(value):,.{0 if abs(value) >= 10 else 1}f}"
+    # What is rounded to 0 has no direction.
     return f"{'' if digits == '0.0' else '−' if value < 0 else '+'}{digits}{unit}"
 
 

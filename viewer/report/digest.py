@@ -21,7 +21,7 @@ from wiretape.viewer.stats.summary import AttemptCounts, field_name
 from wiretape.viewer.text.formatting import UNKNOWN, cell
 
 ENOUGH: Final = {"p95": 20, "p99": 100}
-"""Minimum number of values for a percentile."""
+"""Minimum number of values for a percentile: of fewer, it is little more than the maximum."""
 
 _QUANTITIES: Final = {
     "ttft": "first token",

@@ -62,6 +62,7 @@ def histogram(filled: Sequence[Bucket], quantity: Quantity, width: int) -> Itera
 
 
 def bar(count: int, most: int, width: int) -> str:
+    # Any count is visible, and only 0 is not.
     eighths = max(round(8 * width * count / most), 1) if count else 0
     eighth_signs = " ▏▎▍▌▋▊▉"
     return ("█" * (eighths // 8) + eighth_signs[eighths % 8]).rstrip(" ")

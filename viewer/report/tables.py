@@ -140,6 +140,7 @@ def table(
     body = [[_clean(column.cell(row)) for column in columns] for row in rows]
     widths, numeric = _widths(columns, body), {at for at in range(len(columns)) if _is_numeric(body, at)}
     if width is not None and _total([min(size, narrowest) for size in widths]) > width:
+        # Short cells before cut ones: they are still whole words.
         body = [[_clean((column.short or column.cell)(row)) for column in columns] for row in rows]
         widths = _widths(columns, body)
     if width is not None:

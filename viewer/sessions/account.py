@@ -165,6 +165,7 @@ class _Links:
     def add(self, spans: Iterable[Span]) -> None:
         """Add spans in their order, and what their requests answer."""
         for span in spans:
+            # An unknown request may hold the result: a call is unanswered only if that is sure.
             if not span.failed and span.answers_tool is not False:
                 self._unanswered.discard(self._answered_exchange(span))
             self._spans[span.no] = span
@@ -233,6 +234,7 @@ def phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
     if first_ns is None:
         yield earlier_part, start_ns, end_ns
         return
+    # Times may contradict each other, as those of damaged or imported exchanges: the parts still add up.
     first_ns = start_ns if first_ns < start_ns else end_ns if first_ns > end_ns else first_ns
     last_ns = first_ns if last_ns is None or last_ns < first_ns else end_ns if last_ns > end_ns else last_ns
     yield earlier_part, start_ns, first_ns

@@ -96,6 +96,7 @@ def longest(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def sentence(verdict: Verdict) -> str:
+    # Without the words around it, which are recorded, and without #, which trackers link.
     judged, evidence = wording.sentences(replace(verdict, before=None, after=None))
     kind = "stall: " if verdict.kind == "stall" else ""
     return f"{kind}{judged}; {evidence}".replace("#", "")

@@ -132,10 +132,12 @@ def figures(session: Iterable[Prompted], known_ties: Mapping[int, Tie] | None = 
         no, head = prompt.generation.no, prompt.prefix.head if prompt.prefix else b""
         if prompt.succeeded:
             tie = known_ties[no]
+            # The wall clock may have been set back between two boots.
             idle_ns = max(prompt.start_ns - heads[head], 0) if head in heads else None
             previous = None if tie.predecessor is None else by_no.get(tie.predecessor)
             results[no] = _figures(prompt, tie, previous, idle_ns)
         by_no[no] = prompt
+        # Any request with this beginning is read from the cache, and keeps it alive: also that of a sibling.
         if head and not prompt.generation.failed:
             heads[head] = prompt.start_ns
     return results
@@ -187,6 +189,7 @@ def _unread(prompt: Prompted, previous: Prompted, expected: int, idle_ns: int | 
     marked = [sent.prefix.is_marked for sent in (previous, prompt) if sent.prefix]
     if prompt.provider == "anthropic" and not any(marked):
         return "unmarked"
+    # The predecessor has written the prefix: the time that it asked for counts first.
     asked_s = [sent.prefix.ttl_s for sent in (previous, prompt) if sent.prefix and sent.prefix.ttl_s is not None]
     ttl_s = asked_s[0] if asked_s else TTL_S.get(prompt.provider)
     if ttl_s is not None and prompt.provider in TTL_S and idle_ns is not None and idle_ns > ttl_s * 1_000_000_000:

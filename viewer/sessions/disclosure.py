@@ -67,6 +67,7 @@ class Disclosure:
     def word(self, text: object) -> str | None:
         """Return a name as it may stand in a sentence, where a tracker looks for references; None if it is no word."""
         name = self.name(text)
+        # What looks like a commit becomes a link in a tracker.
         return name if name and _WORD.fullmatch(name) and not _COMMIT.fullmatch(name) else None
 
     def text(self, text: str, most: int) -> str:
@@ -112,6 +113,7 @@ class Disclosure:
             pattern for pattern in api.hosts if fnmatchcase(host, pattern) and pattern.count(".") == host.count(".")
         ]
         account, _, domain = host.partition(".")
+        # Customers choose the first part of such a host, as a resource of Azure.
         names_account = all(pattern.startswith("*.") for pattern in patterns) and _REGION.fullmatch(account) is None
         return f"*.{domain}" if names_account else host
 

@@ -74,6 +74,7 @@ def spans(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAULT) ->
     spans_made, by_request = list[Span](), dict[str, SessionExchange]()
     for start_ns, exchange in sorted(zip(starts, exchanges, strict=True), key=itemgetter(0)):
         earlier = None if exchange.request is None else by_request.get(exchange.request)
+        # Behind an attempt that succeeded, the same request is a new one.
         repeated = earlier if earlier is not None and (earlier.failed or earlier.given_up) else None
         continues = exchange.continued if repeated is None else repeated.no
         if exchange.request is not None:
@@ -160,6 +161,7 @@ def _turns(exchange: SessionExchange, start_ns: int, continues: int | None, limi
     turns = exchange.turn_spans or ()
     for number, (asked_ns, first_ns, last_ns, end_ns, outputs, calls, answers) in enumerate(turns):
         is_last = number == len(turns) - 1
+        # The surest first: a response whose end nobody knows ends with its last output.
         known_ns = (end_ns, exchange.end_ns if is_last else None, last_ns, asked_ns)
         ends = [at_ns for at_ns in known_ns if at_ns is not None]
         turn_gaps = list(islice(gaps, max((outputs or 0) - 1, 0)))

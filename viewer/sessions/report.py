@@ -253,6 +253,7 @@ def report(
 def reported(examined: Examined, rule: Disclosure, limits: Thresholds, *, with_text: bool = False) -> ReportedExchange:
     """Return the record of an exchange; only `with_text` it has the error's message and the answer."""
     sent, received = _first_of(examined.request_headers), _first_of(examined.response_headers)
+    # An error, or an id, may repeat the name of a private host.
     rule = rule.hiding_hosts((examined.row.upstream, sent.get("host")))
     row = _cleaned(examined.row, rule)
     blamed = blame.blame(row.outcome, row.outcome_detail, examined.timed, examined.verdicts, limits)
@@ -328,6 +329,7 @@ def _ending(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
     """Return the end of a cleaned row in words, with its longest stall."""
     if row.ended_by == "dns":
         return "the upstream's name did not resolve"
+    # Trackers link a number behind #.
     return story.sentence(row, verdicts).replace("#", "").removesuffix(": ")
 
 

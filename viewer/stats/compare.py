@@ -281,6 +281,7 @@ def nested_correlation(trials: Sequence[tuple[int, int]]) -> Matrix:
 
     Each is of a part of another's trials, and all that the part leaves out have failed.
     """
+    # Half a failure and one attempt more: without them, a share of 0 would not vary at all.
     shares = np.array([(failed + 0.5) / (n + 1) for failed, n in trials])
     variances = np.array([n for _, n in trials]) * shares * (1 - shares)
     correlation: Matrix = np.sqrt(np.minimum.outer(variances, variances) / np.maximum.outer(variances, variances))

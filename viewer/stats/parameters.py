@@ -66,6 +66,7 @@ def _values(holders: Iterable[Mapping[str, Any]], names: Iterable[str]) -> list[
 
 
 def _number(values: Iterable[Any]) -> float | None:
+    # A body may hold an integer of any length, which `float` refuses.
     numbers = (float(value) for value in values if type(value) in (int, float) and abs(value) < 1e9)
     return next((number for number in numbers if isfinite(number)), None)
 

@@ -113,6 +113,7 @@ class Price:
         """Return the cost of the tokens, or None if a count with a price is unknown."""
         cache_write = usage.cache_write or 0
         hour = usage.cache_write_1h if cache_write else 0
+        # A part that is larger than the whole: such a usage is not to be trusted.
         if hour and (self.cache_write_1h is None or hour > cache_write):
             return None
         parts = (
