@@ -456,7 +456,7 @@ def _insert(connection: Connection, table: Table, values: Line) -> Any:
 
 def _bytes(value: str | dict[str, str]) -> bytes:
     if not isinstance(value, str | dict):
-        raise ValueError("a text is none")
+        raise ValueError("a text, or one in base64, is expected")
     return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"], validate=True)
 
 

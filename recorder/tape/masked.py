@@ -158,25 +158,26 @@ def _of_eventstream(data: bytes, message: Span) -> _SearchedText:
 
 def _add_assembled(decoded: Decoded, parts: Sequence[_SearchedText], mask: Masker) -> int:
     """Add the secrets in the texts that deltas add up to; return the number of all secrets."""
-    starts, added, count = [part.start for part in parts], [list[Span]() for _ in parts], 0
+    part_starts, spans_by_part, count = [part.start for part in parts], [list[Span]() for _ in parts], 0
     for pieces in _texts(decoded):
-        placed = set[int]()
+        masked_numbers = set[int]()
         for item, piece, secrets in _split(pieces, mask.text_spans("".join([piece for _, piece in pieces]))):
-            low, high = decoded.starts[item], decoded.ends[item]
-            place = max(bisect_right(starts, low) - 1, 0)  # of a part that holds events, or that an event holds
-            place += parts[place].end <= low
-            if place < len(parts) and parts[place].start < high:
-                part = parts[place]
-                limits = max(low - part.start, 0), min(high - part.start, len(part.data))
+            item_start, item_end = decoded.starts[item], decoded.ends[item]
+            # A part may hold many events, as of a body that is searched as a whole, or be held by one.
+            index = max(bisect_right(part_starts, item_start) - 1, 0)
+            index += parts[index].end <= item_start
+            if index < len(parts) and parts[index].start < item_end:
+                part = parts[index]
+                limits = max(item_start - part.start, 0), min(item_end - part.start, len(part.data))
                 for offsets in _located(part.data, limits, piece):
-                    added[place] += [(offsets[start], offsets[end]) for _, start, end in secrets]
-                    placed.update(number for number, _, _ in secrets)
-        count += len(placed)
-    for part, spans in zip(parts, map(joined, added), strict=True):
-        # A secret that was found in the bytes, too, is counted once.
+                    spans_by_part[index] += [(offsets[start], offsets[end]) for _, start, end in secrets]
+                    masked_numbers.update(number for number, _, _ in secrets)
+        count += len(masked_numbers)
+    for part, spans in zip(parts, map(joined, spans_by_part), strict=True):
+        # A secret of the bytes that overlaps one of the texts is the same one, and counted already.
         ends = [end for _, end in spans]
-        nexts = ((bisect_right(ends, start), end) for start, end in part.spans)
-        count += sum(place == len(spans) or spans[place][0] >= end for place, end in nexts)
+        candidates = ((bisect_right(ends, start), end) for start, end in part.spans)
+        count += sum(index == len(spans) or spans[index][0] >= end for index, end in candidates)
         part.spans += spans
     return count
 

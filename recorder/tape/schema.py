@@ -411,6 +411,7 @@ def described() -> str:
     for table in metadata.tables.values():
         columns = []
         for column in table.c:
+            # A capital letter: the column is never unknown. Keys, which are not checked, have none.
             letter = "" if not isinstance(column.type, ColumnType) else letters.get(column.type.cell.name, "j")
             columns.append(f"{column.name}:{letter if column.nullable else letter.upper()}")
         wrapped = textwrap.wrap(" ".join(columns), 108, break_on_hyphens=False, break_long_words=False)

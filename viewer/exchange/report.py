@@ -145,14 +145,10 @@ def texts(row: DetailRow) -> Iterator[Fact]:
 
 
 def longest(verdicts: Sequence[Verdict]) -> Iterator[Text]:
-    return rendered(_longest(verdicts))
-
-
-def _longest(verdicts: Sequence[Verdict]) -> Iterator[Line]:
+    """Return the lines of a burst and of the longest stalls, in their order, and the number of the others."""
     ranked = sorted(verdicts, key=lambda verdict: (verdict.kind == "stall", -verdict.lasted_ns))[:5]
-    for verdict in verdicts:
-        if verdict in ranked:
-            yield from pages.judged(verdict, LABELS)
+    lines = [line for verdict in verdicts if verdict in ranked for line in pages.judged(verdict, LABELS)]
     if len(ranked) < len(verdicts):
         more = counted(len(verdicts) - len(ranked), "shorter stall")
-        yield [(" " * LABELS, "plain"), (f"and {more}: see --part timing", "plain")]
+        lines.append([(" " * LABELS, "plain"), (f"and {more}: see --part timing", "plain")])
+    return rendered(lines)

@@ -65,7 +65,7 @@ def _happened(row: DetailRow, timed: Attribution, verdicts: Sequence[Verdict], r
 
 def _evidence(row: DetailRow, verdicts: Sequence[Verdict], headers: Headers, room: int) -> Iterator[Text]:
     yield from report.longest(verdicts)
-    yield from report.laid_out(_answer(row, verdicts), room)
+    yield from report.laid_out(_figures(row, verdicts), room)
     yield from report.laid_out(report.identifying(headers), room)
 
 
@@ -94,7 +94,7 @@ def _drawing(row: DetailRow, timed: Attribution, cells: int) -> Iterator[Text]:
         yield Text(text, "dim")
 
 
-def _answer(row: DetailRow, verdicts: Sequence[Verdict]) -> Iterator[Fact]:
+def _figures(row: DetailRow, verdicts: Sequence[Verdict]) -> Iterator[Fact]:
     """Yield the tokens, the cost, a doubtful clock, and the names of the flags that verdicts do not replace."""
     burst = any(verdict.kind == "burst" for verdict in verdicts)
     for fact in facts.measured(row, burst=burst):

@@ -125,6 +125,7 @@ def name(key: object) -> str:
 
 
 def rough(row: TableRow) -> str:
+    """Return the note on percentiles that few values make rough."""
     if row["measured_n"] >= _FEW:
         return f"some p99 from fewer than {_FEW} values: rough"
     return f"p99 from {counted(row['measured_n'], 'exchange')}: rough"

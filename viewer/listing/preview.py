@@ -108,7 +108,7 @@ def lines(preview: PreviewRow, verdicts: Sequence[Verdict], look: Look, width: i
 
 
 def _oddities(row: ListRow, verdicts: Sequence[Verdict], width: int) -> list[Line]:
-    """Return its oddities, each flag with its evidence."""
+    """Return the lines of verdicts and flags, each with its evidence."""
     lines: list[Line] = []
     for flag, tone, grounds in evidence(row, verdicts):
         for at, line in enumerate(wrap.wrapped(grounds, width - len(flag) - 2)):

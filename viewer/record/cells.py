@@ -13,6 +13,7 @@ DECIMALS: Final = 6
 
 _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
+# Characters that would end a word, or begin an escape, are escaped as in a URL; in a name = is one, too.
 _NO_WORD: Final = re.compile(r"[\s\0-\x1f\x7f%]").sub
 
 _NO_NAME: Final = re.compile(r"[\s\0-\x1f\x7f%=]").sub

@@ -96,8 +96,9 @@ def rows(measured: ToolReport) -> list[TableRow]:
 
 
 def grouped(report_rows: Sequence[TableRow], names: Sequence[str], width: int | None = None) -> Table:
-    important = [name for name in names if name not in _IMPORTANT]
-    return tables.grid(names, list(map(_rounded, report_rows)), width, (*important[:1], *_IMPORTANT, *important[1:]))
+    # The first key of the groups tells the rows apart; others give way before the figures.
+    first_key, *further_keys = [name for name in names if name not in _IMPORTANT] or [""]
+    return tables.grid(names, list(map(_rounded, report_rows)), width, (first_key, *_IMPORTANT, *further_keys))
 
 
 def compared(base: ToolReport, new: ToolReport) -> Iterator[TableRow]:

@@ -216,10 +216,12 @@ def first_difference(
     remainder. `drops_attribution`: blocks of attribution in front of the messages are not compared.
     """
     heads = [_heads(prefix, drops_attribution=drops_attribution) for prefix in (earlier, later)]
+    # Nearly every prompt begins with all of its predecessor's.
     if heads[0] == heads[1] and not is_named and later.digests.startswith(earlier.digests):
         return None
     equal = 0
     no_items = _Items()
+    # The elements in front of the messages, key by key: a key that one of the prompts lacks differs, too.
     for key in _merged([*heads[0]], [*heads[1]]):
         sides = [side.get(key, no_items) for side in heads]
         count = common(*(side.digests for side in sides))

@@ -95,7 +95,7 @@ def account_of(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAUL
 def own_time(exchange: SessionExchange, limits: Thresholds = DEFAULT) -> dict[str, int]:
     """Return the time of an exchange by part, in ns, as if no other were open; of a WebSocket, that of its turns.
 
-    It has no parts if they are unknown.
+    Empty if no time within its body is known.
     """
     if exchange.clock == "none":
         return {}
@@ -140,7 +140,7 @@ def _span(exchange: SessionExchange, start_ns: int, continues: int | None, limit
 
 
 def _stalls(exchange: SessionExchange, limits: Thresholds) -> Iterator[Silence]:
-    gaps = _numbers(exchange.gaps or b"")
+    gaps = _unpacked(exchange.gaps or b"")
     return stalls_among(gaps, exchange.ttft_ns, exchange.latency_ns, exchange.last_silence_ns, _tools(exchange), limits)
 
 
@@ -157,7 +157,7 @@ def _tools(exchange: SessionExchange) -> list[Silence]:
 
 def _turns(exchange: SessionExchange, start_ns: int, continues: int | None, limits: Thresholds) -> Iterator[Span]:
     """Yield the responses over a WebSocket: its last one ends as the exchange does."""
-    gaps, tools = iter(_numbers(exchange.gaps or b"")), _tools(exchange)
+    gaps, tools = iter(_unpacked(exchange.gaps or b"")), _tools(exchange)
     turns = exchange.turn_spans or ()
     for number, (asked_ns, first_ns, last_ns, end_ns, outputs, calls, answers) in enumerate(turns):
         is_last = number == len(turns) - 1
@@ -187,5 +187,5 @@ def _turns(exchange: SessionExchange, start_ns: int, continues: int | None, limi
         )
 
 
-def _numbers(gaps: bytes) -> Sequence[int]:
+def _unpacked(gaps: bytes) -> Sequence[int]:
     return struct.unpack(f"<{len(gaps) // 8}q", gaps)

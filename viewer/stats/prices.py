@@ -172,7 +172,7 @@ def setting(name: str, value: object) -> Any:
         number = (
             Decimal(repr(value)) if isinstance(value, int | float) and not isinstance(value, bool) else Decimal("nan")
         )
-        if not 0 <= number <= _HIGHEST if number.is_finite() else True:
+        if not (number.is_finite() and 0 <= number <= _HIGHEST):
             raise ValueError(f"{name} must be the price of a million tokens, a number from 0 to {_HIGHEST:,}")
         units = number * UNITS / 1_000_000
         if units != units.to_integral_value():
