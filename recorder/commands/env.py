@@ -67,7 +67,7 @@ def recorders(path: Path) -> list[tuple[str, list[providers.Upstream]]]:
     until = SYSTEM.now() + _LOADING_NS
     while holder := lock.holder(path):
         with contextlib.suppress(NotFound, SchemaMissing), reader.opened(path) as connection:
-            if runs := reading.running(connection):
+            if runs := reading.running_recorders(connection):
                 return [(run.listen, [providers.make(name, url) for name, url in run.upstreams]) for run in runs]
         if SYSTEM.now() > until or " at http" not in holder:  # no recorder, which may listen before it has a tape
             break

@@ -233,7 +233,7 @@ class Cell(Type):
         if self.kind is _GAPS:
             return packing.unpack_gaps
         if self.kind is _DIGITS:
-            return packing.listed
+            return packing.numbers_of
         if self.kind.instead in ("[]", "{}") and self.decoded:
             return json.loads
         return bool if self.name == "Boolean" and self.decoded else None

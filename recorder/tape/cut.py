@@ -503,7 +503,7 @@ def _tape_of_text(path: Path, _changed_ns: int, _size: int) -> Path:
     """Return a tape made of a text, once as long as that does not change."""
     with contextlib.ExitStack() as resources:
         tape = resources.enter_context(private.directory(_PREFIX, _PURPOSE)) / f"{path.stem}.db"
-        made(path, tape)
+        make_tape_at(path, tape)
         atexit.register(resources.pop_all().close)
     return tape
 
@@ -513,7 +513,7 @@ def _check_there(path: Path) -> None:
         raise NotFound(f"no tape at {path}: cut one with 'wiretape db cut', or name another with --db")
 
 
-def made(path: Path, tape: Path) -> Path:
+def make_tape_at(path: Path, tape: Path) -> Path:
     """Make a private tape of the text at `path`, and return it. Raises `NotFound` and `TapeDamaged`."""
     _check_there(path)
     with path.open("rb") as source, tape.open("wb") as out:

@@ -216,7 +216,7 @@ def is_array(data: bytes) -> bool:
     return True
 
 
-def listed(data: bytes) -> list[int | None] | None:
+def numbers_of(data: bytes) -> list[int | None] | None:
     """Return the numbers of an array of digits; None if none is known."""
     numbers = digits.unpacked(data, 2 * len(data))
     return None if numbers == [None] else numbers

@@ -72,7 +72,7 @@ Prepare = Callable[["Connection", str, Mapping[str, Any]], object]
 class Connection:
     """A connection for reading; `info` is its users' own.
 
-    `begun` is called when a transaction begins. `failure` returns the error to raise where a function of a statement
+    `on_begin` is called when a transaction begins. `failure` returns the error to raise where a function of a statement
     has failed: SQLite tells only that one of them has.
     """
 
@@ -84,7 +84,7 @@ class Connection:
         self.damage = Damage() if damage is None else damage
         self.info: dict[str, Any] = {}
         self.prepare: list[Prepare] = []
-        self.begun: Callable[[], object] = lambda: None
+        self.on_begin: Callable[[], object] = lambda: None
         self.failure: Callable[[], Exception | None] = lambda: None
 
     @contextlib.contextmanager
@@ -92,7 +92,7 @@ class Connection:
         """Read in one transaction: of one state of the tape."""
         self.driver.execute("BEGIN")
         try:
-            self.begun()
+            self.on_begin()
             yield
         finally:
             self.rollback()

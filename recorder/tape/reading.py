@@ -311,7 +311,7 @@ def readable_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREA
         return b""
 
 
-def running(connection: Connection) -> list[RecorderRun]:
+def running_recorders(connection: Connection) -> list[RecorderRun]:
     """Read the runs of recorders that have not ended and whose process may exist, the newest first.
 
     A silent one is left out while another reports: its process number belongs to another process by now.
@@ -328,7 +328,7 @@ def running(connection: Connection) -> list[RecorderRun]:
 
 def newest_run(connection: Connection) -> RecorderRun | None:
     """Read the newest run of a recorder that is running, else the newest of all; None if there is none."""
-    if runs := running(connection):
+    if runs := running_recorders(connection):
         return runs[0]
     row = connection.execute(_RUN.order_by(sessions.c.no.desc()).limit(1)).one_or_none()
     return None if row is None else _run(row)

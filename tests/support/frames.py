@@ -177,7 +177,7 @@ def as_digits(numbers: str) -> str | bytes:
 def damage(tape: Path, *statements: str) -> None:
     """Change a tape behind wiretape's back, without SQLite's own checks."""
     with closing(sqlite3.connect(tape)) as connection:
-        connection.create_function("as_json", 1, lambda array: json.dumps(packing.listed(array)))
+        connection.create_function("as_json", 1, lambda array: json.dumps(packing.numbers_of(array)))
         connection.create_function("as_digits", 1, as_digits)
         for statement in statements:
             connection.execute(statement)

@@ -108,7 +108,7 @@ class TapeSource(Queried):
 
         with self.connection.begin():
             count, ended = queries.unmeasured(self.connection)
-            is_recording = count > 0 and bool(reading.running(self.connection))
+            is_recording = count > 0 and bool(reading.running_recorders(self.connection))
         if count <= (_SOON_MEASURED if is_recording else 0):
             return None
         return status.unmeasured(count, ended, options.naming(self._path), soon=is_recording)

@@ -105,7 +105,7 @@ async def test_a_conversation_is_on_the_tape_with_its_measures(relay: Relay) -> 
     assert (row["content"], row["client_bytes"], row["client_gap_bytes"]) == ("Hello", len(client), 0)
     assert row["ttft_ns"] > 0
     (relayed_ns,) = select(relay.tape, "SELECT relayed_ns FROM client_bodies WHERE exchange_no = ?", row["no"])[0]
-    assert [lag > 0 for lag in packing.listed(relayed_ns)] == [True, True]
+    assert [lag > 0 for lag in packing.numbers_of(relayed_ns)] == [True, True]
 
 
 @on_loop
@@ -127,7 +127,7 @@ async def test_client_data_before_the_switch_comes_first(relay: Relay) -> None:
     row, _, client = await recorded(relay, "/early")
     assert client == data
     (at_ns,) = select(relay.tape, "SELECT at_ns FROM client_bodies WHERE exchange_no = ?", row["no"])[0]
-    differences = packing.listed(at_ns)  # but for the first
+    differences = packing.numbers_of(at_ns)  # but for the first
     assert len(differences) > 1
     assert min(differences) >= 0
 

@@ -42,7 +42,7 @@ def test_a_gap_takes_four_bytes_unless_one_is_long(gap: int, size: int) -> None:
 def test_reads_after_a_missing_one_keep_number_and_time() -> None:
     reads = [Read(0, 5, 7, 0, 10), Read(3, 9, None, 25, 1)]
     packed = packing.pack(Reads.of(reads))
-    assert [packing.listed(array) for array in packed[2:]] == [
+    assert [packing.numbers_of(array) for array in packed[2:]] == [
         [5, None, None, 4],
         [2, None, None, None],
         [10, 15, 0, 1],

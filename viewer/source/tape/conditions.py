@@ -78,7 +78,7 @@ def register(connection: Connection, searches: Searches) -> None:
     driver.create_function("uncoded", 2, _uncoded, deterministic=True)
     driver.create_function("has_gap", 3, _has_gap, deterministic=True)
     driver.create_function("gap_percentile", 2, _stored_percentile, deterministic=True)
-    connection.begun, connection.failure = searches.begin, searches.failure
+    connection.on_begin, connection.failure = searches.begin, searches.failure
 
 
 @functools.singledispatch

@@ -95,7 +95,7 @@ class RecordedTape:
                 self.path = directory / f"{tape.stem}.db"
                 if paths.is_file(tape) and tape.stat().st_size:  # an empty file becomes a tape
                     if tape.suffix == lock.TEXT_SUFFIX:
-                        cut.made(tape, self.path)
+                        cut.make_tape_at(tape, self.path)
                     else:
                         file.copy(tape, self.path)
                 self._cleanup = cleanup.pop_all()

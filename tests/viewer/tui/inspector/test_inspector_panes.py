@@ -306,7 +306,7 @@ def test_a_compressed_bodys_wire_shows_decoded_reads(tmp_path: Path) -> None:
 
 def without_second_and_third(connection: sqlite3.Connection) -> bytes:
     """Return the packed times of the only body without those of its second and third read."""
-    differences = packing.listed(connection.execute("SELECT at_ns FROM bodies").fetchone()[0])
+    differences = packing.numbers_of(connection.execute("SELECT at_ns FROM bodies").fetchone()[0])
     assert differences is not None
     return digits.packed([differences[0], None, None, 3_000_000, *differences[4:]])
 

@@ -184,7 +184,7 @@ def test_a_source_is_a_session_without_running_recorder(tape: Path, tmp_path: Pa
     with opened(tape) as store, store.connection.begin():
         sources = store.connection.exec_driver_sql("SELECT imported_from FROM sessions ORDER BY no").scalars().first()
         store.connection.exec_driver_sql("UPDATE sessions SET ended_at = NULL")
-        runs = tape_reading.running(file.reader_of(store.connection))
+        runs = tape_reading.running_recorders(file.reader_of(store.connection))
     assert sources is not None
     assert sources.startswith("sse REDACTED:sha256:")
     assert [run for run in runs if not run.listen] == []
