@@ -33,7 +33,6 @@ class ColumnType(TypeDecorator[Any]):
 
     @property
     def python_type(self) -> type[Any]:
-        """The type of its values."""
         return self.declared.python_type
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:

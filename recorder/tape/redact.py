@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote_plus
 
 from wiretape.recorder.sanitize import safe
 
+# Neither authors nor authorities are credentials, nor are tokenizers and limits of tokens.
 _STEM = re.compile(
     r"auth(?!ors?(?:-|$)|orit)|cookie|secret|passw|passphrase|credential|signature|session-?id|assertion|bearer"
     r"|token(?!iz|limit)|(?:api|access|private|signing|subscription|license|master|service|account)-?key"

@@ -272,7 +272,6 @@ def not_(condition: Expression) -> Expression:
 
 
 def literal(value: object, type: Type | None = None) -> Expression:
-    """Return a value as an expression."""
     return Expression("literal", value, type=type or _type_of(value))
 
 

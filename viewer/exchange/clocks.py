@@ -98,6 +98,7 @@ class Times:
     def position(self, transcript: Transcript, at_ns: int) -> int:
         """Return the number of events displayed up to a timestamp: displayed times are cut to milliseconds."""
         text = self.instant(at_ns)
+        # Displayed times are cut to a millisecond: only events within the next one can have the same text.
         low, high = bisect_right(transcript.at, at_ns), bisect_right(transcript.at, at_ns + 1_000_000)
         return bisect_left(transcript.at, True, low, high, key=lambda at: self.instant(at) != text)
 

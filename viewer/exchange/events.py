@@ -27,6 +27,7 @@ FILTER_HELP: Final = "kind:tool · gap>100ms · words"
 
 _LONGEST: Final = 200
 _LARGEST: Final = 16_384
+"""Bytes of an event's data that its line is made of: an event may have megabytes."""
 _KIND_WIDTH: Final = max(map(len, KINDS))
 _GAP: Final = re.compile(r"(?:Δ|gap)([<>])([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s)?")
 _ROLE: Final = re.compile(r'"role"\s*:\s*"(\w{1,40})"')

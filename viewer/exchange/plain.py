@@ -58,6 +58,7 @@ def event(transcript: Transcript, position: int) -> str:
     if not len(transcript):
         return transcript.data.decode("utf-8", "replace")
     event = max(position - 1, 0)
+    # Frames of an event stream and messages of a call are binary: only what they carry is a text.
     is_text = transcript.framing != "aws-eventstream" and not transcript.is_call
     return (transcript.bytes(event) if is_text else transcript.payload(event)).decode("utf-8", "replace")
 

@@ -98,7 +98,6 @@ class Strips:
 
 
 def cell(at_ns: int, axis_ns: int, cells: int) -> int:
-    """Return the cell of a timestamp."""
     return min(sparkline.cell(at_ns, axis_ns, cells), cells - 1) if axis_ns > 0 else 0
 
 

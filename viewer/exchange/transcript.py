@@ -97,7 +97,6 @@ class Track:
 
     @property
     def text(self) -> str:
-        """The whole text."""
         if self._text is None:
             self._text = "".join(self._parts)
             self._parts = [self._text]
@@ -121,7 +120,6 @@ class Track:
             at += 1
 
     def of(self, event: int) -> str:
-        """Return the addition of one event."""
         return self.text[self.length(event) : self.length(event + 1)]
 
 

@@ -19,6 +19,7 @@ from wiretape.viewer.text.json_spans import JsonNode
 
 MOST_LINES: Final = 200
 
+# Without backtracking (`*+`): a line may have megabytes.
 _LINE: Final = re.compile(rb"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
 _JSON: Final = re.compile(rb"\s*(?:\{|\[\s*(?:[\]\[{\"\d-]|true|false|null))")
 _SHORT: Final = 120

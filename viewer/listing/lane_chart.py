@@ -55,6 +55,7 @@ class LaneChart:
 
     @property
     def _top(self) -> int:
+        # The lane of the cursor stays in the middle, but at the first and the last lanes.
         return max(0, min(self._selected_lane - self.room // 2, len(self.clock_lanes.lanes) - self.room))
 
     @cached_property

@@ -54,6 +54,7 @@ def chunks(id: str, decoded: "Decoded") -> Iterator[TableRow]:
     previous_ns: int | None = None
     seq = 0
     for run in decoded.runs:
+        # Once for a run: its chunks differ in one text alone.
         chunk_rows, field = chunk(id, run.chunk), PART_FIELDS.get(run.part or "")
         for item, text in enumerate(run.texts, run.item):
             at_ns, read_number = decoded.at_ns[item], decoded.reads[item]

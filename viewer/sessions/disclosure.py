@@ -48,6 +48,7 @@ class Disclosure:
     """The rule for quoting; texts with a `private` word, such as the name of this machine, are left out."""
 
     def __init__(self, private: Iterable[str] = ()) -> None:
+        # A shorter word is a part of too many texts.
         self._words = sorted({word for word in private if len(word) >= 3})
         words = "|".join(map(re.escape, self._words)) or r"(?!)"
         self._private = re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.IGNORECASE)

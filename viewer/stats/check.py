@@ -68,6 +68,7 @@ def judge(rules: Iterable[Rule], statistics: TableRow) -> list[TableRow]:
 def exit_code(judged: Sequence[TableRow], unmeasured: int = 0) -> int:
     """Return 3 if a rule fails, else 4 if a figure has no values or exchanges are `unmeasured`, else 0."""
     verdicts = {row["verdict"] for row in judged}
+    # A figure without values fails its rule, but nothing is known to be worse: gates can tell the two apart.
     return 3 if FAILS in verdicts else 4 if NOTHING in verdicts or unmeasured else 0
 
 

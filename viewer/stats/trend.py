@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from wiretape.viewer.stats.summary import percentiles, without_nan
 
+# From a second to a week, as clocks and calendars divide them: the borders of intervals are round times.
 _STEPS_S: Final = (
     1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 14400, 21600, 28800, 43200,
     86400, 172800, 259200, 604800,

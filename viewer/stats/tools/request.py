@@ -33,6 +33,7 @@ CountTokens = Callable[[str], int]
 """Counts the tokens of a text as a tokenizer does, without its special tokens."""
 
 _BOM: Final = b"\xef\xbb\xbf"
+"""A byte order mark, one of which the standard drops in front of a stream of events."""
 _LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
 
 LEFT: Final = "the client left"
