@@ -52,7 +52,7 @@ def _row(no: int, session: int, turn: int) -> tuple[dict[str, Any], dict[str, An
         "chunks": 35, "output_chunks": 35, "events": 35, "comments": 0, "input_tokens": 1000 * (turn + 1),
         "output_tokens": 100, "cache_read_input_tokens": 1000 * turn, "answers_tools": turn > 0,
         "tool_calls": [{"index": 0, "id": "c", "name": "read", "arguments": json.dumps({"path": "a" * 200})}],
-        "asked": "Fix it.",
+        "asked": "Fix it.", "silences": b"", "ping_gaps": b"",
     }  # fmt: skip
     return facts, measured
 

@@ -53,8 +53,8 @@ def unpacked(page_: Read) -> list[list[float]]:
     return deltas
 
 
-def test_the_columns_are_those_of_the_list(fixture: Path, found: Read) -> None:
-    rows, page_rows = rows_of(fixture, "ls", "--columns", "all")[::-1], found.data["rows"]
+def test_the_columns_are_those_of_the_list(fixture: Path, read_page: Read) -> None:
+    rows, page_rows = rows_of(fixture, "ls", "--columns", "all")[::-1], read_page.data["rows"]
     assert page_rows["id"] == [row["id"] for row in rows]
     for name in ("model", "outcome", "error_code", "upstream"):
         values, places = page_rows[name]["values"], page_rows[name]["places"]
@@ -64,10 +64,10 @@ def test_the_columns_are_those_of_the_list(fixture: Path, found: Read) -> None:
     assert page_rows["output_tokens"] == [row["output_tokens"] for row in rows]
 
 
-def test_gaps_are_exact_to_1_percent_and_0_exactly(fixture: Path, found: Read) -> None:
+def test_gaps_are_exact_to_1_percent_and_0_exactly(fixture: Path, read_page: Read) -> None:
     with queries.opened(fixture) as connection:
         tape_gaps = [np.frombuffer(packed, "<i8") for _, packed in queries.packed_gaps(connection)]
-    for mine, row_gaps in zip(unpacked(found), tape_gaps, strict=True):
+    for mine, row_gaps in zip(unpacked(read_page), tape_gaps, strict=True):
         assert len(mine) == len(row_gaps)
         above = row_gaps > 0
         assert np.array_equal(np.array(mine) > 0, above)
@@ -83,8 +83,8 @@ def test_a_gap_of_any_length_has_a_step(ns: int) -> None:
     assert gaps.gap_counts(np.array([ns])) == [(int(gaps.gap_steps(np.array([ns]))[0]), 1)]
 
 
-def test_stalls_are_long_gaps_and_the_last_silence(fixture: Path, found: Read) -> None:
-    stalls = found.data["stalls"]
+def test_stalls_are_long_gaps_and_the_last_silence(fixture: Path, read_page: Read) -> None:
+    stalls = read_page.data["stalls"]
     with queries.opened(fixture) as connection:
         tape_gaps = [np.frombuffer(packed, "<i8") for _, packed in queries.packed_gaps(connection)]
         silences = [row["last_silence_ms"] for row in queries.exchanges(connection, ("last_silence_ms",))]
@@ -101,9 +101,9 @@ def test_stalls_are_long_gaps_and_the_last_silence(fixture: Path, found: Read) -
     assert ends
 
 
-def test_figures_of_groups_are_those_of_stats(fixture: Path, found: Read) -> None:
+def test_figures_of_groups_are_those_of_stats(fixture: Path, read_page: Read) -> None:
     for row in rows_of(fixture, "stats", "--by", "model"):
-        (group,) = (group for group in found.data["groups"]["model"] if group["name"] == row["model"])
+        (group,) = (group for group in read_page.data["groups"]["model"] if group["name"] == row["model"])
         assert group["n"] == row["n"]
         assert group["error_rate_pct"] == row["error_rate_pct"]
         for name in ("ttft", "gap"):
@@ -121,9 +121,9 @@ def test_groups_that_are_left_out_are_counted(demo: tuple[Path, str], tmp_path: 
     assert data["smaller"] == {"model": 3}
 
 
-def test_headlines_have_their_n_and_an_interval_around_them(fixture: Path, found: Read) -> None:
+def test_headlines_have_their_n_and_an_interval_around_them(fixture: Path, read_page: Read) -> None:
     (row,) = rows_of(fixture, "stats")
-    by_name = {one["name"]: one for one in found.data["headlines"]}
+    by_name = {one["name"]: one for one in read_page.data["headlines"]}
     assert by_name["TTFT p95"]["value"] == row["ttft_p95_ms"]
     assert (by_name["gap p99"]["value"], by_name["longest gap"]["value"]) == (row["gap_p99_ms"], row["gap_max_ms"])
     assert by_name["gap p99"]["n"] == row["gap_n"]
@@ -145,8 +145,8 @@ def test_comparisons_are_those_of_compare(fixture: Path, tmp_path: Path) -> None
     )
 
 
-def test_who_was_worst_can_be_played(found: Read) -> None:
-    data, streams = found.data, json.loads(found.blocks["streams"])
+def test_who_was_worst_can_be_played(read_page: Read) -> None:
+    data, streams = read_page.data, json.loads(read_page.blocks["streams"])
     assert list(streams) == data["playable"]
     assert {id for comparison in data["comparisons"] for id in comparison["worst"]} <= set(streams)
     assert not {"headers", "asked"} & set(next(iter(streams.values())))

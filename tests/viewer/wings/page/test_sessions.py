@@ -46,8 +46,8 @@ def in_us(ms: float | None) -> int | None:
     return None if ms is None else round(ms * 1000)
 
 
-def test_a_session_has_the_figures_of_the_list(tape: Path, found: Read) -> None:
-    (session,) = found.data["sessions"]["each"]
+def test_a_session_has_the_figures_of_the_list(tape: Path, read_page: Read) -> None:
+    (session,) = read_page.data["sessions"]["each"]
     (row,) = (row for row in rows_of(tape, "ls", "--by", "conversation") if row["conversation"] == KEY)
     assert session["key"] == KEY
     for name in ("wall", *PARTS, "parallel", "ttft_p50"):
@@ -58,8 +58,8 @@ def test_a_session_has_the_figures_of_the_list(tape: Path, found: Read) -> None:
     assert session["said"].startswith("8,400 ms in 2 turns: 36 % stalled")
 
 
-def test_a_lane_has_its_parts_in_order(found: Read) -> None:
-    ((session,), names) = found.data["sessions"]["each"], list(found.data["sessions"]["parts"])
+def test_a_lane_has_its_parts_in_order(read_page: Read) -> None:
+    ((session,), names) = read_page.data["sessions"]["each"], list(read_page.data["sessions"]["parts"])
     lane = [(names[code], us // 1000) for code, us in zip(session["lane"]["part"], session["lane"]["us"], strict=True)]
     assert lane == [
         ("waiting", 400), ("streaming", 1000), ("closing", 50), ("tools", 2000), ("failed", 50), ("backoff", 1000),
@@ -68,10 +68,10 @@ def test_a_lane_has_its_parts_in_order(found: Read) -> None:
     assert sum(session["lane"]["us"]) == session["wall_us"]
 
 
-def test_turns_are_those_of_the_page_of_a_session(tape: Path, found: Read) -> None:
-    ((session,), names) = found.data["sessions"]["each"], list(found.data["sessions"]["parts"])
+def test_turns_are_those_of_the_page_of_a_session(tape: Path, read_page: Read) -> None:
+    ((session,), names) = read_page.data["sessions"]["each"], list(read_page.data["sessions"]["parts"])
     turns, rows = session["by_turn"], rows_of(tape, "show", f"s:{KEY}", "--part", "time")
-    page_rows = found.data["rows"]
+    page_rows = read_page.data["rows"]
     assert [page_rows["id"][row] for row in undelta(turns["row"])] == [row["id"] for row in rows]
     assert undelta(turns["start_us"]) == [in_us(row["start_ms"]) for row in rows]
     for name in ("ttft", "waiting", "streaming", "stalled", "closing", "failed"):
@@ -83,8 +83,8 @@ def test_turns_are_those_of_the_page_of_a_session(tape: Path, found: Read) -> No
     assert page_rows["input_tokens"][undelta(turns["row"])[2]] == rows[2]["input_tokens"] == 900
 
 
-def test_each_turn_has_its_cache_verdict_and_bytes(tape: Path, found: Read) -> None:
-    (session,), page_rows = found.data["sessions"]["each"], found.data["rows"]
+def test_each_turn_has_its_cache_verdict_and_bytes(tape: Path, read_page: Read) -> None:
+    (session,), page_rows = read_page.data["sessions"]["each"], read_page.data["rows"]
     names = ("cache_verdict", "cache_broken_at")
     rows = {row["id"]: row for row in rows_of(tape, "ls", "--columns", ",".join(("id", *names, *CONTEXT)))}
     turns = [(at, rows[page_rows["id"][at]]) for at in undelta(session["by_turn"]["row"])]
@@ -95,13 +95,13 @@ def test_each_turn_has_its_cache_verdict_and_bytes(tape: Path, found: Read) -> N
     assert session["verdicts"] == Counter(row["cache_verdict"] for _, row in turns if row["cache_verdict"])
     assert sum(session["verdicts"].values()) == 2
     assert session["by_turn"]["context"] == [[row[name] for _, row in turns] for name in CONTEXT]
-    assert [f"context_{name}_bytes" for name in found.data["sessions"]["sources"]] == list(CONTEXT)
+    assert [f"context_{name}_bytes" for name in read_page.data["sessions"]["sources"]] == list(CONTEXT)
     assert all(sum(sizes) > 50 for sizes in zip(*session["by_turn"]["context"], strict=True))
 
 
-def test_a_single_exchange_is_no_session_of_pages(found: Read) -> None:
-    assert found.data["sessions"]["total"] == 1
-    names = found.data["rows"]["conversation"]
+def test_a_single_exchange_is_no_session_of_pages(read_page: Read) -> None:
+    assert read_page.data["sessions"]["total"] == 1
+    names = read_page.data["rows"]["conversation"]
     assert OTHER in names["values"]
 
 
@@ -112,9 +112,9 @@ def test_figures_are_of_the_exchanges_that_are_selected(tape: Path, tmp_path: Pa
     assert (none["total"], none["each"]) == (0, [])
 
 
-def test_a_sessions_beginning_needs_text_in_the_page(tape: Path, found: Read, tmp_path: Path) -> None:
-    assert not any(ASKED in block for block in found.blocks.values())
-    assert "the prompts that sessions began with (--with-text)" in dict(found.data["banner"])["Left out:"]
+def test_a_sessions_beginning_needs_text_in_the_page(tape: Path, read_page: Read, tmp_path: Path) -> None:
+    assert not any(ASKED in block for block in read_page.blocks.values())
+    assert "the prompts that sessions began with (--with-text)" in dict(read_page.data["banner"])["Left out:"]
     with_text = exported(tape, tmp_path, "--with-text").data
     assert with_text["sessions"]["each"][0]["asked"] == ASKED.decode()
     assert (
