@@ -596,7 +596,7 @@ class Browsed(Source):
         """Return rows of the list."""
 
     @abstractmethod
-    def changes(self, filter: "Filter | None", known: Change, visible: Sequence[int]) -> Change | None:
+    def changes(self, filter: "Filter | None", previous: Change, visible: Sequence[int]) -> Change | None:
         """Return the changes since a list was last looked at, with its rows in sight; None if there are none."""
 
     @abstractmethod

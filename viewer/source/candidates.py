@@ -48,8 +48,8 @@ def exchanges(path: Path, beginning: str) -> list[Any]:
 
 def values(path: Path, field: str) -> list[str]:
     """Return the values of one of `FIELDS`, sorted."""
-    found = _rows(path, f"SELECT DISTINCT {FIELDS[field]} {_NEWEST} LIMIT {_LOOKED_AT}")
-    return sorted(str(value) for (value,) in found if value is not None)
+    rows = _rows(path, f"SELECT DISTINCT {FIELDS[field]} {_NEWEST} LIMIT {_LOOKED_AT}")
+    return sorted(str(value) for (value,) in rows if value is not None)
 
 
 def sessions(path: Path) -> list[str]:
@@ -60,8 +60,8 @@ def sessions(path: Path) -> list[str]:
 
 def labels(path: Path) -> list[tuple[str, str]]:
     """Return the labels as keys and values, sorted."""
-    found = _rows(path, f"SELECT DISTINCT e.labels {_NEWEST}")
-    return sorted({pair for (text,) in found for pair in json.loads(text).items()})
+    rows = _rows(path, f"SELECT DISTINCT e.labels {_NEWEST}")
+    return sorted({pair for (text,) in rows for pair in json.loads(text).items()})
 
 
 def _rows(path: Path, statement: str, *values: str) -> list[Any]:

@@ -65,10 +65,10 @@ class Decoders:
 
     def _spare(self) -> "Decoder | None":
         """Remove and return the waiting process, or None if it has ended."""
-        taken, self.waiting = self.waiting, None
-        if taken is None or taken.process.poll() is None:
-            return taken
-        taken.dismiss()
+        decoder, self.waiting = self.waiting, None
+        if decoder is None or decoder.process.poll() is None:
+            return decoder
+        decoder.dismiss()
         return None
 
     def close(self) -> None:
@@ -136,14 +136,14 @@ class Decoder:
 
     def _answered(self, begun: "Callable[[OpenedExchange], None] | None") -> "OpenedExchange":
         """Read the process's output as it arrives, so that memory never holds it twice."""
-        answered = cast(IO[bytes], self.process.stdout)
-        with self.process, answered:
-            found: OpenedExchange = pickle.load(answered)
+        output = cast(IO[bytes], self.process.stdout)
+        with self.process, output:
+            exchange: OpenedExchange = pickle.load(output)
             for _ in range(_FURTHER):
                 if begun is not None:
-                    begun(found)
-                found = found.with_stage(pickle.load(answered))
-            return found
+                    begun(exchange)
+                exchange = exchange.with_stage(pickle.load(output))
+            return exchange
 
     def _why(self) -> str:
         self._words.seek(0)

@@ -86,8 +86,8 @@ class Queried(base.Browsed):
         return queries.count(self.connection, condition(selection))
 
     def numbers(self, selection: Selection = ALL, limit: int | None = None) -> list[int]:
-        found = queries.numbers(self.connection, condition(selection), newest_first=True)
-        return list(itertools.islice(found, limit))
+        numbers = queries.numbers(self.connection, condition(selection), newest_first=True)
+        return list(itertools.islice(numbers, limit))
 
     def rows(
         self,

@@ -17,14 +17,14 @@ from wiretape.recorder.tape.lock import identity
 def announced(tape: Path, url: str) -> Iterator[None]:
     """Keep the address of the page of all exchanges of a tape, unless another server has done so."""
     path = _path(tape)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as cleanup:
         with contextlib.suppress(OSError):  # the viewer writes a page instead
             if path is not None:
                 path.parent.mkdir(mode=0o700, exist_ok=True)
                 file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-                held.callback(os.close, file)
+                cleanup.callback(os.close, file)
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held.callback(os.ftruncate, file, 0)
+                cleanup.callback(os.ftruncate, file, 0)
                 os.ftruncate(file, 0)
                 os.write(file, url.encode())
         yield

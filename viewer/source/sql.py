@@ -83,8 +83,8 @@ def is_open(column: Column[Any], texts: bool) -> bool:
 
 def answer(path: Path, query: str, limit: int, *, texts: bool, clock: Clock = SYSTEM) -> SqlAnswer:
     """Answer a query with at most `limit` rows. Raises `WiretapeError`."""
-    if found := _UNJUDGED.search(query):
-        raise WiretapeError(f"{found[0].upper()} is refused, in quotes, too: join tables by ON a.x = b.y")
+    if unjudged := _UNJUDGED.search(query):
+        raise WiretapeError(f"{unjudged[0].upper()} is refused, in quotes, too: join tables by ON a.x = b.y")
     access = _Access(texts)
     with _limited(path, access, clock) as connection:
         cursor = connection.execute(query)
@@ -106,8 +106,8 @@ def _limited(path: Path, access: "_Access", clock: Clock) -> Iterator[sqlite3.Co
     deadline_ns = clock.now() + round(TIMEOUT_S * 1e9)
     with reader.opened(path) as opened:
         connection = opened.driver
-        for kind, most in _LIMITS.items():
-            connection.setlimit(kind, most)
+        for kind, limit in _LIMITS.items():
+            connection.setlimit(kind, limit)
         for name in _FUNCTION_TABLES:  # the first use of one changes SQLite's schema in memory, as no query may
             connection.execute(f"SELECT 1 FROM {name}('[]')")
         connection.set_progress_handler(lambda: clock.now() > deadline_ns, _STEPS)
@@ -158,12 +158,14 @@ class _Access:
 
 def _closed(table: str, column: str, texts: bool) -> str | None:
     """Return the reason why a column may not be read, or None if it may; a column "" is the count of rows."""
-    known = _TABLES.get(table)
-    if known is None:
+    described = _TABLES.get(table)
+    if described is None:
         return None if table in (*VIEWS, *_OTHER_TABLES) else f"{safe(table)} is no table or view of a tape: see schema"
-    found = known.c.get(column)
-    if found is None or is_open(found, texts):
-        return None if found is not None or column in ("", "ROWID") else f"{table} has no open column {safe(column)}"
+    stored = described.c.get(column)
+    if stored is None and column not in ("", "ROWID"):
+        return f"{table} has no open column {safe(column)}"
+    if stored is None or is_open(stored, texts):
+        return None
     if column in _SECRETS:
         return f"{table}.{column} is a key, and never shown"
     return f"{table}.{column} holds recorded text: name other columns, or start the server with --with-text"

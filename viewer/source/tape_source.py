@@ -114,8 +114,8 @@ class TapeSource(Queried):
         return status.unmeasured(count, ended, options.naming(self._path), soon=is_recording)
 
     def without_bytes(self, selection: Selection) -> int:
-        without, where = not_(queries.has_bytes()), condition(selection)
-        return queries.count(self.connection, without if where is None else where & without)
+        has_none, where = not_(queries.has_bytes()), condition(selection)
+        return queries.count(self.connection, has_none if where is None else where & has_none)
 
     def figures(self, keys: Sequence[str], selection: Selection, measuring: base.Measuring) -> "Iterator[Figures]":
         """Measure each group here."""
@@ -123,8 +123,8 @@ class TapeSource(Queried):
         from wiretape.viewer.stats import summary
 
         where = condition(selection)
-        found = overview.samples(self.connection, keys, where, include_failed=measuring.include_failed)
-        return (summary.measure(one, measuring.method, measuring.bounds, measuring.drawn) for one in found)
+        samples = overview.samples(self.connection, keys, where, include_failed=measuring.include_failed)
+        return (summary.measure(sample, measuring.method, measuring.bounds, measuring.drawn) for sample in samples)
 
     def overview(self, by: str, selection: Selection, bounds: "Sequence[Bound]", *, gaps: bool) -> base.Overview | None:
         from wiretape.viewer.source.tape import overview
@@ -156,13 +156,13 @@ class TapeSource(Queried):
         where = condition(Selection(filter))
         change = live.change(self.connection, None, where)
         assert change is not None
-        began = clock.now()
+        began_ns = clock.now()
         by, descending = order or (None, False)
         numbers = live.numbers(self.connection, where, by, descending=descending)
-        took = clock.now() - began
+        took_ns = clock.now() - began_ns
         first = numbers[:PAGE] if order else numbers[-PAGE:]
         started = live.started(self.connection, None if where is None else numbers)
-        return base.Listed(numbers, took, live.listed(self.connection, first), change, started)
+        return base.Listed(numbers, took_ns, live.listed(self.connection, first), change, started)
 
     def further(self, filter: Filter | None, order: base.Order | None, page: base.Page) -> base.Page:
         """Return nothing: the list is read as a whole."""
@@ -171,15 +171,15 @@ class TapeSource(Queried):
     def visible(self, numbers: Sequence[int]) -> list[ListRow]:
         return live.listed(self.connection, numbers)
 
-    def changes(self, filter: Filter | None, known: base.Change, visible: Sequence[int]) -> base.Change | None:
-        return live.change(self.connection, known, condition(Selection(filter)), visible)
+    def changes(self, filter: Filter | None, previous: base.Change, visible: Sequence[int]) -> base.Change | None:
+        return live.change(self.connection, previous, condition(Selection(filter)), visible)
 
     def stalls(self, numbers: Sequence[int]) -> "dict[int, Verdict]":
         from wiretape.viewer.timing.verdicts import longest_stall
 
         rows = ((no, row) for no in numbers for row in queries.numbered(self.connection, ("outcome", "bytes"), [no]))
-        judged = {no: self._verdicts(no, row["outcome"], row["bytes"], DEFAULT) for no, row in rows}
-        return {no: worst for no, found in judged.items() if (worst := longest_stall(found)) is not None}
+        verdicts = ((no, self._verdicts(no, row["outcome"], row["bytes"], DEFAULT)) for no, row in rows)
+        return {no: stall for no, judged in verdicts if (stall := longest_stall(judged)) is not None}
 
     def details(self, number: int, limits: Thresholds) -> base.Details:
         """Return an exchange for the preview, with verdicts if it has ended and is short."""

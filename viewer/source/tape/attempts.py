@@ -26,18 +26,18 @@ _OWN: Final[Select] = select(sessions.c.version, measures.c.retries, *_SAME, exc
 def recording(connection: Connection, no: int) -> RequestAttempts:
     """Read the attempts around an exchange at its request. Raises `NoResultFound`."""
     with connection.begin():
-        version, count, *same, size = connection.execute(_OWN.where(exchanges.c.no == no)).one()
-        if not size or None in same:
+        version, count, *request, size = connection.execute(_OWN.where(exchanges.c.no == no)).one()
+        if not size or None in request:
             return RequestAttempts(version, None, count)
-        is_alike = and_(*(column == value for column, value in zip(_SAME, same, strict=True)))
+        is_alike = and_(*(column == value for column, value in zip(_SAME, request, strict=True)))
         is_own = exchanges.c.no == no  # on a damaged tape, a value may not even equal itself
         near = exchanges.c.no.between(max(no - _NEARBY, -_LARGEST), min(no + _NEARBY, _LARGEST))
         outcome = func.coalesce(measures.c.outcome, "open")
         statement = select(
             exchanges.c.no, exchanges.c.id, exchanges.c.started_at, exchanges.c.end_ns, outcome, exchanges.c.status
         ).select_from(JOINED)
-        found = connection.execute(statement.where(near, or_(is_alike, is_own)).order_by(exchanges.c.no)).all()
-    return RequestAttempts(version, retries.attempts_around(no, [_attempt(*row) for row in found]), count)
+        rows = connection.execute(statement.where(near, or_(is_alike, is_own)).order_by(exchanges.c.no)).all()
+    return RequestAttempts(version, retries.attempts_around(no, [_attempt(*row) for row in rows]), count)
 
 
 def _attempt(no: int, id: str, started_at: str, end_ns: int | None, outcome: Outcome, status: int | None) -> Attempt:

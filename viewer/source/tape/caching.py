@@ -47,11 +47,11 @@ def tied(connection: Connection, sessions: Mapping[int, str]) -> dict[int, Tie]:
     `sessions` maps the number of each exchange to its session.
     """
     with connection.begin():
-        asked = connection.fetch(_ASKED.where(among(sessions)))
-    found: dict[int, Tie] = {}
-    for rows in _by_session(asked, sessions):
-        found |= ties(one.generation for one in _prompted(rows))
-    return found
+        rows = connection.fetch(_ASKED.where(among(sessions)))
+    tie_by_no: dict[int, Tie] = {}
+    for session_rows in _by_session(rows, sessions):
+        tie_by_no |= ties(prompted.generation for prompted in _prompted(session_rows))
+    return tie_by_no
 
 
 class Caching:
@@ -85,11 +85,11 @@ class Caching:
         if version == self._version or (self._part is not None and self._part[0] == version and no in self._part[1]):
             return
         if no is not None:
-            known: Iterable[int] | None = self._resolver.update_around(connection, (no,))
-            if known is None:  # too many are related: all are resolved, and one session is judged all the same
+            related: Iterable[int] | None = self._resolver.update_around(connection, (no,))
+            if related is None:  # too many are related: all are resolved, and one session is judged all the same
                 self._resolver.update(connection)
-                known = self._resolver.conversations.numbers()
-            self._part = version, self._judge_session_of(connection, no, known)
+                related = self._resolver.conversations.numbers()
+            self._part = version, self._judge_session_of(connection, no, related)
             return
         self._resolver.update(connection)
         self._update(connection)
@@ -116,25 +116,23 @@ class Caching:
 
     def _judge(self, sessions: Iterable[Sequence[Sequence[Any]]]) -> None:
         """Keep the figures of some sessions, as plain tuples, which the garbage collector need not visit."""
-        for asked in sessions:
-            each = _prompted(asked)
-            followed = ties(one.generation for one in each)
-            self._figures |= {no: tuple(one) for no, one in cache.figures(each, followed).items()}
-            self._predecessors |= {no: tie.predecessor if tie.is_known else 0 for no, tie in followed.items()}
+        for session_rows in sessions:
+            generations = _prompted(session_rows)
+            tie_by_no = ties(prompted.generation for prompted in generations)
+            self._figures |= {no: tuple(figures) for no, figures in cache.figures(generations, tie_by_no).items()}
+            self._predecessors |= {no: tie.predecessor if tie.is_known else 0 for no, tie in tie_by_no.items()}
 
     def _differing(self, sessions: dict[int, str | None]) -> Iterable[int]:
         return (no for no, session in (sessions.items() ^ self._known.items()) if session is not None)
 
 
-def _by_session(
-    found: Iterable[Sequence[Any]], sessions: Mapping[int, str | None]
-) -> Iterable[Sequence[Sequence[Any]]]:
+def _by_session(rows: Iterable[Sequence[Any]], sessions: Mapping[int, str | None]) -> Iterable[Sequence[Sequence[Any]]]:
     """Return the rows of each session."""
-    rows: dict[str, list[Sequence[Any]]] = {}
-    for row in found:
+    rows_by_session: dict[str, list[Sequence[Any]]] = {}
+    for row in rows:
         if (session := sessions.get(row[0])) is not None:
-            rows.setdefault(session, []).append(row)
-    return rows.values()
+            rows_by_session.setdefault(session, []).append(row)
+    return rows_by_session.values()
 
 
 class _Began(NamedTuple):
@@ -150,16 +148,16 @@ class _Began(NamedTuple):
         return self.clock in IMPORTED
 
 
-def _prompted(asked: Sequence[Sequence[Any]]) -> list[Prompted]:
+def _prompted(rows: Sequence[Sequence[Any]]) -> list[Prompted]:
     """Return the generations of a session in the order of their starts: several recorders number as they write."""
-    starts, _ = placed(_Began(*row[1:5]) for row in asked)
-    made = [_generation(start_ns, row[0], *row[5:]) for start_ns, row in zip(starts, asked, strict=True)]
-    return sorted(made, key=attrgetter("start_ns"))
+    starts, _ = placed(_Began(*row[1:5]) for row in rows)
+    generations = [_generation(start_ns, row[0], *row[5:]) for start_ns, row in zip(starts, rows, strict=True)]
+    return sorted(generations, key=attrgetter("start_ns"))
 
 
 def _generation(
     start_ns: int, no: int, upstream: str, model: str | None, api: str | None, outcome: Outcome, elements: bytes | None,
-    response_id: str | None, named: str | None, retries: int | None, input: int | None, cached: int | None,
+    response_id: str | None, previous_id: str | None, retries: int | None, input: int | None, cached: int | None,
     *hashes: str | None,
 ) -> Prompted:  # fmt: skip
     from wiretape.recorder.decode.elements import unpack
@@ -167,10 +165,12 @@ def _generation(
     prefix = unpack(elements)
     messages = None if prefix is None else prefix.messages
     by_model, head = (prefix.by_model, prefix.leading) if prefix is not None else (False, b"")
-    answers = (None if answer is None else f"{asked} {answer}" for asked, answer in (hashes[:2], hashes[2:]))
+    answers = (None if answer is None else f"{request} {answer}" for request, answer in (hashes[:2], hashes[2:]))
     service = _service(upstream)
     return Prompted(
-        Generation(no, messages, by_model, outcome in FAILURES, response_id, named, retries, head, model, *answers),
+        Generation(
+            no, messages, by_model, outcome in FAILURES, response_id, previous_id, retries, head, model, *answers
+        ),
         prefix,
         start_ns,
         outcome == "complete",

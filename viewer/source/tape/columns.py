@@ -91,11 +91,11 @@ CURRENCY_TYPE: Final = Type("Currency")
 
 def among(numbers: Iterable[int]) -> Expression:
     """Return the condition that an exchange is one of these; however many they are, they are one bound value."""
-    known = list(numbers)
-    if not all(isinstance(no, int) for no in known):  # a server has texts for numbers
-        return exchanges.c.no.in_(known)
-    listed = func.json_each(json.dumps(known)).table_valued("value")
-    return exchanges.c.no.in_(select(listed.c.value))
+    listed_numbers = list(numbers)
+    if not all(isinstance(no, int) for no in listed_numbers):  # a server has texts for numbers
+        return exchanges.c.no.in_(listed_numbers)
+    items = func.json_each(json.dumps(listed_numbers)).table_valued("value")
+    return exchanges.c.no.in_(select(items.c.value))
 
 
 def column(field: str) -> Expression:
@@ -117,8 +117,8 @@ def column(field: str) -> Expression:
             return _typed(case((unmeasured, counted), else_=measures.c.reads), measures.c.reads)
         case "bytes":
             summed = _sum(bodies.c.size, bodies) + _sum(func.length(segments.c.data), segments)
-            known = case((unmeasured, summed), (UNSIZED, null()), else_=measures.c.bytes)
-            return _typed(known, measures.c.bytes)
+            size = case((unmeasured, summed), (UNSIZED, null()), else_=measures.c.bytes)
+            return _typed(size, measures.c.bytes)
         case "gap_p50_ms" | "gap_p90_ms" | "gap_p99_ms":
             return func.gap_percentile(measures.c.icl, GAP_PERCENTILES[field])
     stored = fields.stored_name(field)
@@ -152,8 +152,8 @@ def _of_cache(field: str) -> Callable[[], Expression]:
 
 def cache_total() -> Expression:
     """Return the tokens of a request; null if there are none, or it is not known how many of them a cache had."""
-    known = (measures.c[name].is_not(null()) for name in ("cache_read_input_tokens", "input_uncached_tokens"))
-    return case((and_(*known), func.nullif(measures.c.input_tokens, 0, type_=BigInteger)))
+    is_known = (measures.c[name].is_not(null()) for name in ("cache_read_input_tokens", "input_uncached_tokens"))
+    return case((and_(*is_known), func.nullif(measures.c.input_tokens, 0, type_=BigInteger)))
 
 
 def _cache_hit_rate() -> Expression:
@@ -161,8 +161,8 @@ def _cache_hit_rate() -> Expression:
 
 
 def _upstream_name() -> Expression:
-    given = select(sessions.c.upstreams).where(sessions.c.no == exchanges.c.session_no)
-    return func.upstream_name_of(as_blob(given.scalar_subquery()), as_blob(exchanges.c.upstream), type_=Text)
+    upstreams = select(sessions.c.upstreams).where(sessions.c.no == exchanges.c.session_no)
+    return func.upstream_name_of(as_blob(upstreams.scalar_subquery()), as_blob(exchanges.c.upstream), type_=Text)
 
 
 _WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {
@@ -191,19 +191,21 @@ def _count(array: Expression) -> Expression:
 
 def last_read() -> Expression:
     """Return the expression of when the last read came of an exchange that is open."""
-    own = segments.c.exchange_no == exchanges.c.no
-    last = select(func.max(segments.c.seq)).where(own).scalar_subquery()
+    is_of_exchange = segments.c.exchange_no == exchanges.c.no
+    last_seq = select(func.max(segments.c.seq)).where(is_of_exchange).scalar_subquery()
     # An array that is damaged has no elements here.
     deltas = func.json_each(case((func.json_valid(segments.c.at_ns) == 1, segments.c.at_ns))).table_valued("value")
     summed = (
-        select(func.sum(deltas.c.value)).select_from(segments.join(deltas, true())).where(own, segments.c.seq == last)
+        select(func.sum(deltas.c.value))
+        .select_from(segments.join(deltas, true()))
+        .where(is_of_exchange, segments.c.seq == last_seq)
     )
     return type_coerce(summed.scalar_subquery(), exchanges.c.end_ns.type)
 
 
-def _typed(one: Expression, column: Column) -> Expression:
+def _typed(expression: Expression, column: Column) -> Expression:
     """Return an expression with the type of a column, so that its values are checked as those of the column."""
-    return type_coerce(one, column.type)
+    return type_coerce(expression, column.type)
 
 
 def label(key: str) -> Expression:

@@ -88,84 +88,84 @@ def condition(filter: Filter) -> Condition:
 
 
 @condition.register
-def _(filter: And) -> Condition:
+def _conjunction(filter: And) -> Condition:
     return and_(*map(condition, filter.parts))
 
 
 @condition.register
-def _(filter: Or) -> Condition:
+def _disjunction(filter: Or) -> Condition:
     return or_(*map(condition, filter.parts))
 
 
 @condition.register
-def _(filter: Not) -> Condition:
+def _negation(filter: Not) -> Condition:
     return not_(condition(filter.part))
 
 
 @condition.register
-def _(filter: Word) -> Condition:
-    each = each_label()
-    labelled = exists(each, _like(each.c.value, shapes("within", filter.pattern)))
-    named = [_known(_like(column(name), shapes(how, filter.pattern))) for name, how in WORD_IN.items()]
-    within = [_known(_like(text, shapes("within", filter.pattern))) for text in _texts("text")]
-    return or_(*named, labelled, *within)
+def _word(filter: Word) -> Condition:
+    labels = each_label()
+    in_label = exists(labels, _like(labels.c.value, shapes("within", filter.pattern)))
+    in_fields = [_is_true(_like(column(name), shapes(style, filter.pattern))) for name, style in WORD_IN.items()]
+    in_texts = [_is_true(_like(text, shapes("within", filter.pattern))) for text in _texts("text")]
+    return or_(*in_fields, in_label, *in_texts)
 
 
 @condition.register
-def _(filter: Compare) -> Condition:
+def _comparison(filter: Compare) -> Condition:
     if filter.field == "gap" and not isinstance(filter.limit, str):
         return _gapped([ORDERINGS[filter.order].span(filter.limit)], negated=False)
     compared: Condition = ORDERINGS[filter.order].holds(column(filter.field), filter.limit)
     # The start is never null; without a function around it, its index serves.
-    return compared if filter.field == "started_at" else _known(compared)
+    return compared if filter.field == "started_at" else _is_true(compared)
 
 
 @condition.register
-def _(filter: Among) -> Condition:
+def _ranges(filter: Among) -> Condition:
     if filter.field == "gap":
         return _gapped(filter.spans, filter.negated)
     return _holds(
-        [column(filter.field)], lambda one: or_(*(_between(one, *span) for span in filter.spans)), filter.negated
+        [column(filter.field)], lambda value: or_(*(_between(value, *span) for span in filter.spans)), filter.negated
     )
 
 
 @condition.register
-def _(filter: Regex) -> Condition:
+def _search(filter: Regex) -> Condition:
     texts = _texts(filter.field)
     if filter.field == "flags":
         texts = [func.coalesce(column("flags"), "")]
     elif filter.field == "prompt":  # as it is: a body that is not UTF-8 reaches the function as bytes
         texts = [type_coerce(_request(), Text)]
-    return _holds(texts, lambda one: one.regexp_match(filter.pattern), filter.negated)
+    return _holds(texts, lambda text: text.regexp_match(filter.pattern), filter.negated)
 
 
 @condition.register
-def _(filter: Labelled) -> Condition:
+def _labels(filter: Labelled) -> Condition:
     judged = [_holds([label(key)], _fits_label(pattern), filter.negated) for key, pattern in filter.labels]
     return and_(*judged) if filter.negated else or_(*judged)
 
 
 @condition.register
-def _(filter: Match) -> Condition:
+def _match(filter: Match) -> Condition:
     if filter.field == "has":
         present = or_(*(column(name).is_not(null()) for (word,) in filter.patterns for name in having(word)))
         return not_(present) if filter.negated else present
-    wanted = field_shapes(filter)
-    return _holds(_texts(filter.field), lambda one: _like(one, wanted), filter.negated)
+    matched = field_shapes(filter)
+    return _holds(_texts(filter.field), lambda text: _like(text, matched), filter.negated)
 
 
 def _holds(columns: Sequence[Expression], check: Check, negated: bool) -> Condition:
     """Require that a column passes the check; negated, that none does although one is known."""
-    passed = or_(*(_known(check(one)) for one in columns))
-    return and_(or_(*(one.is_not(null()) for one in columns)), not_(passed)) if negated else passed
+    passed = or_(*(_is_true(check(text)) for text in columns))
+    return and_(or_(*(text.is_not(null()) for text in columns)), not_(passed)) if negated else passed
 
 
-def _known(check: Condition) -> Condition:
+def _is_true(check: Condition) -> Condition:
     return func.coalesce(check, false(), type_=Boolean)
 
 
-def _between(one: Expression, low: Number | None, high: Number | None) -> Condition:
-    return and_(true() if low is None else one >= low, true() if high is None else one <= high)
+def _between(value: Expression, low: Number | None, high: Number | None) -> Condition:
+    return and_(true() if low is None else value >= low, true() if high is None else value <= high)
 
 
 def _gapped(spans: Sequence[Span], negated: bool) -> Condition:
@@ -216,7 +216,7 @@ def _stored(gaps: object) -> bytes:
 
 
 def _fits_label(pattern: Pattern | None) -> Check:
-    return lambda one: one.is_not(null()) if pattern is None else _like(one, [pattern])
+    return lambda value: value.is_not(null()) if pattern is None else _like(value, [pattern])
 
 
 def _texts(field: str) -> list[Expression]:
@@ -224,15 +224,16 @@ def _texts(field: str) -> list[Expression]:
         return [literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")]
     if field == "upstream":
         return [_text(column(field)), column("upstream_name")]
-    own: dict[str, Callable[[], Expression]] = {
+    texts: dict[str, Callable[[], Expression]] = {
         "request_body": lambda: cast(_request(), Text),
         "tool_calls": _called,
     }
-    return [own[name]() if name in own else _text(column(name)) for name in FIELDS[field].rows]
+    return [texts[name]() if name in texts else _text(column(name)) for name in FIELDS[field].rows]
 
 
-def _text(one: Expression) -> Expression:
-    return case((one, "yes"), (one.is_(false()), "no")) if one.type.python_type is bool else one
+def _text(expression: Expression) -> Expression:
+    is_boolean = expression.type.python_type is bool
+    return case((expression, "yes"), (expression.is_(false()), "no")) if is_boolean else expression
 
 
 def _request() -> Expression:
@@ -255,8 +256,9 @@ def _called() -> Expression:
     return select(func.group_concat(name + "(" + arguments + ")", "\n")).where(IS_TOOL_CALL).scalar_subquery()
 
 
-def _like(one: Expression, wanted: Sequence[Pattern]) -> Condition:
-    return or_(*(one.ilike("%".join(map(_escaped, shape))) for shape in wanted))
+def _like(text: Expression, shapes: Sequence[Pattern]) -> Condition:
+    """Require that a text has one of some shapes, without regard to case."""
+    return or_(*(text.ilike("%".join(map(_escaped, shape))) for shape in shapes))
 
 
 def _escaped(text: str) -> str:

@@ -41,7 +41,7 @@ _NAME: Final = column("conversation")
 _LONGEST: Final = 200
 _SEEDS, _MOST_SEEDS = 4, 2000
 """Exchanges that are looked at first for each of some conversations, and at most for all of them."""
-_ASKED, _ANSWERS, _TOOLS = 3, 4, 13
+_PROMPT, _ANSWERS, _TOOLS = 3, 4, 13
 """Places of columns in a row of `_turns`, behind its name and number."""
 
 
@@ -76,12 +76,12 @@ def listed(
     statement = statement.group_by(_NAME).order_by(numbers[1].desc()).limit(limit)
     statement = only(statement, seeds)
     with connection.begin():
-        found = connection.execute(statement).all()
-        shown = connection.execute(_shown({no for row in found for no in (row[1], row[3])}))
-        shown_by_no = {no: columns for no, *columns in shown}
+        rows = connection.execute(statement).all()
+        starts = connection.execute(_starts({no for row in rows for no in (row[1], row[3])}))
+        start_by_no = {no: columns for no, *columns in starts}
     return [
-        _row(name, (*shown_by_no[first][:2], shown_by_no[prompted][2]), currency, *totals)
-        for name, first, _, prompted, *totals in found
+        _row(name, (*start_by_no[first][:2], start_by_no[prompted][2]), currency, *totals)
+        for name, first, _, prompted, *totals in rows
     ]
 
 
@@ -89,8 +89,8 @@ def only(statement: Select, seeds: Sequence[int] | None) -> Select:
     """Return a statement about the conversations of some exchanges, for which no other is read; None: about all."""
     if seeds is None:
         return statement
-    known = func.json_each(getattr(func, RESOLVED)()).table_valued("value")
-    return statement.where(exchanges.c.no.in_(select(known.c.value))).execution_options(**{ONLY: tuple(seeds)})
+    numbers = func.json_each(getattr(func, RESOLVED)()).table_valued("value")
+    return statement.where(exchanges.c.no.in_(select(numbers.c.value))).execution_options(**{ONLY: tuple(seeds)})
 
 
 def newest(connection: Connection, where: Condition | None, count: int | None) -> list[int] | None:
@@ -117,7 +117,7 @@ def _count(condition: Condition) -> Expression:
     return func.sum(case((condition, 1), else_=0))
 
 
-def _shown(numbers: Iterable[int]) -> Any:
+def _starts(numbers: Iterable[int]) -> Any:
     """Return the statement for the displayed columns of exchanges that conversations begin with."""
     columns = (exchanges.c.no, exchanges.c.id, label("argv0"), measures.c.asked)
     return select(*columns).select_from(JOINED).where(among(numbers))
@@ -126,22 +126,27 @@ def _shown(numbers: Iterable[int]) -> Any:
 def _row(
     name: str, first: Sequence[Any], currency: str | None, started_at: str, last_at: str, *totals: Any
 ) -> ConversationRow:
-    (id, argv0, asked), (count, failed, running, models, asked_for, answered, cached, took_ns, units) = first, totals
-    named = sorted(model for model in json.loads(models) if isinstance(model, str))
-    counts = count, failed, running, named, asked_for, answered, cached, ms(took_ns)
+    id, argv0, prompt = first
+    count, failed, running, models, input_tokens, output_tokens, cached, duration_ns, units = totals
+    model_names = sorted(model for model in json.loads(models) if isinstance(model, str))
+    counts = count, failed, running, model_names, input_tokens, output_tokens, cached, ms(duration_ns)
     paid = (None, None) if units is None else (units / UNITS, currency)
-    return ConversationRow(name, id, started_at, last_at, *counts, argv0, asked, *paid)
+    return ConversationRow(name, id, started_at, last_at, *counts, argv0, prompt, *paid)
 
 
 def left_out(connection: Connection, where: Condition | None = None) -> int:
     """Count the exchanges that fit and are part of no conversation, as a list of models is."""
-    known = measures.c
-    is_turn = func.coalesce(known.operation.in_(GENERATIONS), False)
-    ties = (known.previous_response_id.is_not(None), known.continues_hash.is_not(None), func.coalesce(known.retries, 0))
-    is_alone = and_(known.exchange_no.is_not(None), not_(is_turn), known.conversation_key.is_(None))
+    stored = measures.c
+    is_turn = func.coalesce(stored.operation.in_(GENERATIONS), False)
+    ties = (
+        stored.previous_response_id.is_not(None),
+        stored.continues_hash.is_not(None),
+        func.coalesce(stored.retries, 0),
+    )
+    is_alone = and_(stored.exchange_no.is_not(None), not_(is_turn), stored.conversation_key.is_(None))
     is_tied = or_(*ties[:2], ties[2] > 0)
     # Nearly all are judged by their own rows.
-    unclear = or_(known.exchange_no.is_(None), and_(is_alone, is_tied))
+    unclear = or_(stored.exchange_no.is_(None), and_(is_alone, is_tied))
     numbers = [*islice(queries.numbers(connection, unclear if where is None else where & unclear), _MOST_SEEDS + 1)]
     if len(numbers) > _MOST_SEEDS:
         return queries.count(connection, _NAME.is_(None) if where is None else where & _NAME.is_(None))
@@ -161,39 +166,40 @@ def turns(
 
     `judged` asks for the verdicts about the provider's cache: the first time, they are computed for all of the tape.
     """
-    named = func.json_each(json.dumps(list(names))).table_valued("value")
-    statement = queries.filtered(_turns(judged), where).where(_NAME.in_(select(named.c.value)))
-    found: dict[str, dict[int, Any]] = {}
+    listed_names = func.json_each(json.dumps(list(names))).table_valued("value")
+    statement = queries.filtered(_turns(judged), where).where(_NAME.in_(select(listed_names.c.value)))
+    exchanges_by_name: dict[str, dict[int, Any]] = {}
     with connection.begin():
         for name, no, *values in connection.execute(statement):
-            found.setdefault(name, {})[no] = values
-    return {name: _tree(exchanges) for name, exchanges in found.items()}
+            exchanges_by_name.setdefault(name, {})[no] = values
+    return {name: _tree(exchanges) for name, exchanges in exchanges_by_name.items()}
 
 
 @functools.cache
 def _turns(judged: bool) -> Select:
     tools = select(func.group_concat(tool_call("name"), ", ")).where(IS_TOOL_CALL).scalar_subquery()
-    said = [func.substr(text, 1, _LONGEST) for text in (column("content"), tools)]
+    texts = [func.substr(text, 1, _LONGEST) for text in (column("content"), tools)]
     *tokens, duration = (column(name) for name in _SUMMED)
-    named = [column(name) for name in ("id", "started_at", "model", "outcome")]
+    facts = [column(name) for name in ("id", "started_at", "model", "outcome")]
     verdicts = [column(name) if judged else null() for name in ("cache_verdict", "cache_broken_at")]
     sizes = [column(name) for name in _SIZES]
-    hangs = resolved(ABOVE), resolved(CONTINUED).is_not(None)
-    columns = (*hangs, duration, column("asked"), measures.c.answers_tools, *named, *tokens, *said, *verdicts, *sizes)
+    position = resolved(ABOVE), resolved(CONTINUED).is_not(None)
+    columns = (
+        *position, duration, column("asked"), measures.c.answers_tools, *facts, *tokens, *texts, *verdicts, *sizes,
+    )  # fmt: skip
     return select(_NAME, exchanges.c.no, *columns).select_from(JOINED)
 
 
 def _tree(exchanges: Mapping[int, Sequence[Any]]) -> list[TurnRow]:
-    found, first = [], min(exchanges)
+    turns, first_no = [], min(exchanges)
     numbers = {no: number for number, no in enumerate(sorted(exchanges), 1)}
-    for no, depth in tree({no: TreeParent(above, continues) for no, (above, continues, *_) in exchanges.items()}):
-        above, _, duration_ns, asked, _, *named = exchanges[no]
-        named[-len(SOURCES) :] = [_known(named[-len(SOURCES) :])]
-        is_known = no == first or (above in exchanges and asked == exchanges[above][_ASKED])
-        newly = None if is_known else asked
-        turn = TurnRow(no, depth, ms(duration_ns), newly, *named)
-        found.append(replace(turn, number=numbers[no], results_of=results_of(exchanges, no)))
-    return found
+    for no, depth in tree({no: TreeParent(parent, continues) for no, (parent, continues, *_) in exchanges.items()}):
+        parent, _, duration_ns, prompt, _, *fields = exchanges[no]
+        fields[-len(SOURCES) :] = [_known(fields[-len(SOURCES) :])]
+        is_repeated = no == first_no or (parent in exchanges and prompt == exchanges[parent][_PROMPT])
+        turn = TurnRow(no, depth, ms(duration_ns), None if is_repeated else prompt, *fields)
+        turns.append(replace(turn, number=numbers[no], results_of=results_of(exchanges, no)))
+    return turns
 
 
 def results_of(exchanges: Mapping[int, Sequence[Any]], no: int) -> str | None:

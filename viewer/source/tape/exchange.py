@@ -91,9 +91,9 @@ def reads_between(connection: Connection, no: int, first: int, last: int) -> dic
     All reads of an exchange come with its body (`stored`), which takes longer.
     """
     with connection.begin():
-        its_reads = reading.reads_of(connection, no)
-    low, high = bisect_left(its_reads.seq, first), bisect_right(its_reads.seq, last)
-    return {read.seq: read for read in its_reads[low:high]}
+        reads = reading.reads_of(connection, no)
+    low, high = bisect_left(reads.seq, first), bisect_right(reads.seq, last)
+    return {read.seq: read for read in reads[low:high]}
 
 
 def known(connection: Connection, no: int, computed: Sequence[str] = PAID) -> Known:
@@ -116,10 +116,10 @@ def recorder(connection: Connection, no: int) -> RecorderRun:
 
 def stored(connection: Connection, no: int) -> StoredAnswer:
     """Read an exchange's answer. Raises `NoResultFound`."""
-    known = select(exchanges.c.id, measures.c.outcome).select_from(JOINED).where(exchanges.c.no == no)
+    statement = select(exchanges.c.id, measures.c.outcome).select_from(JOINED).where(exchanges.c.no == no)
     with connection.begin():
         recording = reading.answer(connection, no)
-        id, outcome = connection.execute(known).one()
+        id, outcome = connection.execute(statement).one()
     exchange, _, body = recording
     is_measured = exchange.ended_by is None and live.is_short(exchange, body)  # so it has been decoded by now
     decoded = live.decoded(*recording) if is_measured else None
@@ -128,28 +128,28 @@ def stored(connection: Connection, no: int) -> StoredAnswer:
 
 def is_final(connection: Connection, no: int, answer: StoredAnswer) -> bool:
     """Return True if an answer read before had ended and been measured, and still is the one of this number."""
-    now = select(exchanges.c.id, exchanges.c.ended_by, measures.c.outcome).select_from(JOINED)
+    statement = select(exchanges.c.id, exchanges.c.ended_by, measures.c.outcome).select_from(JOINED)
     with connection.begin():
-        row = connection.execute(now.where(exchanges.c.no == no)).one()
+        row = connection.execute(statement.where(exchanges.c.no == no)).one()
     return None not in row and tuple(row) == (answer.id, answer.recording.exchange.ended_by, answer.outcome)
 
 
 def turn(connection: Connection, no: int) -> Turn:
     """Return an exchange as a turn. Raises `NoResultFound`."""
-    continued = queries.worked_out(connection, no, ("continues",))["continues"]
-    before = None if continued is None else _asked(connection, queries.find(connection, continued))
-    return turns.turn(_asked(connection, no), before)
+    continued_id = queries.worked_out(connection, no, ("continues",))["continues"]
+    previous = None if continued_id is None else _content(connection, queries.find(connection, continued_id))
+    return turns.turn(_content(connection, no), previous)
 
 
 def prompt(connection: Connection, no: int) -> Prompt:
     """Return the prompt of an exchange. Raise `NotFound` if it is unknown."""
-    found = _asked(connection, no)
-    if found.prompt is None:
-        raise NotFound(f"there is nothing to compare in the request of {found.row.id}: {found.problem}")
-    return found.prompt
+    turn = _content(connection, no)
+    if turn.prompt is None:
+        raise NotFound(f"there is nothing to compare in the request of {turn.row.id}: {turn.problem}")
+    return turn.prompt
 
 
-def _asked(connection: Connection, no: int) -> TurnContent:
+def _content(connection: Connection, no: int) -> TurnContent:
     row = queries.detail(connection, no)
     if row.framing != "websocket":
         return turns.request_content(row, queries.request(connection, no))
@@ -160,15 +160,15 @@ def predecessor(connection: Connection, no: int) -> int | None:
     """Return the number of a generation's predecessor; None if it has none, 0 if that is unknown."""
     statement = select(getattr(func, PREDECESSOR)(no, type_=Integer))
     with connection.begin():
-        found: int | None = connection.execute(statement.execution_options(**{ONLY: (no,)})).scalar_one()
-    return found
+        predecessor_no: int | None = connection.execute(statement.execution_options(**{ONLY: (no,)})).scalar_one()
+    return predecessor_no
 
 
 def changed(connection: Connection, no: int) -> list[RequestDifference]:
     """Return the differences between the request of an exchange and its predecessor's; none if one is unknown."""
-    before = predecessor(connection, no)
-    asked = [_asked(connection, one).prompt for one in (before, no) if one]
-    return changes.changes(asked[0], asked[1]) if before and asked[0] and asked[1] else []
+    predecessor_no = predecessor(connection, no)
+    prompts = [_content(connection, number).prompt for number in (predecessor_no, no) if number]
+    return changes.changes(prompts[0], prompts[1]) if predecessor_no and prompts[0] and prompts[1] else []
 
 
 def context(connection: Connection, no: int) -> SentContext:
@@ -176,37 +176,38 @@ def context(connection: Connection, no: int) -> SentContext:
 
     Raises `NotFound` if the request is no JSON object, or is not complete.
     """
-    row, own, before = queries.detail(connection, no), _elements(connection, no), predecessor(connection, no)
-    if own is None:
+    row, request = queries.detail(connection, no), _elements(connection, no)
+    predecessor_no = predecessor(connection, no)
+    if request is None:
         raise NotFound(f"the request of {row.id} is not on the tape as a whole JSON object: it has no known content")
-    compared = _elements(connection, before) if before else None
-    is_known = before is None or compared is not None
-    found = content.context(own, compared, is_known=is_known)
-    return SentContext(row, found, _brought(connection, no, [one.digest for one in found.results[:RESULTS]]))
+    previous = _elements(connection, predecessor_no) if predecessor_no else None
+    sent = content.context(request, previous, is_known=predecessor_no is None or previous is not None)
+    return SentContext(row, sent, _brought(connection, no, [result.digest for result in sent.results[:RESULTS]]))
 
 
 def _elements(connection: Connection, no: int) -> Elements | None:
     row, request = queries.detail(connection, no), queries.request(connection, no)
-    asked = RecordedRequest(request.headers, request.body)
+    sent = RecordedRequest(request.headers, request.body)
     if row.framing == "websocket":
-        asked = with_message(asked, queries.observed(connection, no)[2])
-    return elements(encoding.uncoded(asked.headers, asked.body or b""), row.api, row.request_model)
+        sent = with_message(sent, queries.observed(connection, no)[2])
+    return elements(encoding.uncoded(sent.headers, sent.body or b""), row.api, row.request_model)
 
 
 def _brought(connection: Connection, no: int, digests: Sequence[bytes]) -> list[BroughtBy]:
     """Return the turn of a dialogue that brought each of some messages in: the first that has it and all after it."""
-    line: list[tuple[str, frozenset[bytes]]] = []
-    now: int | None = no
-    while now and len(line) < _MOST_TURNS:
-        statement = select(exchanges.c.id, measures.c.prompt_elements).select_from(JOINED).where(exchanges.c.no == now)
+    dialogue: list[tuple[str, frozenset[bytes]]] = []
+    number: int | None = no
+    stored = select(exchanges.c.id, measures.c.prompt_elements).select_from(JOINED)
+    while number and len(dialogue) < _MOST_TURNS:
+        statement = stored.where(exchanges.c.no == number)
         with connection.begin():
             id, packed = connection.execute(statement).one()
         prefix = unpack(packed)
-        line.append((id, frozenset() if prefix is None else prefix.digest_set()))
-        now = predecessor(connection, now)
-    is_whole = now is None
-    ages = [max(sum(1 for _ in takewhile(lambda turn: digest in turn[1], line)) - 1, 0) for digest in digests]  # noqa: B023
-    return [BroughtBy(line[age][0], len(line) - age if is_whole else None) for age in ages]
+        dialogue.append((id, frozenset() if prefix is None else prefix.digest_set()))
+        number = predecessor(connection, number)
+    is_whole = number is None
+    ages = [max(sum(1 for _ in takewhile(lambda turn: digest in turn[1], dialogue)) - 1, 0) for digest in digests]  # noqa: B023
+    return [BroughtBy(dialogue[age][0], len(dialogue) - age if is_whole else None) for age in ages]
 
 
 def weight(connection: Connection, no: int) -> int:
@@ -226,32 +227,32 @@ def decode_asked() -> None:
 
     An exchange that stdin names before its request is read ahead.
     """
-    ahead: dict[int, StoredAnswer] = {}
+    read_ahead: dict[int, StoredAnswer] = {}
     try:
         while True:
             tape, limits, no, is_asked = pickle.load(sys.stdin.buffer)
             if is_asked:
                 break
-            ahead = _ahead(tape, no)
+            read_ahead = _ahead(tape, no)
     except EOFError:
         os._exit(0)  # nobody asks any more
     try:
         with queries.opened(tape) as connection:
-            read = ahead.get(no)
-            answer = read if read is not None and is_final(connection, no, read) else stored(connection, no)
+            earlier = read_ahead.get(no)
+            answer = earlier if earlier is not None and is_final(connection, no, earlier) else stored(connection, no)
     except WiretapeError as error:
         sys.exit(str(error))
     except NoResultFound:
         sys.exit("it is not on the tape any more")
-    found, further = opened.begin(answer, limits)
-    _tell(found)
-    for stage in further:
+    first_stage, later_stages = opened.begin(answer, limits)
+    _tell(first_stage)
+    for stage in later_stages:
         _tell(stage())
     os._exit(0)  # objects in memory need not be freed one by one
 
 
-def _tell(what: object) -> None:
-    pickle.dump(what, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+def _tell(stage: object) -> None:
+    pickle.dump(stage, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
     sys.stdout.buffer.flush()
 
 

@@ -64,10 +64,10 @@ def key_marks(connection: Connection) -> Callable[[str], str]:
     redactor = Redactor(salt if isinstance(salt, bytes) else b"")
 
     @functools.lru_cache(maxsize=4096)
-    def marked(key: str) -> str:
+    def mark(key: str) -> str:
         return key if _HASH.fullmatch(key) else redactor.mark(key).rpartition(":")[2]
 
-    return marked
+    return mark
 
 
 class Resolver:
@@ -142,8 +142,8 @@ class Resolver:
             # Those around some exchanges may have been read, and left out as too many.
             self.conversations, self._read = Conversations(marked=self._marked), set()
         is_new = or_(exchanges.c.no > self._newest, among(self._open))
-        found = connection.fetch(_LINKS.where(is_new) if self.conversations else _LINKS)
-        new = sum(no > self._newest for no, *_ in found)
+        rows = connection.fetch(_LINKS.where(is_new) if self.conversations else _LINKS)
+        new = sum(no > self._newest for no, *_ in rows)
         if len(self.conversations) + new != total:  # some were deleted
             self.conversations, self._newest, self._open, self._read = (
                 Conversations(marked=self._marked),
@@ -151,20 +151,20 @@ class Resolver:
                 set(),
                 set(),
             )
-            found = connection.fetch(_LINKS)
-        self._take(connection, found)
+            rows = connection.fetch(_LINKS)
+        self._take(connection, rows)
         self._version = version
 
-    def _take(self, connection: Connection, found: list[tuple[Any, ...]]) -> None:
-        unmeasured = [no for no, _, measured, *_ in found if measured is None]
-        self._open, opened = set(unmeasured), set(unmeasured[-_MOST_OPEN:])
-        for row in found:
+    def _take(self, connection: Connection, rows: list[tuple[Any, ...]]) -> None:
+        unmeasured = [no for no, _, measured, *_ in rows if measured is None]
+        self._open, read_numbers = set(unmeasured), set(unmeasured[-_MOST_OPEN:])
+        for row in rows:
             no, id, measured = row[:3]
             if measured is not None:
                 self.conversations.put(_measured_link(row))
             elif no not in self._read:
-                self.conversations.put(self._asked(connection, no) if no in opened else ConversationLink(no, id))
-        self._newest = max([self._newest, *(no for no, *_ in found)])
+                self.conversations.put(self._asked(connection, no) if no in read_numbers else ConversationLink(no, id))
+        self._newest = max([self._newest, *(no for no, *_ in rows)])
         self._read &= self._open
 
     def _asked(self, connection: Connection, no: int) -> ConversationLink:
@@ -185,8 +185,8 @@ def begun(connection: Connection, no: int) -> dict[str, str | None]:
 
 def _measured_link(row: Sequence[Any]) -> ConversationLink:
     """Return the link of a measured exchange, from its row of `_LINKS`."""
-    no, id, _, asked, *linked, outcome = row
-    return ConversationLink(no, id, asked in GENERATIONS, outcome != "complete", *linked)
+    no, id, _, operation_name, *link_facts, outcome = row
+    return ConversationLink(no, id, operation_name in GENERATIONS, outcome != "complete", *link_facts)
 
 
 def _unmeasured_link(connection: Connection, no: int) -> ConversationLink:
@@ -195,16 +195,16 @@ def _unmeasured_link(connection: Connection, no: int) -> ConversationLink:
 
     row = reading.row_of(connection, no)
     exchange = reading.exchange_of(row)
-    asked = operation(exchange)
+    operation_name = operation(exchange)
     request = RecordedRequest(row.request_headers or [], reading.request_body(connection, no))
-    found = belonging(request, asked, None, None, resumed=resumed(exchange))
-    named = {
+    belonging_values = belonging(request, operation_name, None, None, resumed=resumed(exchange))
+    fact_by_field = {
         "key": "conversation_key", "parent_key": "conversation_parent", "previous_response_id": "previous_response_id",
         "messages": "messages_hash", "continues": "continues_hash", "continued_answer": "continued_answer_hash",
         "retries": "retries",
     }  # fmt: skip
-    tied: dict[str, Any] = {name: found.get(field) for name, field in named.items()}
-    return ConversationLink(row.no, row.id, asked in GENERATIONS, **tied)
+    link_facts: dict[str, Any] = {name: belonging_values.get(field) for name, field in fact_by_field.items()}
+    return ConversationLink(row.no, row.id, operation_name in GENERATIONS, **link_facts)
 
 
 class Pricing:

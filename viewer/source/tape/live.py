@@ -86,9 +86,9 @@ def numbers(
         statement = select(func.json_group_array(exchanges.c.no)).select_from(source)
         return sorted(_numbers_of(connection, statement if where is None else statement.where(where)))
     key = column(by).desc() if descending else column(by)
-    inner = select(exchanges.c.no).select_from(JOINED).order_by(key.nulls_last(), exchanges.c.no.desc())
-    listed = (inner if where is None else inner.where(where)).subquery()
-    return _numbers_of(connection, select(func.json_group_array(listed.c.no)))
+    by_key = select(exchanges.c.no).select_from(JOINED).order_by(key.nulls_last(), exchanges.c.no.desc())
+    ordered = (by_key if where is None else by_key.where(where)).subquery()
+    return _numbers_of(connection, select(func.json_group_array(ordered.c.no)))
 
 
 def started(connection: Connection, numbers: Collection[int] | None = None) -> tuple[str, str] | None:
@@ -98,8 +98,8 @@ def started(connection: Connection, numbers: Collection[int] | None = None) -> t
     """
     ends = [select(joined(exchanges.c.started_at, end)) for end in ("min", "max")]
     if numbers is not None:
-        few = numbers if len(numbers) <= _MOST_STARTED else (min(numbers), max(numbers))
-        ends = [end.where(among(few)) for end in ends]
+        looked_up = numbers if len(numbers) <= _MOST_STARTED else (min(numbers), max(numbers))
+        ends = [end.where(among(looked_up)) for end in ends]
     with connection.begin():  # each on its own: an index gives one end, not both
         first, last = (connection.execute(end).scalar() for end in ends)
     return None if first is None or last is None else (first, last)
@@ -111,12 +111,12 @@ def listed(connection: Connection, numbers: Sequence[int], *, in_turns: bool = F
     So are only some of them where they are large or many, above all `in_turns`; the others have their last figures.
     """
     with connection.begin():
-        found = connection.execute(_listed(), {"numbers": [*numbers]}).all()
-    read = [row_of(no, last_ns, gaps, values) for no, last_ns, gaps, *values in found]
-    measured = _measured(connection, [row for row in read if is_measurable(row)], in_turns=in_turns)
+        stored = connection.execute(_listed(), {"numbers": [*numbers]}).all()
+    list_rows = [row_of(no, last_ns, gaps, values) for no, last_ns, gaps, *values in stored]
+    measured = _measured(connection, [row for row in list_rows if is_measurable(row)], in_turns=in_turns)
     return [
-        _with_stalls(filled(row, known), known.icl) if (known := measured.get(row.id)) is not None else row
-        for row in read
+        row if (measures := measured.get(row.id)) is None else _with_stalls(filled(row, measures), measures.icl)
+        for row in list_rows
     ]
 
 
@@ -126,20 +126,20 @@ def _measured(connection: Connection, running: Sequence[ListRow], *, in_turns: b
     Those measured the longest time ago come first. The last one may exceed the limit; of turns, this is taken off the
     next one's.
     """
-    known: dict[str, Measures] = connection.info.setdefault(_FIGURES, {})  # in the order of measuring
-    since = {id: place for place, id in enumerate(known)}
+    last_figures: dict[str, Measures] = connection.info.setdefault(_FIGURES, {})  # in the order of measuring
+    measured_order = {id: place for place, id in enumerate(last_figures)}
     room: int = AT_ONCE - connection.info.get(_EXCESS, 0) if in_turns else LARGEST
-    for row in sorted(running, key=lambda row: since.get(row.id, -1)):
+    for row in sorted(running, key=lambda row: measured_order.get(row.id, -1)):
         if room <= 0:
             break
         room -= row.bytes or 0
-        known.pop(row.id, None)
-        known[row.id] = figures(connection, row.no)
+        last_figures.pop(row.id, None)
+        last_figures[row.id] = figures(connection, row.no)
     if in_turns:
         connection.info[_EXCESS] = max(-room, 0)
-    for id in list(known)[:-_MOST_ROWS]:
-        del known[id]
-    return {row.id: known[row.id] for row in running if row.id in known}
+    for id in list(last_figures)[:-_MOST_ROWS]:
+        del last_figures[id]
+    return {row.id: last_figures[row.id] for row in running if row.id in last_figures}
 
 
 def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[object]) -> ListRow:
@@ -175,34 +175,34 @@ def _listed() -> Statement:
 
 
 def change(
-    connection: Connection, known: Change | None, where: Condition | None = None, looked_at: Iterable[int] = ()
+    connection: Connection, previous: Change | None, where: Condition | None = None, looked_at: Iterable[int] = ()
 ) -> Change | None:
-    """Return the changes of the tape since those `known` (None: nothing is); None if nobody has written to it.
+    """Return the changes of the tape since a `previous` state (None: there is none); None if nobody has written to it.
 
     Rows are read of those that are new and of those that are `looked_at`, the newest of them at most.
     """
     with connection.begin():  # one snapshot: later changes are seen the next time
-        changes = following.changes(connection, known.seen) if known else Changes(following.start(connection))
+        changes = following.changes(connection, previous.seen) if previous else Changes(following.start(connection))
         if changes is None:
             return None
         seen, new, settled = changes
         total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
         running = connection.execute(select(func.count()).where(exchanges.c.ended_by.is_(None))).scalar_one()
         recorder = reading.newest_run(connection)
-        affected = sorted(seen.unsettled | settled)
-        fitting = _fitting(connection, affected, where)
-    kept = [no for no in affected if no in fitting]
-    shown = new.union(looked_at)
-    is_other = known is not None and known.seen.version[0] != seen.version[0]
+        changed = sorted(seen.unsettled | settled)
+        matches = _matching(connection, changed, where)
+    matching = [no for no in changed if no in matches]
+    visible = new.union(looked_at)
+    is_other = previous is not None and previous.seen.version[0] != seen.version[0]
     return Change(
         seen,
         total,
         running,
         recorder,
-        kept,
-        [no for no in affected if no not in fitting],
-        listed(connection, [no for no in kept if no in shown][-_MOST_ROWS:], in_turns=True),
-        deleted=is_other or (known is not None and total < known.total + len(new)),
+        matching,
+        [no for no in changed if no not in matches],
+        listed(connection, [no for no in matching if no in visible][-_MOST_ROWS:], in_turns=True),
+        deleted=is_other or (previous is not None and total < previous.total + len(new)),
     )
 
 
@@ -218,20 +218,20 @@ def ended(
 
     Of exchanges that end between two polls the times of their ends decide. `wait` is called before each poll.
     """
-    measured = measures.c.exchange_no.is_not(None)
-    newest = queries.filtered(_ENDS.where(measured), where).order_by(exchanges.c.no.desc()).limit(last)
+    is_measured = measures.c.exchange_no.is_not(None)
+    newest = queries.filtered(_ENDS.where(is_measured), where).order_by(exchanges.c.no.desc()).limit(last)
     with connection.begin():  # one snapshot: an exchange that ends later is read later, and only once
-        seen = following.start(connection)
+        state = following.start(connection)
         numbers = _in_order_of_ending(connection.execute(newest).all())
     yield list(queries.numbered(connection, fields, numbers))
     while True:
         wait()
         with connection.begin():
-            changes = following.changes(connection, seen)
+            changes = following.changes(connection, state)
             if changes is None:
                 continue
-            ran = changes.settled & (seen.unsettled | changes.new)  # others were derived again
-            numbers, seen = _in_order_of_ending(connection.execute(_ENDS.where(among(ran))).all()), changes.seen
+            ran = changes.settled & (state.unsettled | changes.new)  # others were derived again
+            numbers, state = _in_order_of_ending(connection.execute(_ENDS.where(among(ran))).all()), changes.seen
         if batch := list(queries.numbered(connection, fields, numbers, where)):
             yield batch
 
@@ -254,27 +254,28 @@ def values(connection: Connection, field: str) -> list[str]:
 
 def preview(connection: Connection, no: int) -> PreviewRow | None:
     """Return a row of the list, with the process that recorded it, and the ends of its texts; None if it is gone."""
-    found = listed(connection, [no])
-    if not found:
+    list_rows = listed(connection, [no])
+    if not list_rows:
         return None
+    row = list_rows[0]
     tails = [func.substr(column(name), -TAIL, type_=column(name).type) for name in _TAILS]
     sizes = [func.length(column(name)) for name in _TAILS]
     tools = func.substr(cast(column("tool_calls"), Text), 1, TAIL)
     pid = select(sessions.c.pid).where(sessions.c.no == exchanges.c.session_no).scalar_subquery()
     statement = select(pid, tools, *tails, *sizes).select_from(JOINED).where(exchanges.c.no == no)
     with connection.begin():
-        read = connection.execute(statement).one_or_none()
-    if read is None:
+        texts_row = connection.execute(statement).one_or_none()
+    if texts_row is None:
         return None
-    recorder_pid, calls, *read_texts = read
+    recorder_pid, calls, *read_texts = texts_row
     texts = dict(zip(_TAILS, read_texts, strict=False))
     lengths = dict(zip(_TAILS, read_texts[len(_TAILS) :], strict=True))
-    if is_measurable(found[0]):
+    if is_measurable(row):
         so_far = figures(connection, no)
         measured = {name: getattr(so_far, name) for name in _TAILS}
         texts = {name: None if text is None else text[-TAIL:] for name, text in measured.items()}
         lengths = {name: None if text is None else len(text) for name, text in measured.items()}
-    return PreviewRow(replace(found[0], recorder_pid=recorder_pid), texts | {"tool_calls": calls}, lengths)
+    return PreviewRow(replace(row, recorder_pid=recorder_pid), texts | {"tool_calls": calls}, lengths)
 
 
 def without_texts(row: ListRow) -> PreviewRow:
@@ -352,15 +353,15 @@ def entries(connection: Connection, numbers: Sequence[int]) -> "list[RankedExcha
 def _entry(connection: Connection, no: int) -> "RankedExchange | None":
     from wiretape.viewer.listing.ranking import RankedExchange
 
-    found = listed(connection, [no])
-    if not found:
+    list_rows = listed(connection, [no])
+    if not list_rows:
         return None
     with connection.begin():
         gaps: bytes | None = connection.execute(select(measures.c.icl).where(measures.c.exchange_no == no)).scalar()
         run = reading.run_of(connection, no)
-    if is_measurable(found[0]):
+    if is_measurable(list_rows[0]):
         gaps = figures(connection, no).icl
-    return RankedExchange(no, found[0], run, gaps or b"")
+    return RankedExchange(no, list_rows[0], run, gaps or b"")
 
 
 def _numbers_of(connection: Connection, statement: Any) -> list[int]:
@@ -374,8 +375,8 @@ def _short(name: str) -> Expression:
     return func.substr(whole, 1, LONGEST, type_=whole.type) if whole.type.python_type is str else whole
 
 
-def _fitting(connection: Connection, affected: list[int], where: Condition | None) -> set[int]:
-    if not affected:
+def _matching(connection: Connection, numbers: list[int], where: Condition | None) -> set[int]:
+    if not numbers:
         return set()
-    statement = select(exchanges.c.no).select_from(JOINED).where(among(affected))
+    statement = select(exchanges.c.no).select_from(JOINED).where(among(numbers))
     return set(connection.execute(statement if where is None else statement.where(where)).scalars())

@@ -115,12 +115,12 @@ def measured(
     """Yield the exchanges that `where` selects as a tool measures them, oldest first; many by several processes."""
     processes, rule = len(os.sched_getaffinity(0)), authority(tool)
     texts = count_tokens is not None or rule.needs_reads
-    decoded = where
+    to_decode = where
     if not rule.needs_reads:
-        decoded = measures.c.event_runs.is_(None) if where is None else where & measures.c.event_runs.is_(None)
-    if count_tokens is not None or processes == 1 or queries.count(connection, decoded) <= MANY:
-        for one in observed(connection, where, requests=rule.reads_request, texts=texts):
-            yield _packed(measure_observed(tool, one, count_tokens))
+        to_decode = measures.c.event_runs.is_(None) if where is None else where & measures.c.event_runs.is_(None)
+    if count_tokens is not None or processes == 1 or queries.count(connection, to_decode) <= MANY:
+        for request in observed(connection, where, requests=rule.reads_request, texts=texts):
+            yield _packed(measure_observed(tool, request, count_tokens))
         return
     numbers, parts = queries.numbers(connection, where), list[list[int]]()
     while part := list(itertools.islice(numbers, PART)):
@@ -128,8 +128,8 @@ def measured(
     spawn = multiprocessing.get_context("spawn")
     with children.spawning(), ProcessPoolExecutor(processes, spawn, children.attach) as pool:
         try:
-            for found, damage in pool.map(partial(_measured_part, tape, tool), parts):
-                yield from found
+            for addends, damage in pool.map(partial(_measured_part, tape, tool), parts):
+                yield from addends
                 for line in damage:
                     queries.report_damage(line)
         finally:
@@ -141,8 +141,8 @@ def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Adde
     damage = list[str]()
     with queries.opened(tape, damage.append) as connection:
         rule = authority(tool)
-        found = observed(connection, among(numbers), requests=rule.reads_request, texts=rule.needs_reads)
-        return [_packed(measure_observed(tool, one)) for one in found], damage
+        requests = observed(connection, among(numbers), requests=rule.reads_request, texts=rule.needs_reads)
+        return [_packed(measure_observed(tool, request)) for request in requests], damage
 
 
 def _packed(addend: Addend) -> Addend:

@@ -100,9 +100,9 @@ def figures(
 
     Without `gaps` those of pooled gaps are left unknown, which is far faster.
     """
-    found = samples(connection, (by,), where, gaps=gaps)
-    rows = [summary.row(one, (by,), bounds=bounds) for one in found]
-    return rows, summary.row(Sample.together(found), (), bounds=bounds) if found else None
+    group_samples = samples(connection, (by,), where, gaps=gaps)
+    rows = [summary.row(sample, (by,), bounds=bounds) for sample in group_samples]
+    return rows, summary.row(Sample.together(group_samples), (), bounds=bounds) if group_samples else None
 
 
 def samples(
@@ -128,17 +128,17 @@ def samples(
         if any(columns[-1]):
             turns = connection.checked(statement.types[-1], columns[-1])
             rows = [*zip(columns[0], icl, starts, *keys, *numbers.T.tolist(), turns, strict=True)]
-            of_turns = [one for row in rows for one in _turns_of(row, 3 + len(by))]
-            icl, starts, *others = list[Sequence[Any]](zip(*of_turns, strict=True))[1:]
+            turn_rows = [turn_row for row in rows for turn_row in _turns_of(row, 3 + len(by))]
+            icl, starts, *others = list[Sequence[Any]](zip(*turn_rows, strict=True))[1:]
             keys, numbers = others[: len(by)], np.array(others[len(by) : -1], np.float64).T
         members: dict[Key, list[int]] = {}
-        for at, key in enumerate(zip(*keys, strict=True)) if by else ():
-            members.setdefault(key, []).append(at)
+        for index, key in enumerate(zip(*keys, strict=True)) if by else ():
+            members.setdefault(key, []).append(index)
         for key, places in members.items() if by else [((), range(len(starts)))]:
             group = groups.setdefault(key, _Group())
-            group.gaps += b"".join([gaps for at in places if (gaps := icl[at])])
-            began = [*filter(None, group.starts), *(starts[at] for at in places)]
-            group.starts = min(began), max(began)
+            group.gaps += b"".join([gaps for index in places if (gaps := icl[index])])
+            start_times = [*filter(None, group.starts), *(starts[index] for index in places)]
+            group.starts = min(start_times), max(start_times)
             group.numbers.append(numbers[places] if by else numbers)
     return [_sample(key, groups.pop(key), include_failed, currency) for key in sorted(groups, key=sortable)]
 
@@ -192,25 +192,27 @@ def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, curre
 def _numbers(connection: Connection, types: Sequence[Type], columns: Sequence[Any], head: int) -> NDArray[np.float64]:
     """Return the numbers of exchanges, a row for each: the outcome's code, the others, and whether it has each flag."""
     is_open, outcomes, flags = columns[head : head + 3]
-    codes = [_OPEN if running else _CODES.get(one, _UNKNOWN) for running, one in zip(is_open, outcomes, strict=True)]
+    codes = [_OPEN if open else _CODES.get(word, _UNKNOWN) for open, word in zip(is_open, outcomes, strict=True)]
     *numbers, tps_user = (
         _array(type, values, connection.damage)
         for type, values in zip(types[head + 3 : -1], columns[head + 3 : -1], strict=True)
     )
-    known: dict[Any, int] = {}
-    texts = np.array([known.setdefault(one, len(known)) for one in flags])
+    flag_codes: dict[Any, int] = {}
+    texts = np.array([flag_codes.setdefault(words, len(flag_codes)) for words in flags])
 
     def flagged(flag: str) -> NDArray[np.bool_]:
-        has_flag: NDArray[np.bool_] = np.array([f" {flag} " in f" {text} " for text in known])[texts]
+        has_flag: NDArray[np.bool_] = np.array([f" {flag} " in f" {text} " for text in flag_codes])[texts]
         return has_flag
 
-    for at, quantity in enumerate(_COLUMNS.values(), 2 + len(TOKENS)):
+    for index, quantity in enumerate(_COLUMNS.values(), 2 + len(TOKENS)):
         metric = METRICS.get(str(quantity.column))
         for flag in metric.withheld if metric else ():
-            numbers[at][flagged(flag)] = np.nan
+            numbers[index][flagged(flag)] = np.nan
     has_speed = ~np.isnan(tps_user)
-    counted = [flagged(flag) & has_speed if of_speed else flagged(flag) for flag, of_speed in COUNTED_FLAGS.items()]
-    return np.column_stack([np.array(codes, np.float64), *numbers, *counted])
+    flag_columns = [
+        flagged(flag) & has_speed if of_speed else flagged(flag) for flag, of_speed in COUNTED_FLAGS.items()
+    ]
+    return np.column_stack([np.array(codes, np.float64), *numbers, *flag_columns])
 
 
 def _array(type: Type, values: Sequence[Any], damage: Damage) -> NDArray[np.float64]:
@@ -232,39 +234,42 @@ def _turns_of(row: Sequence[Any], head: int) -> list[Sequence[Any]]:
     turns = row[-1]
     if not turns:
         return [row]
-    rest = (None,) * (_PAID + len(FLAGGED) + 1)
+    unknown = (None,) * (_PAID + len(FLAGGED) + 1)
     # The outcome of the exchange covers all of its turns.
-    before = 3 + len(TOKENS) + len(_COLUMNS)
-    ends = [row[head + before : head + before + len(ENDED_ANSWERS)], *((None,) * len(ENDED_ANSWERS) for _ in turns[1:])]
-    made = [
-        [row[0], None, row[2], *row[3:head], *_numbers_of(turn), *own, *rest]
-        for turn, own in zip(turns, ends, strict=True)
+    first_end = 3 + len(TOKENS) + len(_COLUMNS)
+    ends = [
+        row[head + first_end : head + first_end + len(ENDED_ANSWERS)],
+        *((None,) * len(ENDED_ANSWERS) for _ in turns[1:]),
+    ]
+    turn_rows = [
+        [row[0], None, row[2], *row[3:head], *_numbers_of(turn), *answer_ends, *unknown]
+        for turn, answer_ends in zip(turns, ends, strict=True)
     ]
     # So do its silences: the longest of all turns, and the first silence of the first turn.
-    for at, quantity in enumerate(_COLUMNS.values(), head + 3 + len(TOKENS)):
+    for index, quantity in enumerate(_COLUMNS.values(), head + 3 + len(TOKENS)):
         if quantity.of_every_outcome:
-            made[0][at] = row[at]
-    return list[Sequence[Any]](made)
+            turn_rows[0][index] = row[index]
+    return list[Sequence[Any]](turn_rows)
 
 
 def _numbers_of(turn: TableRow) -> Iterator[Any]:
     """Yield the numbers of a turn in the order of a sample's statement, up to those of payments."""
-    started, ended = turn.get("started_at_ns"), turn.get("ended_at_ns")
-    timed = {"ttft_ns": turn.get("ttft_ns"), "latency_ns": turn.get("last_ns")}
-    if started is not None and ended is not None:
-        timed["duration_ns"] = ended - started
+    started_ns, ended_ns = turn.get("started_at_ns"), turn.get("ended_at_ns")
+    durations = {"ttft_ns": turn.get("ttft_ns"), "latency_ns": turn.get("last_ns")}
+    if started_ns is not None and ended_ns is not None:
+        durations["duration_ns"] = ended_ns - started_ns
     yield from (_TURN_CODES.get(turn["outcome"], _CODES[UNMEASURED]), None, int("first_output_at_ns" in turn))
     yield from (turn.get(name) for name in TOKENS)
-    yield from (timed.get(str(quantity.column)) for quantity in _COLUMNS.values())
+    yield from (durations.get(str(quantity.column)) for quantity in _COLUMNS.values())
 
 
 def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None) -> Sample:
     width = 3 + len(TOKENS) + len(_COLUMNS) + len(ENDED_ANSWERS) + _PAID + len(FLAGGED)
     table = np.concatenate([np.empty((0, width)), *group.numbers])
     codes, statuses, chunks = table[:, 0], table[:, 1], table[:, 2]
-    columns = {name: table[:, 3 + at].copy() for at, name in enumerate(TOKENS)}
-    for at, quantity in enumerate(_COLUMNS.values(), 3 + len(TOKENS)):
-        columns[quantity.name] = table[:, at] / (1e6 if quantity.unit == "ms" else 1)
+    columns = {name: table[:, 3 + index].copy() for index, name in enumerate(TOKENS)}
+    for index, quantity in enumerate(_COLUMNS.values(), 3 + len(TOKENS)):
+        columns[quantity.name] = table[:, index] / (1e6 if quantity.unit == "ms" else 1)
     complete = codes == _CODES["complete"]
     measured = np.ones(len(table), bool) if include_failed else complete
     sample = Sample(
@@ -324,8 +329,8 @@ def failures(connection: Connection, where: Condition | None = None) -> list[Fai
     statement = queries.filtered(select(*names, func.count().label("count")).select_from(JOINED), where).where(failed)
     order = (func.count().desc(), *names)
     with connection.begin():
-        found = connection.execute(statement.group_by(*names).order_by(*order).limit(50)).all()
-    return [Failures(*row) for row in found]
+        rows = connection.execute(statement.group_by(*names).order_by(*order).limit(50)).all()
+    return [Failures(*row) for row in rows]
 
 
 def endings(connection: Connection, where: Condition | None = None) -> dict[Ending, int]:
@@ -346,11 +351,11 @@ def endings(connection: Connection, where: Condition | None = None) -> dict[Endi
 
 
 def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:
-    each = each_label()
-    statement = queries.filtered(select(each.c.key).select_from(JOINED.join(each, true())), where)
+    labels = each_label()
+    statement = queries.filtered(select(labels.c.key).select_from(JOINED.join(labels, true())), where)
     with connection.begin():
-        found = connection.execute(statement.group_by(each.c.key).order_by(func.count().desc(), each.c.key).limit(most))
-        return [str(key) for (key,) in found]
+        statement = statement.group_by(labels.c.key).order_by(func.count().desc(), labels.c.key).limit(most)
+        return [str(key) for key in connection.execute(statement).scalars()]
 
 
 def trend(connection: Connection, room: int, where: Condition | None = None) -> Trend | None:
@@ -358,11 +363,11 @@ def trend(connection: Connection, room: int, where: Condition | None = None) -> 
     is_complete = measures.c.outcome == "complete"
     failed = case((measures.c.outcome.in_(FAILURES), 1), else_=0)
     times = [case((is_complete, measures.c[name])) for name in ("ttft_ns", "max_gap_ns")]
-    found = [np.empty((0, 4))]
+    blocks = [np.empty((0, 4))]
     for batch in queries.in_batches(connection, select(exchanges.c.no, exchanges.c.started_at, failed, *times), where):
         values = np.array([row[2:] for row in batch], np.float64)
-        found.append(np.column_stack((_milliseconds([row[1] for row in batch]) // 1000, values)))
-    starts, failures, ttft_ns, gap_ns = np.concatenate(found).T
+        blocks.append(np.column_stack((_milliseconds([row[1] for row in batch]) // 1000, values)))
+    starts, failures, ttft_ns, gap_ns = np.concatenate(blocks).T
     return trends.trend(StartedExchanges(starts.astype(np.int64), failures > 0, ttft_ns / 1e6, gap_ns / 1e6), room)
 
 

@@ -123,21 +123,21 @@ def in_batches(
     """
     statement = filtered(statement.select_from(JOINED), where)
     statement = statement.order_by(_exchanges.c.no.desc() if newest_first else _exchanges.c.no)
-    last, left = None, limit
+    last_no, remaining = None, limit
     most = connection.batch
-    while left is None or left > 0:
-        size = most if left is None else min(most, left)
+    while remaining is None or remaining > 0:
+        size = most if remaining is None else min(most, remaining)
         query = statement.limit(size)
-        if last is not None:
-            query = query.where(_exchanges.c.no < last if newest_first else _exchanges.c.no > last)
+        if last_no is not None:
+            query = query.where(_exchanges.c.no < last_no if newest_first else _exchanges.c.no > last_no)
         with connection.begin():
             batch = connection.columns(query) if columns else connection.fetch(query)
         if batch:
             yield batch
-            last = batch[0][-1] if columns else batch[-1][0]
+            last_no = batch[0][-1] if columns else batch[-1][0]
         if (len(batch[0]) if columns and batch else len(batch)) < size:
             return
-        left = None if left is None else left - size
+        remaining = None if remaining is None else remaining - size
 
 
 def exchanges(
@@ -182,8 +182,8 @@ def numbered(
         batch = numbers[start : start + connection.batch]
         statement = filtered(_selected(fields).select_from(JOINED).where(_exchanges.c.no.in_(batch)), where)
         with connection.begin():
-            found = {no: values for no, *values in connection.fetch(statement)}
-        yield from (rows.exchange(fields, found[no]) for no in batch if no in found)
+            values_by_no = {no: values for no, *values in connection.fetch(statement)}
+        yield from (rows.exchange(fields, values_by_no[no]) for no in batch if no in values_by_no)
 
 
 def detail(connection: Connection, no: int) -> DetailRow:
@@ -211,12 +211,12 @@ def _detail() -> Statement:
 def worked_out(connection: Connection, no: int, fields: Sequence[str] = WORKED_OUT) -> dict[str, Any]:
     """Return the computed fields of an exchange, by name. Raises `ConfigError`."""
     with connection.begin():
-        known = begun(connection, no)
-        left = [field for field in fields if field not in known]
-        statement = _selected(left).select_from(JOINED).where(_exchanges.c.no == no)
+        values = begun(connection, no)
+        missing_fields = [field for field in fields if field not in values]
+        statement = _selected(missing_fields).select_from(JOINED).where(_exchanges.c.no == no)
         row = connection.execute(statement.execution_options(**{ONLY: (no,)})).one()
-    known |= rows.exchange(tuple(left), row[1:])
-    return {field: known[field] for field in fields}
+    values |= rows.exchange(tuple(missing_fields), row[1:])
+    return {field: values[field] for field in fields}
 
 
 def find(connection: Connection, reference: str) -> int:
@@ -234,15 +234,15 @@ def find(connection: Connection, reference: str) -> int:
     column = _exchanges.c.id
     statement = select(_exchanges.c.no, column).where(column >= prefix, column < prefix + "~").order_by(column)
     with connection.begin():
-        found = connection.execute(statement.limit(_CANDIDATES + 1)).all()
-    if len(found) == 1:
-        no: int = found[0][0]  # a text on a server
+        matches = connection.execute(statement.limit(_CANDIDATES + 1)).all()
+    if len(matches) == 1:
+        no: int = matches[0][0]  # a text on a server
         return no
-    if not found:
+    if not matches:
         raise NotFound(f"no exchange {safe(reference)}{_newest_ids(connection)}")
-    more = " and more" if len(found) > _CANDIDATES else ""
-    fitting = ", ".join(safe(row[1]) for row in found[:_CANDIDATES])
-    raise NotFound(f"{safe(reference)} fits several exchanges: {fitting}{more}: give more of the id")
+    more = " and more" if len(matches) > _CANDIDATES else ""
+    candidates = ", ".join(safe(row[1]) for row in matches[:_CANDIDATES])
+    raise NotFound(f"{safe(reference)} fits several exchanges: {candidates}{more}: give more of the id")
 
 
 _REFERENCES: Final = (
@@ -302,16 +302,16 @@ def headers(connection: Connection, no: int) -> HeadersRow:
     """Return the headers and the trailers of an exchange."""
     columns = (_exchanges.c[name] for name in HEADER_FIELDS)
     with connection.begin():
-        found = connection.execute(select(*columns).where(_exchanges.c.no == no)).one()
-    return HeadersRow(*(pairs or [] for pairs in found))
+        headers = connection.execute(select(*columns).where(_exchanges.c.no == no)).one()
+    return HeadersRow(*(pairs or [] for pairs in headers))
 
 
 def reads(connection: Connection, no: int) -> list[TableRow]:
     """Return an exchange's reads; over a WebSocket, those of both directions as they came."""
     with connection.begin():
         directions = {sender: reading.reads_of(connection, no, stream) for sender, stream in _SENDERS.items()}
-    found = [rows.read_row(one) | {"sender": sender} for sender, its_reads in directions.items() for one in its_reads]
-    return sorted(found, key=lambda row: row["at_ms"])
+    read_rows = (rows.read_row(read) | {"sender": sender} for sender, reads in directions.items() for read in reads)
+    return sorted(read_rows, key=lambda row: row["at_ms"])
 
 
 def sent(connection: Connection, no: int) -> bytes:
@@ -322,15 +322,15 @@ def sent(connection: Connection, no: int) -> bytes:
 
 def all_reads(connection: Connection, where: Condition | None = None) -> Iterator[TableRow]:
     """Yield every read of the exchanges that fit, oldest exchange first, each with the id of its exchange."""
-    for id, its_reads in all_reads_packed(connection, where):
-        yield from ({"id": id, **rows.read_row(one)} for one in its_reads)
+    for id, exchange_reads in all_reads_packed(connection, where):
+        yield from ({"id": id, **rows.read_row(read)} for read in exchange_reads)
 
 
 def all_turns(connection: Connection, where: Condition | None = None) -> Iterator[TableRow]:
     """Yield every turn of the WebSockets that fit, oldest exchange first."""
     statement = select(_exchanges.c.no, _exchanges.c.id, _measures.c.turns).where(_measures.c.turns.is_not(None))
     for batch in in_batches(connection, statement, where):
-        yield from (rows.turn(id, values) for _, id, found in batch for values in found or ())
+        yield from (rows.turn(id, values) for _, id, turns in batch for values in turns or ())
 
 
 def all_chunks(connection: Connection, where: Condition | None = None, limit: int | None = None) -> Chunks:
@@ -347,15 +347,15 @@ def decoded_bodies(connection: Connection, numbered: Iterable[tuple[int, K]]) ->
     while batch := dict(itertools.islice(numbered, _BATCH_OF_EXCHANGES)):
         sizes = select(_bodies.c.exchange_no, _bodies.c.size).where(_bodies.c.exchange_no.in_(batch))
         with connection.begin():
-            known = {no: size or 0 for no, size in connection.execute(sizes)}
-        group, held = list[int](), 0
+            size_by_no = {no: size or 0 for no, size in connection.execute(sizes)}
+        group, group_bytes = list[int](), 0
         for no in batch:
-            if group and held + known.get(no, 0) > _MOST_HELD:
-                yield from ((batch[one], decoded) for one, decoded in _decoded_group(connection, group))
-                group, held = [], 0
+            if group and group_bytes + size_by_no.get(no, 0) > _MOST_HELD:
+                yield from ((batch[no], decoded) for no, decoded in _decoded_group(connection, group))
+                group, group_bytes = [], 0
             group.append(no)
-            held += known.get(no, 0)
-        yield from ((batch[one], decoded) for one, decoded in _decoded_group(connection, group))
+            group_bytes += size_by_no.get(no, 0)
+        yield from ((batch[no], decoded) for no, decoded in _decoded_group(connection, group))
 
 
 def _decoded_group(connection: Connection, group: Sequence[int]) -> "Iterator[tuple[int, Decoded]]":
@@ -372,13 +372,13 @@ def _decoded_group(connection: Connection, group: Sequence[int]) -> "Iterator[tu
         heads, reads, data = {}, {}, {}
     for no in group:
         try:
-            body, its_reads = encoding.unpack(*data[no]), reads[no]
+            body, exchange_reads = encoding.unpack(*data[no]), reads[no]
             if heads[no].framing == "websocket":
                 raise ValueError("the client's side is needed, too")
         except (KeyError, TypeError, ValueError):  # it still runs, is damaged, or has two directions
             yield no, chunks(connection, no)
         else:
-            yield no, decode(_as_answer(heads[no]), its_reads, body)
+            yield no, decode(_as_answer(heads[no]), exchange_reads, body)
 
 
 def chunks(connection: Connection, no: int) -> "Decoded":
@@ -387,18 +387,18 @@ def chunks(connection: Connection, no: int) -> "Decoded":
 
     with connection.begin():
         head = connection.execute(_HEADS.where(_exchanges.c.no == no)).one()
-        its_reads = reading.reads_of(connection, no)
+        exchange_reads = reading.reads_of(connection, no)
         data = reading.readable_body(connection, no)
         facts = reading.with_sent(connection, no, _as_answer(head))
-    return decode(facts, its_reads, data)
+    return decode(facts, exchange_reads, data)
 
 
 def _as_answer(head: Any) -> Exchange:
     """Return the columns of an exchange that decoding its body needs."""
     headers = head.response_headers or []
-    named, coding = dict(reversed(headers)), encoding.coding_of(headers)
-    answer = Exchange(content_type=named.get("content-type"), content_encoding=coding, framing=head.framing)
-    extensions = named.get("sec-websocket-extensions")
+    header_by_name, coding = dict(reversed(headers)), encoding.coding_of(headers)
+    answer = Exchange(content_type=header_by_name.get("content-type"), content_encoding=coding, framing=head.framing)
+    extensions = header_by_name.get("sec-websocket-extensions")
     return replace(
         answer,
         method=head.method or "",
@@ -434,8 +434,8 @@ def all_reads_packed(connection: Connection, where: Condition | None = None) -> 
     numbers = _numbers(connection, where)
     while batch := dict(itertools.islice(numbers, _BATCH_OF_EXCHANGES)):
         with connection.begin():
-            found = reading.reads_of_all(connection, [*batch])
-        yield from ((batch[no], found[no]) for no in batch if found.get(no))
+            reads_by_no = reading.reads_of_all(connection, [*batch])
+        yield from ((batch[no], reads_by_no[no]) for no in batch if reads_by_no.get(no))
 
 
 def packed_gaps(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, bytes]]:
@@ -458,15 +458,15 @@ def advice(connection: Connection) -> str | None:
     edges = [select(edge(number)).scalar_subquery() for edge in (func.min, func.max)]
     is_older = and_(_measures.c.decoder_version < DECODER_VERSION, not_(flagged(NOT_SHIPPED)))
     with connection.begin():
-        found = connection.execute(select(number).where(number.in_(edges), is_older).limit(1)).first()
-    return None if found is None else OUTDATED
+        outdated = connection.execute(select(number).where(number.in_(edges), is_older).limit(1)).first()
+    return None if outdated is None else OUTDATED
 
 
 def count(connection: Connection, where: Condition | None = None) -> int:
     """Count the exchanges that fit."""
     with connection.begin():
-        found = connection.execute(filtered(select(func.count()).select_from(JOINED), where)).scalar_one()
-    return int(found)
+        exchange_count = connection.execute(filtered(select(func.count()).select_from(JOINED), where)).scalar_one()
+    return int(exchange_count)
 
 
 def numbers(connection: Connection, where: Condition | None = None, *, newest_first: bool = False) -> Iterator[int]:
@@ -480,8 +480,8 @@ def observed(connection: Connection, no: int) -> "tuple[Exchange, Reads, Decoded
     from wiretape.recorder.decode.decoder import decode
 
     with connection.begin():
-        facts, its_reads, data = reading.answer(connection, no)
-    return facts, its_reads, decode(facts, its_reads, data)
+        facts, exchange_reads, data = reading.answer(connection, no)
+    return facts, exchange_reads, decode(facts, exchange_reads, data)
 
 
 def unmeasured(connection: Connection) -> tuple[int, int]:

@@ -111,15 +111,15 @@ def numbers(
     """
     newest = connection.exec_driver_sql("SELECT max(no) FROM exchanges").scalar() or 0
     most = max(LEAST_LIMIT, newest // _SHARE)
-    first, ties = seeds, [tie for link in links for tie in ties_of(link, marked)]
+    first_seeds, ties = seeds, [tie for link in links for tie in ties_of(link, marked)]
     while True:
-        found = connection.exec_driver_sql(_RELATED, (json.dumps(seeds), json.dumps(ties), most)).all()
-        if len(found) == most:
+        rows = connection.exec_driver_sql(_RELATED, (json.dumps(seeds), json.dumps(ties), most)).all()
+        if len(rows) == most:
             return None
-        keys = {key for _, key in found if key is not None}.union(x for kind, x, _ in ties if kind in ("key", "parent"))
+        keys = {key for _, key in rows if key is not None}.union(x for kind, x, _ in ties if kind in ("key", "parent"))
         hashed = {key for key in keys if marked(key) == key}
         plain = connection.exec_driver_sql(_PLAIN_KEYS).scalars() if hashed else ()
-        if not (more := [key for key in plain if key not in keys and marked(key) in hashed]):
-            return sorted({number for number, _ in found if number is not None})
+        if not (more_keys := [key for key in plain if key not in keys and marked(key) in hashed]):
+            return sorted({number for number, _ in rows if number is not None})
         owners = "SELECT exchange_no FROM measures WHERE conversation_key IN (SELECT value FROM json_each(?))"
-        seeds = [*first, *connection.exec_driver_sql(owners, (json.dumps(more),)).scalars()]
+        seeds = [*first_seeds, *connection.exec_driver_sql(owners, (json.dumps(more_keys),)).scalars()]

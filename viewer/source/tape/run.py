@@ -33,15 +33,15 @@ def columns(
 def _with_gaps(numbers: Sequence[int], values: dict[str, list[Any]], most: int) -> set[int]:
     """Return the exchanges whose gaps are kept: those with the longest gap come first, up to the limit of gaps."""
     longest_first = sorted(
-        zip(values["max_gap_ms"], values["output_chunks"], numbers, strict=True), key=lambda one: -(one[0] or 0)
+        zip(values["max_gap_ms"], values["output_chunks"], numbers, strict=True), key=lambda row: -(row[0] or 0)
     )
-    kept, held = set[int](), 0
+    with_gaps, gap_count = set[int](), 0
     for _, chunks, no in longest_first:
-        held += chunks or 0
-        if held > most:
+        gap_count += chunks or 0
+        if gap_count > most:
             break
-        kept.add(no)
-    return kept
+        with_gaps.add(no)
+    return with_gaps
 
 
 def _gaps(connection: Connection, numbers: set[int]) -> list[tuple[int, bytes]]:
@@ -53,20 +53,20 @@ def _gaps(connection: Connection, numbers: set[int]) -> list[tuple[int, bytes]]:
 
 def outputs(connection: Connection, numbers: Sequence[int], most: int) -> dict[int, OutputText]:
     """Return the output of these exchanges, in their order, up to a limit of characters."""
-    found, held = dict[int, OutputText](), 0
+    text_by_no, character_count = dict[int, OutputText](), 0
     for no, decoded in queries.decoded_bodies(connection, ((no, no) for no in numbers)):
-        said = [text for run in decoded.runs if run.chunk.output for text in _said(run)]
-        found[no] = OutputText("".join(said), list(map(len, said)))
-        held += len(found[no].text)
-        if held > most:
+        parts = [text for run in decoded.runs if run.chunk.output for text in _said(run)]
+        text_by_no[no] = OutputText("".join(parts), list(map(len, parts)))
+        character_count += len(text_by_no[no].text)
+        if character_count > most:
             break
-    return found
+    return text_by_no
 
 
 def _said(run: ItemRun) -> list[str]:
     """Return the text of each chunk of a run: texts, and names and arguments of tool calls."""
     if run.part is not None:
         return run.texts
-    each = chunk("", run.chunk)
+    rows = chunk("", run.chunk)
     names = ("reasoning", "content", "refusal", "tool_name", "tool_arguments")
-    return ["".join(row[name] or "" for row in each for name in names)]
+    return ["".join(row[name] or "" for row in rows for name in names)]

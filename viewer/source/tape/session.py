@@ -21,8 +21,8 @@ from wiretape.viewer.stats.tools.request import Judged
 
 def _columns(record: type[FinishedExchange] | type[Traced], *worked_out: str) -> dict[str, Column]:
     """Return the columns with the names of a record's fields, except those `worked_out`."""
-    found = {**exchanges.c, **measures.c}
-    return {one.name: found[one.name] for one in fields(record) if one.name in found and one.name not in worked_out}
+    columns, names = {**exchanges.c, **measures.c}, (field.name for field in fields(record))
+    return {name: columns[name] for name in names if name in columns and name not in worked_out}
 
 
 _COUNTED = _columns(FinishedExchange, "flags")

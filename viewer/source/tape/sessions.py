@@ -57,24 +57,24 @@ _REQUEST: Final = func.coalesce(
 def find(connection: Connection, reference: str) -> str:
     """Resolve a reference to a session's key. Raises `NotFound` if there is none, or more than one."""
     newest, key = func.max(exchanges.c.no).desc(), reference.removeprefix(SESSION)
-    named = select(_NAME).select_from(JOINED).where(_NAME.is_not(None)).group_by(_NAME)
+    names_of_all = select(_NAME).select_from(JOINED).where(_NAME.is_not(None)).group_by(_NAME)
     if reference == NEWEST_SESSION:
-        statement = named.order_by(newest).limit(1)
+        statement = names_of_all.order_by(newest).limit(1)
     else:
-        statement = named.where(func.substr(_NAME, 1, len(key)) == key)
+        statement = names_of_all.where(func.substr(_NAME, 1, len(key)) == key)
         statement = statement.order_by(func.length(_NAME) > len(key), newest).limit(_CANDIDATES + 1)
     with connection.begin():
-        found: Sequence[str] = connection.execute(statement).scalars().all()
-        if not found and reference != NEWEST_SESSION:  # a whole key whose hash is the name, or the reverse
-            marked = key_marks(connection)
-            found = [name for name in connection.execute(named).scalars() if marked(name) == marked(key)]
-    if not found:
+        names: Sequence[str] = connection.execute(statement).scalars().all()
+        if not names and reference != NEWEST_SESSION:  # a whole key whose hash is the name, or the reverse
+            mark = key_marks(connection)
+            names = [name for name in connection.execute(names_of_all).scalars() if mark(name) == mark(key)]
+    if not names:
         raise NotFound(f"no session {safe(reference)}: 'wiretape ls --by conversation' lists them")
-    if len(found) > 1 and found[0] != key:
-        more = " and more" if len(found) > _CANDIDATES else ""
-        fitting = ", ".join(safe(name) for name in found[:_CANDIDATES])
-        raise NotFound(f"{safe(reference)} fits several sessions: {fitting}{more}: give more of the key")
-    return found[0]
+    if len(names) > 1 and names[0] != key:
+        more = " and more" if len(names) > _CANDIDATES else ""
+        candidates = ", ".join(safe(name) for name in names[:_CANDIDATES])
+        raise NotFound(f"{safe(reference)} fits several sessions: {candidates}{more}: give more of the key")
+    return names[0]
 
 
 def numbers(connection: Connection, name: str) -> list[int]:
@@ -96,10 +96,11 @@ def listed(
     Raises `ConfigError`.
     """
     seeds = conversations.newest(connection, where, limit)
-    found = conversations.listed(connection, where, limit, seeds)
-    names = None if limit is None else [row.conversation for row in found]
-    known = {name: account_of(its, limits) for name, its in members(connection, limits, clock, where, names, seeds)}
-    return [_fields_of(row) | known.get(row.conversation, _NOTHING).row() for row in found]
+    conversation_rows = conversations.listed(connection, where, limit, seeds)
+    names = None if limit is None else [row.conversation for row in conversation_rows]
+    sessions = members(connection, limits, clock, where, names, seeds)
+    account_by_name = {name: account_of(session, limits) for name, session in sessions}
+    return [_fields_of(row) | account_by_name.get(row.conversation, _NOTHING).row() for row in conversation_rows]
 
 
 def _fields_of(row: ConversationRow) -> TableRow:
@@ -114,8 +115,8 @@ def accounts(
     names: Collection[str] | None = None,
 ) -> Iterator[tuple[str, Account]]:
     """Yield the key of each session with exchanges that fit, and the account of these; or of those of these `names`."""
-    for name, found in members(connection, limits, clock, where, names):
-        yield name, account_of(found, limits)
+    for name, session_exchanges in members(connection, limits, clock, where, names):
+        yield name, account_of(session_exchanges, limits)
 
 
 def verdicts(connection: Connection, where: Condition | None, names: Collection[str]) -> dict[str, dict[str, int]]:
@@ -123,11 +124,11 @@ def verdicts(connection: Connection, where: Condition | None, names: Collection[
     verdict, count = column("cache_verdict"), func.count()
     statement = queries.filtered(select(_NAME, verdict, count).select_from(JOINED), where)
     statement = statement.where(_named(names), verdict.is_not(None)).group_by(_NAME, verdict).order_by(count.desc())
-    found: dict[str, dict[str, int]] = {}
+    counts_by_name: dict[str, dict[str, int]] = {}
     with connection.begin():
-        for name, word, counted in connection.execute(statement):
-            found.setdefault(name, {})[word] = counted
-    return found
+        for name, word, verdict_count in connection.execute(statement):
+            counts_by_name.setdefault(name, {})[word] = verdict_count
+    return counts_by_name
 
 
 def _named(names: Collection[str]) -> Condition:
@@ -152,14 +153,14 @@ def members(
         statement = statement.where(_named(names))
     groups: dict[str, list[SessionExchange]] = {}
     with connection.begin():
-        found = connection.fetch(conversations.only(statement, seeds))
-    for row in found:
+        rows = connection.fetch(conversations.only(statement, seeds))
+    for row in rows:
         if (name := row[-1]) is not None:
             groups.setdefault(name, []).append(SessionExchange._make(row[:-1]))
     remaining = iter(groups.items())
-    while some := dict(islice(remaining, _TOGETHER)):
-        for name, its in _tied(connection, some):
-            yield name, [one if one.outcome != "open" else _until_now(connection, one, clock) for one in its]
+    while batch := dict(islice(remaining, _TOGETHER)):
+        for name, session in _tied(connection, batch):
+            yield name, [_until_now(connection, each, clock) if each.outcome == "open" else each for each in session]
 
 
 def before(
@@ -170,16 +171,16 @@ def before(
     Exchanges without such a time are left out. It is unknown in a session with an exchange that has ended and is not
     measured, and on a tape with more than `most` exchanges.
     """
-    named = select(_NAME).distinct().select_from(JOINED).where(among(numbers), _NAME.is_not(None))
+    statement = select(_NAME).distinct().select_from(JOINED).where(among(numbers), _NAME.is_not(None))
     with connection.begin():
         if connection.execute(select(func.count()).select_from(exchanges)).scalar_one() > most:
             return {}
-        names = connection.execute(named).scalars().all()
-    found: dict[int, tuple[str, int]] = {}
-    for _, its in members(connection, DEFAULT, clock, names=names):
-        if all(one.outcome is not None for one in its):
-            found |= before_each(its)
-    return {no: found[no] for no in numbers if no in found}
+        names = connection.execute(statement).scalars().all()
+    time_before: dict[int, tuple[str, int]] = {}
+    for _, session_exchanges in members(connection, DEFAULT, clock, names=names):
+        if all(exchange.outcome is not None for exchange in session_exchanges):
+            time_before |= before_each(session_exchanges)
+    return {no: time_before[no] for no in numbers if no in time_before}
 
 
 @functools.cache
@@ -208,43 +209,46 @@ def _tied(
     In a plain dialogue, where each turn continues another one, the hashes of the messages tell them. Branches,
     repetitions and edited histories need the messages of all requests.
     """
-    branched = {name for name, its in groups.items() if not _is_dialogue(its)}
-    found = caching.tied(connection, {one.no: name for name in branched for one in groups[name]}) if branched else {}
-    known = {no: tie.predecessor for no, tie in found.items() if tie.is_known}
-    for name, its in groups.items():
-        yield name, [one._replace(continued=known[one.no]) if one.no in known else one for one in its]
+    branched = {name: session for name, session in groups.items() if not _is_dialogue(session)}
+    names_by_no = {exchange.no: name for name, session in branched.items() for exchange in session}
+    tie_by_no = caching.tied(connection, names_by_no) if names_by_no else {}
+    predecessor_by_no = {no: tie.predecessor for no, tie in tie_by_no.items() if tie.is_known}
+    for name, session in groups.items():
+        if name in branched:
+            session = [each._replace(continued=predecessor_by_no.get(each.no, each.continued)) for each in session]
+        yield name, session
 
 
-def _is_dialogue(its: Sequence[SessionExchange]) -> bool:
-    told = [one.continued for one in its if is_covered(one.operation)]
-    return None not in told[1:] and len(set(told)) == len(told)
+def _is_dialogue(session: Sequence[SessionExchange]) -> bool:
+    continued = [exchange.continued for exchange in session if is_covered(exchange.operation)]
+    return None not in continued[1:] and len(set(continued)) == len(continued)
 
 
-def _until_now(connection: Connection, one: SessionExchange, clock: Clock) -> SessionExchange:
+def _until_now(connection: Connection, exchange: SessionExchange, clock: Clock) -> SessionExchange:
     """Return an open exchange as measured until now; if its recorder does not run any more, until its last read."""
     try:
-        found = live.figures(connection, one.no)
+        measures = live.figures(connection, exchange.no)
         with connection.begin():
-            run = reading.run_of(connection, one.no)
-            last_ns = connection.execute(select(last_read()).where(exchanges.c.no == one.no)).scalar_one()
+            run = reading.run_of(connection, exchange.no)
+            last_ns = connection.execute(select(last_read()).where(exchanges.c.no == exchange.no)).scalar_one()
     except NoResultFound:  # it was deleted meanwhile
-        return one
-    end_ns = max(last_ns or 0, found.latency_ns or 0)
-    began_ns = wall_ns(one.started_at)
+        return exchange
+    end_ns = max(last_ns or 0, measures.latency_ns or 0)
+    began_ns = wall_ns(exchange.started_at)
     if run.state(clock.wall_ns()) != "running" or began_ns is None:
         pass
-    elif one.boot_ns is not None and one.boot == boot_id():
-        end_ns = max(end_ns, clock.boot_ns() - one.boot_ns)
+    elif exchange.boot_ns is not None and exchange.boot == boot_id():
+        end_ns = max(end_ns, clock.boot_ns() - exchange.boot_ns)
     else:
         end_ns = max(end_ns, clock.wall_ns() - began_ns)
-    return one._replace(
+    return exchange._replace(
         outcome="open",
-        operation=found.operation,
-        ttft_ns=found.ttft_ns,
-        latency_ns=found.latency_ns,
+        operation=measures.operation,
+        ttft_ns=measures.ttft_ns,
+        latency_ns=measures.latency_ns,
         duration_ns=end_ns,
         end_ns=end_ns,
-        gaps=found.icl,
-        turn_spans=found.turn_spans,
-        calls_tool=bool(found.tool_calls),
+        gaps=measures.icl,
+        turn_spans=measures.turn_spans,
+        calls_tool=bool(measures.tool_calls),
     )

@@ -257,7 +257,7 @@ class ServerSource(Queried):
     def visible(self, numbers: Sequence[int]) -> list[ListRow]:
         return list_rows(self.connection, numbers)
 
-    def changes(self, filter: Filter | None, known: base.Change, visible: Sequence[int]) -> None:
+    def changes(self, filter: Filter | None, previous: base.Change, visible: Sequence[int]) -> None:
         """Return nothing: the list is read again on request."""
 
     def details(self, number: int, limits: Thresholds) -> base.Details:
