@@ -104,21 +104,23 @@ def _create_measures() -> None:
         input_tokens output_tokens total_tokens reasoning_tokens cache_read_input_tokens cache_write_input_tokens
         cache_write_1h_input_tokens input_uncached_tokens retries answers stalled_answers given_up_answers
         context_system_bytes context_tools_bytes context_user_bytes context_assistant_bytes context_tool_results_bytes
-        context_images_bytes context_documents_bytes context_other_bytes
+        context_images_bytes context_documents_bytes context_other_bytes quota_requests_left quota_tokens_left
     """
     times = """
         connect_ns ttfb_ns ttf_byte_ns ttfc_ns ttft_ns ttfo_ns ttf_content_ns thinking_ns ttst_ns latency_ns
         duration_ns tail_ns max_gap_ns max_silence_ns max_event_silence_ns max_output_silence_ns ttf_event_ns
         first_silence_ns first_event_silence_ns first_output_silence_ns last_silence_ns icl_max_ns
+        server_queue_ns server_prefill_ns server_decode_ns server_total_ns network_ns
     """
     rates = """
         tpot_ns tpot_est_ns tpot_adj_ns tps_user e2e_tps tokens_per_chunk coalesced_fraction
-        icl_p50_ns icl_p90_ns icl_p99_ns icl_mean_ns
+        icl_p50_ns icl_p90_ns icl_p99_ns icl_mean_ns quota_5h_percent quota_7d_percent
     """
     texts = """
         outcome_detail error_code error_message api operation response_model response_id finish_reason content reasoning
         refusal rpc_method tool_name dialect_version conversation_key conversation_key_from conversation_parent
         previous_response_id messages_hash continues_hash continued_answer_hash answer_hash silent_end_by asked
+        server_times_from trace_id
     """
     op.create_table(
         "measures",

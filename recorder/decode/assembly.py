@@ -28,9 +28,11 @@ class Answer:
     """The content of an answer, ready to be stored: `values` are fields of a row of measures.
 
     `finished` means that every seen choice has a finish reason; `failure` is one that says that the service failed.
+    `reported` are the times and quotas in it.
     """
 
     values: JsonObject
+    reported: JsonObject
     finished: bool
     failure: str | None
     flags: frozenset[str]
@@ -168,6 +170,7 @@ class _Builder:
         self._model = ""
         self._textless = False
         self._attributes: JsonObject = {}
+        self._reported: JsonObject = {}
 
     def add(self, chunk: Chunk) -> None:
         """Add one chunk; the first non-empty id and model hold."""
@@ -191,6 +194,8 @@ class _Builder:
             self._flags.update(chunk.flags)
         if chunk.attributes:
             self._attributes.update(chunk.attributes)
+        if chunk.reported:
+            self._reported.update(chunk.reported)
         begins_with_text = bool(chunk.pieces and chunk.pieces[0].content)  # nearly always: the checks below cost more
         if chunk.content and not begins_with_text and not any(piece.content or piece.refusal for piece in chunk.pieces):
             self._textless = True  # audio or an image: its size does not bound its tokens
@@ -232,6 +237,7 @@ class _Builder:
         }
         return Answer(
             values,
+            self._reported,
             finished=bool(choices) and all(choice.finish_reason for choice in choices),
             failure=next(
                 (choice.finish_reason for choice in choices if is_failure(choice.api, choice.finish_reason)), None

@@ -15,7 +15,7 @@ tape is left to `settle`.
 from collections.abc import Sequence
 from typing import Any
 
-from wiretape.recorder.decode import direct, encoding, layers, payloads, plain, turns
+from wiretape.recorder.decode import direct, encoding, layers, payloads, plain, reported, turns
 from wiretape.recorder.decode.assembly import Answer, assemble
 from wiretape.recorder.decode.conversation import RecordedRequest, answers_tools, belonging
 from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
@@ -100,6 +100,7 @@ def derive(
         flags.discard("empty")
     elif resumed(exchange) is not None or (request is not None and request.continues_answer):
         flags.add("continuation")
+    values |= reported.values(exchange, answer.reported, values["ttfb_ns"], values["duration_ns"])
     values |= _error_values(fault, outcome, decoded, cleaner)
     values |= _declared_values(exchange, answer, decoded, api, cleaner)
     if request is not None:

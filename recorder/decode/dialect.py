@@ -105,6 +105,8 @@ class Chunk:
     reason: str = ""
     finals: tuple[FinalText, ...] = field(default=(), compare=False)
     """The texts that it finishes."""
+    reported: JsonObject | None = field(default=None, compare=False)
+    """The times and quotas that the server reports in it (`reported.in_payload`)."""
     provider_calls: int = 0
     provider_results: int = 0
     """Tools that the provider runs itself: those that it calls here, and those whose results it brings."""

@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from wiretape.recorder.decode import elements
+from wiretape.recorder.decode import elements, reported
 from wiretape.recorder.decode.assembly import is_additive, is_unexplained, token_counts
 from wiretape.recorder.decode.conversation import RecordedRequest, belonging_of
 from wiretape.recorder.decode.dialects import chat, registry
@@ -123,6 +123,7 @@ def measures(exchange: Exchange, reads: Reads, body: bytes, request: RecordedReq
     if is_unexplained(counts, is_additive=additive):
         flags.append("total_unexplained")
     values: JsonObject = measured(Timeline(exchange, reads, None, counts["output_tokens"])) | counts
+    values |= reported.values(exchange, {}, values["ttfb_ns"], values["duration_ns"])
     values |= prompt_values | belonging_of(prompt, request.headers, "chat", content, None)
     return Measures(
         outcome="complete",

@@ -442,7 +442,7 @@ class Timing:
     )
 
 
-DIGESTS: Final = {15: "043189d915c5fa8c"}
+DIGESTS: Final = {15: "74757be010dd52f4"}
 """A digest of the names and types of all derived values, by the version of the decoder."""
 DECODER_VERSION: Final = max(DIGESTS)
 """Version of the decoder; add one whenever the same facts would be derived differently, or more of them."""
@@ -456,6 +456,11 @@ def tokens(meaning: str, aliases: tuple[str, ...]) -> Any:
 def context(meaning: str) -> Any:
     """Define the bytes of a request's body that are of one source."""
     return metric(f"bytes of the request's body: {meaning}", None, "bytes")
+
+
+def server_time(meaning: str) -> Any:
+    """Define a time that the server reports of itself."""
+    return metric(f"the server's own time {meaning}, as it reports it", None, "ns", has_statistics=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -476,6 +481,22 @@ class Measures(Timing):
     finish_reason: str | None = value(
         "reason why the answer ended, verbatim from upstream; of Google's numbers, the name"
     )
+    server_queue_ns: int | None = server_time("in its queue")
+    server_prefill_ns: int | None = server_time("reading the prompt")
+    server_decode_ns: int | None = server_time("generating the answer")
+    server_total_ns: int | None = server_time("in all; of a header of a stream, up to the response head")
+    network_ns: int | None = metric(
+        "network and gateways: T0 → the end (of a header's total: the response head), less the server's total",
+        None,
+        "ns",
+        has_statistics=True,
+    )
+    server_times_from: str | None = value("the header, or the place in the body, that reports the server's times")
+    quota_requests_left: int | None = metric("requests left of the provider's quota, from a header", None, "requests")
+    quota_tokens_left: int | None = metric("tokens left of the provider's quota, from a header", None, "tokens")
+    quota_5h_percent: float | None = metric("used part of a subscription's window of 5 hours", None, "%")
+    quota_7d_percent: float | None = metric("used part of a subscription's window of 7 days", None, "%")
+    trace_id: str | None = value("the trace that the request's traceparent names", style="prefix")
     input_tokens: int | None = tokens(
         "tokens of the request, those read from and written to the provider's cache included, from usage",
         ("tok.in", "prompt_tokens"),

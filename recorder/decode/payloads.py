@@ -9,10 +9,12 @@ come from `sse`; deltas are put together by `assembly`.
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
+from wiretape.recorder.decode import reported
 from wiretape.recorder.decode.allowance import Allowance, may_be_parsed
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
 from wiretape.recorder.decode.declared.matching import Alternative
@@ -98,6 +100,12 @@ class PayloadReader:
 
     def __call__(self, payload: JsonObject, event: str = "message") -> Chunk:
         """Read one JSON object of an event; one of the type "error" is an error, in any shape."""
+        chunk = self._chunk(payload, event)
+        if reported.KEYS.isdisjoint(payload) or (values := reported.in_payload(payload)) is None:
+            return chunk
+        return replace(chunk, reported=values)
+
+    def _chunk(self, payload: JsonObject, event: str) -> Chunk:
         error = fault(payload)
         if event == "error" and error is None:
             error = _described(payload, payload)
@@ -112,7 +120,7 @@ class PayloadReader:
                     self._parsers.insert(0, self._parsers.pop(place))
                 return chunk
         if alternatives and not self.is_certain and self._is_recognised(payload, alternatives, is_second=is_second):
-            return self(payload, event)
+            return self._chunk(payload, event)
         return Chunk("", fault=error)
 
     def _is_recognised(

@@ -54,7 +54,9 @@ _COLUMNS: Final = {
     ),
     "measures": (
         "exchange_no: decoder_version:I outcome:T outcome_detail:t error_code:t error_message:t api:t operation:t "
-        "response_model:t response_id:t finish_reason:t input_tokens:n output_tokens:n total_tokens:n "
+        "response_model:t response_id:t finish_reason:t server_queue_ns:n server_prefill_ns:n server_decode_ns:n "
+        "server_total_ns:n network_ns:n server_times_from:t quota_requests_left:n quota_tokens_left:n "
+        "quota_5h_percent:f quota_7d_percent:f trace_id:t input_tokens:n output_tokens:n total_tokens:n "
         "reasoning_tokens:n cache_read_input_tokens:n cache_write_input_tokens:n cache_write_1h_input_tokens:n "
         "input_uncached_tokens:n usage:j events:I comments:I flags:T content:t reasoning:t refusal:t tool_calls:j "
         "choices:j attributes:j rpc_method:t tool_name:t dialect_version:t conversation_key:t conversation_key_from:t "
@@ -94,7 +96,7 @@ _UNSIZED: Final = (
     "exchanges.clock = 'none' AND measures.bytes = 0 AND exchanges.status IS NOT NULL AND "
     "coalesce(exchanges.framing, '') != 'none' "
 )
-# [[[end]]] (sum: bfL1ZwC+3F)
+# [[[end]]] (sum: ifys8PwAq6)
 # fmt: on
 
 

@@ -254,6 +254,7 @@ def _refusal(part: str, id: str) -> str:
 
 def _session(source: "Source", reference: str, part: str, out: Output, limits: Thresholds) -> None:
     from wiretape.recorder.clock import SYSTEM
+    from wiretape.viewer.exchange import facts
     from wiretape.viewer.report import sessions as report
     from wiretape.viewer.sessions.account import by_turn
     from wiretape.viewer.sessions.exchanges import account_of, spans
@@ -263,9 +264,9 @@ def _session(source: "Source", reference: str, part: str, out: Output, limits: T
     ((_, members),) = source.members([key], limits, SYSTEM)
     selection = Selection(numbers=tuple(member.no for member in members))
     if part == "time":
-        facts = source.rows(report.FACTS, selection)
+        rows_of_turns = source.rows(report.FACTS, selection)
         turns = [*by_turn(spans(members, limits).spans, limits)]
-        rows = [*report.turn_rows(turns, {member.no: row for member, row in zip(members, facts, strict=True)})]
+        rows = [*report.turn_rows(turns, {member.no: row for member, row in zip(members, rows_of_turns, strict=True)})]
         names = out.fields(report.TURN_FIELDS)
         if out.is_table and names is None:
             output.show_table(report.turns(rows, output.width()))
@@ -276,7 +277,9 @@ def _session(source: "Source", reference: str, part: str, out: Output, limits: T
     if out.format not in (None, "table"):
         out.put_one(row)
     else:
-        output.show(report.lines(key, account_of(members, limits), row["models"], row["asked"], row, output.width()))
+        quotas = source.rows(tuple(facts.QUOTAS), selection)
+        account = account_of(members, limits)
+        output.show(report.lines(key, account, row["models"], row["asked"], row, [*quotas], output.width()))
 
 
 _PARTS: dict[str, Part] = {

@@ -3,7 +3,7 @@
 Recorded text has passed `safe`; unknown is `–`. Verdicts and their words are in `timing.verdicts` and `timing.wording`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -37,6 +37,13 @@ class RelaySide(NamedTuple):
 
 ATTRIBUTES: Final = "attributes"
 """The label of the values that a declared dialect names: they may hold texts of the answer."""
+QUOTAS: Final = {
+    "quota_requests_left": "{} requests left",
+    "quota_tokens_left": "{} tokens left",
+    "quota_5h_percent": "5 h used to {} %",
+    "quota_7d_percent": "7 d used to {} %",
+}
+"""The fields of quotas, and their words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,7 @@ def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
     tokens = [f"{name} {count(value(row, f'{name}_tokens'))}" for name in ("input", "output", "reasoning", "total")]
     yield Fact("times ms", tuple(f"{name} {ms(value(row, f'{name}_ms'))}" for name in times))
     yield Fact("gaps ms", tuple(f"{label} {ms(value(row, f'{name}_ms'))}" for label, name in gaps.items()))
+    yield from reported(row)
     tpot = row.tpot_ms
     # Hidden tokens did not come in this time, and of a burst only the time of its arrival is known.
     withheld = "hidden_tokens" if "hidden_tokens" in row.flags else "burst" if burst else None
@@ -84,6 +92,23 @@ def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
     yield Fact("tokens", (*tokens, f"tpot ms {ms(tpot)}", f"tps {rate}"))
     if paid := tuple(_paid(row)):
         yield Fact("cost", paid)
+
+
+def reported(row: DetailRow) -> Iterator[Fact]:
+    """Yield the times of the server itself, with the rest of the wire's time, and the quotas that it names."""
+    times = {name: value(row, f"server_{name}_ms") for name in ("queue", "prefill", "decode", "total")}
+    times["network and gateways"] = value(row, "network_ms")
+    if parts := [f"{label} {ms(time)}" for label, time in times.items() if time is not None]:
+        yield Fact("server ms", (*parts, f"from {line(value(row, 'server_times_from'))}"))
+    if left := tuple(quotas({name: value(row, name) for name in QUOTAS})):
+        yield Fact("quota", left)
+
+
+def quotas(values: Mapping[str, float | None]) -> Iterator[str]:
+    """Yield the known quotas in words."""
+    for name, words in QUOTAS.items():
+        if (number := values[name]) is not None:
+            yield words.format(count(number) if isinstance(number, int) else f"{number:g}")
 
 
 def all_facts(row: DetailRow, verdicts: Iterable[Verdict], headers: Iterable[Fact] = ()) -> Iterator[Fact]:

@@ -99,7 +99,7 @@ def _figures(row: DetailRow, verdicts: Sequence[Verdict]) -> Iterator[Fact]:
     burst = any(verdict.kind == "burst" for verdict in verdicts)
     for fact in facts.measured(row, burst=burst):
         parts = tuple(part for part in fact.parts if not part.endswith(formatting.UNKNOWN))
-        if parts and fact.label in ("tokens", "cost"):
+        if parts and fact.label in ("server ms", "tokens", "cost"):
             yield Fact(fact.label, parts)
     if (cached := facts.cache(row)) is not None:
         yield cached

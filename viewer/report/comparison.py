@@ -74,7 +74,9 @@ def distinct(rows: Sequence[TableRow]) -> tuple[list[TableRow], list[str]]:
 def pair(rows: Sequence[TableRow], width: int | None = None) -> Table:
     """Lay out a comparison of two exchanges: a headline and the metrics that matter."""
     by_name = {row["metric"]: row for row in rows}
-    names = ("model", "outcome", "ttft_ms", "max_gap_ms", "latency_ms", "tps_user", "output_tokens")
+    names = ["model", "outcome", "ttft_ms", "max_gap_ms", "latency_ms", "tps_user", "output_tokens"]
+    reported = ("server_queue_ms", "server_prefill_ms", "server_decode_ms", "server_total_ms", "network_ms")
+    names += [name for name in reported if by_name[name]["a"] is not None or by_name[name]["b"] is not None]
     visible_rows = [by_name[name] for name in names]
     columns = [
         TableColumn(name, title, lambda row, name=name: _side(row[name]))  # type: ignore[misc]

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
+from wiretape.viewer.exchange import facts
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.record.units import ms
 from wiretape.viewer.report import stats
@@ -74,9 +75,12 @@ def times(accounts: Sequence[Account], width: int | None = None) -> Iterator[Tex
 
 def lines(
     key: str, account: Account, models: Sequence[str], question: str | None, tokens: Mapping[str, int | None],
-    width: int | None = None,
+    quotas: Sequence[TableRow] = (), width: int | None = None,
 ) -> Iterator[Text]:  # fmt: skip
-    """Yield a session on one screen: what took its time, its parts as bars, and its counts."""
+    """Yield a session on one screen: what took its time, its parts as bars, its counts, and what is left of `quotas`.
+
+    These are the fields `facts.QUOTAS` of its exchanges: the last that is known of each counts.
+    """
     room = width or 100
     yield from paragraph("", sentence(account), room, "bold")
     yield from _label(
@@ -99,6 +103,8 @@ def lines(
         f"{words} {count(tokens[name])}" for name, words in words_of_tokens.items() if tokens.get(name) is not None
     )
     yield from _label("tokens", " · ".join(token_counts), room)
+    last = {name: next((row[name] for row in reversed(quotas) if row[name] is not None), None) for name in facts.QUOTAS}
+    yield from _label("quota", " · ".join(facts.quotas(last)), room)
     if account.clock_step:
         yield from _label("note", "the wall clock was set back: a gap of unknown length counts as 0", room)
     yield from _label("more", "--part time: a row for each turn", room)
@@ -158,14 +164,14 @@ def comparison(rows: Sequence[TableRow], width: int | None = None) -> Table:
     return table([plain(name) for name in COMPARED], rows, width)
 
 
-def turn_rows(turn_times: Sequence[TurnTime], facts: Mapping[int, TableRow]) -> Iterator[TableRow]:
-    """Yield the `TURN_FIELDS` of each turn; `facts` are the `FACTS` of the exchanges by number.
+def turn_rows(turn_times: Sequence[TurnTime], exchanges: Mapping[int, TableRow]) -> Iterator[TableRow]:
+    """Yield the `TURN_FIELDS` of each turn; `exchanges` are the `FACTS` of the exchanges by number.
 
     Tokens of a WebSocket are those of all of its turns, and stand at its first.
     """
     seen = set[int]()
     for number, turn in enumerate(turn_times, 1):
-        exchange_facts = facts.get(turn.span.no, {})
+        exchange_facts = exchanges.get(turn.span.no, {})
         first_ns = turn.span.first_ns
         parts = {f"{name}_ms": ms(took_ns) for name, took_ns in turn.parts.items() if name not in _BEFORE}
         parts = parts if turn.span.is_timed else dict.fromkeys(parts)

@@ -68,6 +68,7 @@ PAIRED: Final = (
     "started_at", "model", "upstream", "status", "outcome", "outcome_detail", "error_code", "finish_reason", "ttfb_ms",
     "ttfc_ms", "ttft_ms", "ttfo_ms", "thinking_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "tps_user",
     "icl_mean_ms", "icl_p50_ms", "icl_p90_ms", "icl_p99_ms", "icl_max_ms", "max_gap_ms", "max_silence_ms",
+    "server_queue_ms", "server_prefill_ms", "server_decode_ms", "server_total_ms", "network_ms",
     "coalesced_fraction", "input_tokens", "output_tokens", "reasoning_tokens", "tokens_per_chunk", "reads", "events",
     "output_chunks", "bytes", "flags",
 )  # fmt: skip

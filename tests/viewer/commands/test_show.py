@@ -265,6 +265,22 @@ def test_the_page_names_request_ids_and_limits_first(tmp_path: Path) -> None:
     assert "request headers" not in on_terminal(path, "show", "@", "--part", "facts")
 
 
+def test_the_servers_own_times_stand_beside_those_of_the_wire(tmp_path: Path) -> None:
+    path, ids = tmp_path / "tape.db", ("aaaa000000000001", "aaaa000000000002")
+    with recorder(path) as tape:
+        for id, headers in zip(ids, ([(b"openai-processing-ms", b"20")], []), strict=True):
+            tape.begin(id, COMPLETE_READS, headers=[(b"content-type", b"text/event-stream"), *headers])
+            tape.end(id, COMPLETE_READS)
+    row = json.loads(run(path, "show", ids[0], "--format", "json").stdout)
+    rest = row["ttfb_ms"] - 20
+    assert (row["server_total_ms"], row["network_ms"]) == (20, rest)
+    (line,) = (line for line in run(path, "show", ids[0]).stdout.splitlines() if line.startswith("server"))
+    assert line == f"server ms  total 20.0  network and gateways {rest:.1f}  from openai-processing-ms"
+    assert "server ms" not in run(path, "show", ids[1]).stdout
+    compared = on_terminal(path, "compare", *ids).splitlines()
+    assert [line.split()[:2] for line in compared if "server" in line] == [["server_total_ms", "20.0"]]
+
+
 @pytest.mark.parametrize(("id", "reason"), [
     (TOOLS, "the answer has only tool calls and reasoning"),
     (LIMITED, "an error came before any output (rate_limit_exceeded: slow down)"),

@@ -73,3 +73,23 @@ def test_a_request_that_is_not_whole_has_no_content(tmp_path: Path) -> None:
     tape = recorded(tmp_path / "cut.db", [broken, *remainder])
     refused = run(tape, "show", IDS[0], "--part", "context", code=1)
     assert f"the request of {IDS[0]} is not on the tape as a whole JSON object" in str(refused.exception)
+
+
+def test_a_session_has_one_line_of_its_last_known_quotas(tmp_path: Path) -> None:
+    left = iter(({"x-ratelimit-remaining-requests": "9", "anthropic-ratelimit-unified-5h-utilization": "0.29"},
+                 {"x-ratelimit-remaining-requests": "8"}))  # fmt: skip
+    frames = [
+        msgspec.structs.replace(
+            frame,
+            headers=[*frame.headers, *((name.encode(), value.encode()) for name, value in next(left, {}).items())],
+        )
+        if isinstance(frame, journal.Head)
+        else frame
+        for frame in session()
+    ]
+    lines = run(recorded(tmp_path / "quotas.db", frames), "show", "@s", "--format", "table").stdout.splitlines()
+    assert [line for line in lines if line.startswith("quota")] == ["quota      8 requests left · 5 h used to 29 %"]
+
+
+def test_a_session_without_quotas_has_no_line_of_them(tape: Path) -> None:
+    assert "quota" not in run(tape, "show", "@s", "--format", "table").stdout

@@ -15,6 +15,7 @@ from typing import Final
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
+from wiretape.recorder.decode.reported import trace_parent
 from wiretape.recorder.facts import PROTOCOLS
 from wiretape.viewer.record.rows import ending
 from wiretape.viewer.stats.conventions import MEASURED, Conventions
@@ -26,8 +27,6 @@ MOST_STALLS: Final = 32
 _SAMPLED: Final = 0x01
 _REMOTE: Final = 0x300
 """Bits of a span's flags: it is known whether the parent is of another process, and it is."""
-
-_PARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +48,11 @@ def span_context(exchange_id: str, headers: Sequence[Sequence[str]]) -> Context:
     """
     is_span_id = re.fullmatch(r"(?!0{16})[0-9a-f]{16}", exchange_id)
     span = bytes.fromhex(exchange_id) if is_span_id else _derived("span", exchange_id)[:8]
-    values = _header_values(headers, "traceparent")
-    parent = _PARENT.fullmatch(values[0]) if len(values) == 1 else None
-    if parent is None or (parent[1] == "00" and parent[5] is not None):  # version 00 has nothing behind the flags
+    parent = trace_parent(headers)
+    if parent is None:
         return Context(_derived("trace", exchange_id), span)
     trace, caller, flags = parent[2], parent[3], int(parent[4], 16)
-    state = ",".join(_header_values(headers, "tracestate"))
+    state = ",".join(value.strip(" \t") for name, value in headers if name == "tracestate")
     return Context(
         bytes.fromhex(trace),
         span,
@@ -63,10 +61,6 @@ def span_context(exchange_id: str, headers: Sequence[Sequence[str]]) -> Context:
         flags | _REMOTE,
         bool(flags & _SAMPLED),
     )
-
-
-def _header_values(headers: Sequence[Sequence[str]], name: str) -> list[str]:
-    return [value.strip(" \t") for key, value in headers if key.lower() == name]
 
 
 def _derived(kind: str, exchange_id: str) -> bytes:
