@@ -100,7 +100,7 @@ EXAMPLES: Final = {
     "stats": ("stats --by model", "stats --as vllm", "stats --slo 'ttft<800ms,icl_p99<200ms'"),
     "compare": ("compare @-14 @stall", "compare @-14 @stall --part request",
                 "compare --base model:demo-openai --new model:demo-stall"),
-    "check": ("check --max ttft.p95=1500ms --max error_rate=30%", "check --min n=10 --junit report.xml",
+    "check": ("check --max ttft.p50=1500ms --max error_rate=30%", "check --min n=10 --junit report.xml",
               "check --slo 'ttft<2s' --min goodput=70%"),
     "export": ("export -o exchanges.csv", "export --html --with-text -o run.html",
                "export --format trace -o traffic.jsonl"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     multiple=True,
     shell_complete=completion.figures,
     metavar="FIGURE=LIMIT",
-    help="Upper limit: ttft.p95=1500ms, gap.p99=200ms (of all gaps together), error_rate=1%, … May be repeated.",
+    help="Upper limit: ttft.p50=1500ms, gap.p99=200ms (of all gaps together), error_rate=1%, … May be repeated.",
 )
 @click.option(
     "--min",
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Also write the verdicts as a JUnit report.",
 )
+@click.option("--few", is_flag=True, help="Judge percentiles of few values, too: p95 of less than 20, p99 of 100.")
 @measured
 @output.formatted()
 def check(
@@ -57,12 +58,14 @@ def check(
     lowest: tuple[str, ...],
     file: Path | None,
     junit: Path | None,
+    few: bool,
     measuring: MeasuringOptions,
     out: Output,
 ) -> None:
     """Judge the tape's figures by rules, for CI.
 
-    Exit 3 if a rule fails, 4 if none fails but one has no data or some exchanges are not measured yet, else 0.
+    Exit 3 if a rule fails, 4 if none fails but one has too little data or some exchanges are not measured yet,
+    else 0. A percentile needs enough values: p50 2, p90 10, p95 20, p99 100.
     """
     from wiretape.viewer import config, outfile
     from wiretape.viewer.source.base import Selection
@@ -82,7 +85,7 @@ def check(
         covered = options.covered(source, Selection(filter), measuring.all_operations)
         (figures_of_all,) = figures(source, filter, covered, measuring.definition(slo))
     row = summary.row_of(figures_of_all, ())
-    judged = check.judge(rules, row)
+    judged = check.judge(rules, row, few=few)
     if junit is not None:
         with outfile.replacing(junit, options.place(db).file) as report:
             report.write(check.junit(judged))

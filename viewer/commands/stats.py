@@ -78,7 +78,7 @@ def stats(
     """Count, time and rate the exchanges of a tape.
 
     A terminal gets counts with causes, four quantities, stalls and missing usage; with --by, one row per group. A
-    percentile needs enough values: p95 20, p99 100. With --all, every statistic, as in the other formats.
+    percentile needs enough values: p50 2, p95 20, p99 100. Other formats have every value.
 
     Rates and latencies cover generations (chat and the like), unless the filter names the operation. Latency is that of
     complete exchanges only. Durations are in ms and start at T0, just before the request was sent. Standard deviations

@@ -7,9 +7,9 @@ from itertools import accumulate
 from typing import Any, Final
 
 from wiretape.recorder.decode.exchange import Outcome
-from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.record.rows import TableRow
+from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.metrics import group_title
 from wiretape.viewer.text import formatting
 
@@ -20,7 +20,6 @@ GROUPS: Final = (
 """The fields that the table can be grouped by, besides labels."""
 
 _BETWEEN: Final = 2
-_FEW: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,8 @@ def table(
         rows, names = [*rows, total], [*names, "all"]
     texts = {
         column: [
-            "…" if not pooled and column.field.startswith("gap") else column.render(row[column.field]) for row in rows
+            column.render(summary.supported(row, column.field)) if pooled or not column.field.startswith("gap") else "…"
+            for row in rows
         ]
         for column in _COLUMNS
         if objective or column.field != "goodput_pct"
@@ -124,11 +124,9 @@ def name(key: object) -> str:
     return formatting.cell(key)
 
 
-def rough(row: TableRow) -> str:
-    """Return the note on percentiles that few values make rough."""
-    if row["measured_n"] >= _FEW:
-        return f"some p99 from fewer than {_FEW} values: rough"
-    return f"p99 from {counted(row['measured_n'], 'exchange')}: rough"
+def withheld(row: TableRow) -> str:
+    """Return a sentence on the percentiles of the table that have too few values in a row; empty without any."""
+    return summary.withheld(row, [column.field for column in _COLUMNS])
 
 
 def failure(outcome: Outcome, detail: str | None, code: str | None, status: int | None) -> str:

@@ -6,7 +6,7 @@ and groups of exchanges, one a row.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode import causes
 from wiretape.recorder.decode.causes import Ending
@@ -16,12 +16,9 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.report import stats
 from wiretape.viewer.report.tables import OF_TIME, Table, TableColumn, number, paragraph, table
-from wiretape.viewer.stats.metrics import QUANTITIES, group_title
-from wiretape.viewer.stats.summary import AttemptCounts, field_name
+from wiretape.viewer.stats.metrics import QUANTITIES, VALUES_NEEDED, group_title
+from wiretape.viewer.stats.summary import AttemptCounts, field_name, supported, withheld
 from wiretape.viewer.text.formatting import UNKNOWN, cell
-
-ENOUGH: Final = {"p95": 20, "p99": 100}
-"""Minimum number of values for a percentile: of fewer, it is little more than the maximum."""
 
 _QUANTITIES: Final = {
     "ttft": "first token",
@@ -78,8 +75,8 @@ def groups(
     columns += OF_TIME if "wall_ms" in rows[0] else []
     columns += [_figure(*figure) for figure in _GROUPED]
     laid_out = table(columns, rows, width, [column.name for column in columns])
-    needed = ", ".join(f"{name} of {least} or more values" for name, least in ENOUGH.items())
-    notes = paragraph("", f"medians; {needed}; --all has all figures", width, "dim")
+    needed = ", ".join(f"{name} of {least}" for name, least in VALUES_NEEDED.items() if name != "p90")
+    notes = paragraph("", f"medians; {needed} or more values; --all has all figures", width, "dim")
     return Table([*laid_out.lines, *notes], laid_out.hidden)
 
 
@@ -105,9 +102,7 @@ def _columns(row: TableRow) -> list[TableColumn]:
 
 
 def _statistic_text(row: TableRow, name: str, statistic: str) -> str:
-    """Return a statistic of a quantity, unknown if there are too few values for it."""
-    value: Any = row[field_name(QUANTITIES[name], statistic)]
-    return UNKNOWN if row[f"{name}_n"] < ENOUGH.get(statistic, 0) else number(value)
+    return number(supported(row, field_name(QUANTITIES[name], statistic)))
 
 
 def _notes(row: TableRow, counts: Counted, objective: str | None) -> Iterator[tuple[str, str]]:
@@ -126,11 +121,9 @@ def _notes(row: TableRow, counts: Counted, objective: str | None) -> Iterator[tu
         yield f"{'missing':<{_LABEL}}", f"usage of {counted(missing, 'answer')}{remedy}"
     notes = (_note(row, *warning.partition(":")[::2]) for warning in row["warnings"])
     yield from ((f"{'note':<{_LABEL}}", note) for note in notes if note)
-    few = [
-        statistic for statistic, least in ENOUGH.items() if any(0 < row[f"{name}_n"] < least for name in _QUANTITIES)
-    ]
-    if few:
-        yield f"{UNKNOWN:<{_LABEL}}", f"too few values: {', '.join(f'{name} needs {ENOUGH[name]}' for name in few)}"
+    shown = [field_name(QUANTITIES[name], statistic) for name in _QUANTITIES for statistic in _STATISTICS]
+    if few := withheld(row, shown):
+        yield f"{UNKNOWN:<{_LABEL}}", few
 
 
 def _note(row: TableRow, warning: str, about: str) -> str:

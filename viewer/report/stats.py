@@ -47,11 +47,15 @@ def block(
     important = statistics if statistics != STATISTICS else _IMPORTANT
     lines = [
         {"": f"{quantity.name} {quantity.unit}"}
-        | {name: number(row[summary.field_name(quantity, name)]) for name in statistics}
+        | {name: number(summary.supported(row, summary.field_name(quantity, name))) for name in statistics}
         for quantity in QUANTITIES.values()
     ]
     table = grid(("", *statistics), lines, width, important)
-    notes = [line for warning in row["warnings"] for line in paragraph("note: ", explained(warning), width, "yellow")]
+    texts = [explained(warning) for warning in row["warnings"] if not warning.startswith("few:")]
+    fields = [summary.field_name(quantity, name) for quantity in QUANTITIES.values() for name in statistics]
+    if few := summary.withheld(row, fields):
+        texts.append(f"{_UNKNOWN} {few}")
+    notes = [line for note in texts for line in paragraph("note: ", note, width, "yellow")]
     return Table([*head, *table.lines, *notes], table.hidden)
 
 

@@ -2,7 +2,8 @@
 
 A rule is a figure and the maximum or minimum allowed for it: `ttft.p95=1500ms`, `error_rate=1%`, `n=50`. A figure
 without a value fails its rule: a gate must not pass for lack of data. `n` is the count of a figure's values, or the
-denominator of a rate. Goodput leaves out exchanges whose objective is undecided, and `unknown` counts them.
+denominator of a rate. A percentile of fewer values than `VALUES_NEEDED` is judged only on request. Goodput leaves out
+exchanges whose objective is undecided, and `unknown` counts them.
 Rules come from the command line, from a TOML file, or from both.
 """
 
@@ -12,7 +13,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 from wiretape.viewer.record.rows import TableRow
-from wiretape.viewer.stats.metrics import NAMES, QUANTITIES, RATES, STATISTICS, amount
+from wiretape.viewer.stats.metrics import NAMES, QUANTITIES, RATES, STATISTICS, VALUES_NEEDED, amount
 from wiretape.viewer.stats.summary import field_name
 
 FIELDS: Final = ("rule", "value", "unit", "n", "verdict", "unknown")
@@ -26,7 +27,10 @@ NOTHING: Final = "nothing to judge"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A field of a row of statistics and its limit, in the field's unit; a value equal to the limit is allowed."""
+    """A field of a row of statistics and its limit, in the field's unit; a value equal to the limit is allowed.
+
+    `needed` is the least of its values that it is judged by.
+    """
 
     text: str
     field: str
@@ -34,6 +38,7 @@ class Rule:
     unit: str
     is_highest: bool
     limit: float
+    needed: int
 
 
 def rule(bound: str, text: str) -> Rule:
@@ -41,24 +46,29 @@ def rule(bound: str, text: str) -> Rule:
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals:
         raise ValueError(f"{text!r} is no rule: write a figure and its limit, such as ttft.p95=1500ms")
-    field, count, unit = _figure(name)
+    field, count, unit, needed = _figure(name)
     value = " ".join(value.split())  # neither a line feed nor any other character that XML forbids
-    return Rule(f"{bound} {name}={value}", field, count, unit, bound == "max", amount(value, unit))
+    return Rule(f"{bound} {name}={value}", field, count, unit, bound == "max", amount(value, unit), needed)
 
 
-def judge(rules: Iterable[Rule], statistics: TableRow) -> list[TableRow]:
-    """Judge each rule by a row of statistics."""
+def judge(rules: Iterable[Rule], statistics: TableRow, *, few: bool = False) -> list[TableRow]:
+    """Judge each rule by a row of statistics; `few`: percentiles of few values, too."""
     rows: list[TableRow] = []
     for rule in rules:
-        value = statistics[rule.field]
-        holds = value is not None and (value <= rule.limit if rule.is_highest else value >= rule.limit)
+        value, n = statistics[rule.field], statistics[rule.count]
+        if value is None:
+            verdict = NOTHING
+        elif n < rule.needed and not few:
+            verdict = f"n {n:,} < {rule.needed}"
+        else:
+            verdict = HOLDS if (value <= rule.limit if rule.is_highest else value >= rule.limit) else FAILS
         rows.append(
             {
                 "rule": rule.text,
                 "value": value,
                 "unit": rule.unit or None,
-                "n": statistics[rule.count],
-                "verdict": NOTHING if value is None else HOLDS if holds else FAILS,
+                "n": n,
+                "verdict": verdict,
                 "unknown": statistics["objective_unknown_n"] if rule.field == "goodput_pct" else None,
             }
         )
@@ -66,10 +76,10 @@ def judge(rules: Iterable[Rule], statistics: TableRow) -> list[TableRow]:
 
 
 def exit_code(judged: Sequence[TableRow], unmeasured: int = 0) -> int:
-    """Return 3 if a rule fails, else 4 if a figure has no values or exchanges are `unmeasured`, else 0."""
+    """Return 3 if a rule fails, else 4 if one has too few values or exchanges are `unmeasured`, else 0."""
     verdicts = {row["verdict"] for row in judged}
-    # A figure without values fails its rule, but nothing is known to be worse: gates can tell the two apart.
-    return 3 if FAILS in verdicts else 4 if NOTHING in verdicts or unmeasured else 0
+    # A figure without enough values does not hold, but nothing is known to be worse: gates can tell the two apart.
+    return 3 if FAILS in verdicts else 4 if verdicts - {HOLDS} or unmeasured else 0
 
 
 def junit(judged: Sequence[TableRow]) -> bytes:
@@ -96,15 +106,16 @@ def described(row: TableRow) -> str:
     return f"{value} {row['unit'] or ''}".rstrip() + f" (n {row['n']:,}{left_out})"
 
 
-def _figure(name: str) -> tuple[str, str, str]:
-    """Return the field of a figure, the field of its count, and its unit."""
+def _figure(name: str) -> tuple[str, str, str, int]:
+    """Return the field of a figure, the field of its count, its unit, and the values that it needs."""
     if name == "n":
-        return "n", "n", ""
+        return "n", "n", "", 0
     if name in RATES:
-        return f"{name}_pct", f"{name}_n", "%"
+        return f"{name}_pct", f"{name}_n", "%", 1
     stem, _, statistic = name.rpartition(".")
     if stem not in NAMES or statistic not in STATISTICS:
         names = f"n, {', '.join(RATES)}, or one of {', '.join(QUANTITIES)} with .{', .'.join(STATISTICS)}"
         raise ValueError(f"{name!r} is no figure: choose {names}")
     quantity = QUANTITIES[NAMES[stem]]
-    return field_name(quantity, statistic), field_name(quantity, "n"), "" if statistic == "n" else quantity.unit
+    unit, needed = "" if statistic == "n" else quantity.unit, VALUES_NEEDED.get(statistic, 0)
+    return field_name(quantity, statistic), field_name(quantity, "n"), unit, needed

@@ -78,8 +78,14 @@ NAMES: Final[dict[str, str]] = {
 STATISTICS: Final = ("n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max")
 """Statistics of the values of each quantity."""
 
-RATES: Final = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput", "stalled", "given_up")
-"""The shares of the exchanges of a group, in percent."""
+VALUES_NEEDED: Final = {"p50": 2, "p90": 10, "p95": 20, "p99": 100}
+"""Fewest values of a percentile p, 1/(1 − p): of fewer, p is beyond the last rank, and is little but the maximum."""
+
+RATES: Final = (
+    "error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput", "stalled", "given_up",
+    "cache_hit_rate",
+)  # fmt: skip
+"""The shares of the exchanges of a group, or of their input tokens, in percent."""
 
 GROUPS: Final = (
     "model", "request_model", "response_model", "operation", "api", "upstream", "method", "path", "status", "outcome",

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.stats.histogram import Bucket, buckets
-from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, Bound, Quantity
+from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, VALUES_NEEDED, Bound, Quantity
 from wiretape.viewer.stats.prices import UNITS, Paid
 
 Key = tuple[str | int | None, ...]
@@ -30,13 +30,10 @@ Values = NDArray[Any]
 UNMEASURED: Final = "unmeasured"
 TOKENS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "total_tokens")
 
-FEW: Final = 100
-"""Number of values below which a 99th percentile is little more than the maximum."""
-
 COALESCED_PCT: Final = 10
 
 WARNINGS: Final = {
-    "few": f"p99 of fewer than {FEW} values",
+    "few": f"p99 of fewer than {VALUES_NEEDED['p99']} values",
     "coalesced": f"more than {COALESCED_PCT} % of the output chunks share a read with an earlier one: icl says little, "
     "gap more",
     "usage_missing": "exchanges with output, or complete, without usage: tokens are not all counted, tpot and tps are "
@@ -236,6 +233,30 @@ def field_name(quantity: Quantity, statistic: str) -> str:
 
 def _suffix(quantity: Quantity, statistic: str) -> str:
     return "" if statistic == "n" else quantity.suffix
+
+
+_PERCENTILES: Final = {
+    field_name(quantity, statistic): (field_name(quantity, "n"), statistic)
+    for quantity in QUANTITIES.values()
+    for statistic in VALUES_NEEDED
+}
+"""The percentiles among the fields: the field of their number of values, and which percentile it is."""
+
+
+def supported(row: TableRow, field: str) -> Any:
+    """Return a field of a row of statistics, or None if it is a percentile of fewer values than it needs."""
+    if field in _PERCENTILES:
+        count, statistic = _PERCENTILES[field]
+        if row[count] < VALUES_NEEDED[statistic]:
+            return None
+    return row[field]
+
+
+def withheld(row: TableRow, fields: Iterable[str]) -> str:
+    """Return a sentence on those of the fields that `supported` withholds though they have values, or nothing."""
+    statistics = {_PERCENTILES[field][1] for field in fields if row.get(field) != supported(row, field)}
+    needs = [f"{statistic} needs {least}" for statistic, least in VALUES_NEEDED.items() if statistic in statistics]
+    return f"too few values: {', '.join(needs)}" if needs else ""
 
 
 ALIASES: Final = {
@@ -501,7 +522,7 @@ def _paid(paid: Paid) -> TableRow:
 
 
 def _warnings(values: TableRow, counts: Mapping[str, int], is_estimated: bool) -> list[str]:
-    few = [name for name in QUANTITIES if 0 < values[f"{name}_n"] < FEW]
+    few = [name for name in QUANTITIES if 0 < values[f"{name}_n"] < VALUES_NEEDED["p99"]]
     raised = {
         f"few:{','.join(few)}": bool(few),
         "coalesced": (values["coalesced_pct"] or 0) > COALESCED_PCT,

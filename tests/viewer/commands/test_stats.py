@@ -148,9 +148,9 @@ def test_stats_prints_the_fields_that_are_asked_for(tape: Path) -> None:
 
 
 def test_a_statistic_is_a_column_and_quantity_field(tape: Path) -> None:
-    lines = run(tape, "stats", "--columns", "p99,p50", "--format", "table").stdout.splitlines()
+    lines = run(tape, "stats", "--columns", "max,p50", "--format", "table").stdout.splitlines()
     assert [line.split() for line in lines if line.startswith(("   ", "ttft "))] == [
-        ["p99", "p50"], ["ttft", "ms", "109.4", "80.0"],
+        ["max", "p50"], ["ttft", "ms", "110.0", "80.0"],
     ]  # fmt: skip
     header, _ = run(tape, "stats", "--columns", "n,p50").stdout.splitlines()
     assert header.split("\t")[:3] == ["n", "ttft_p50_ms", "ttfc_p50_ms"]
@@ -163,7 +163,7 @@ def test_statistics_without_room_are_reported_once(tape: Path) -> None:
         re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "stats", "--all", "--by", "status", columns=60)).split()
     )
     assert output.count("hidden: ") == 1
-    assert output.endswith("hidden: mean, std, min, p90, p95; widen the terminal or use --columns")
+    assert output.endswith("hidden: mean, std, min, p90; widen the terminal or use --columns")
 
 
 @each_case("columns", [60, 80, 100, 120])
@@ -326,14 +326,21 @@ def test_labels_that_were_drawn_at_random_make_no_difference(made: Path) -> None
 
 
 def test_check_passes_when_all_rules_hold(tape: Path) -> None:
-    result = run(tape, "check", "--max", "ttft.p95=1s", "--min", "n=7", "--format", "json")
+    result = run(tape, "check", "--max", "ttft.p50=1s", "--min", "n=7", "--format", "json")
     assert [row["verdict"] for row in json.loads(result.stdout)] == ["holds", "holds"]
 
 
 def test_check_fails_with_the_rows_that_fail(tape: Path) -> None:
-    lines = run(tape, "check", "--max", "ttft.p95=50ms", "--min", "n=7", code=3).stdout.splitlines()
+    lines = run(tape, "check", "--max", "ttft.p50=50ms", "--min", "n=7", code=3).stdout.splitlines()
     assert [line.split("\t")[4] for line in lines] == ["verdict", "fails", "holds"]
-    assert lines[1].split() == ["max", "ttft.p95=50ms", "107.0", "ms", "2", "fails"]
+    assert lines[1].split() == ["max", "ttft.p50=50ms", "80.0", "ms", "2", "fails"]
+
+
+def test_check_judges_a_percentile_of_few_values_on_request(tape: Path) -> None:
+    rule = ("check", "--max", "ttft.p95=1s", "--format", "json")
+    (row,) = json.loads(run(tape, *rule, code=4).stdout)
+    assert (row["verdict"], row["value"], row["n"]) == ("n 2 < 20", 107.0, 2)
+    assert json.loads(run(tape, *rule, "--few").stdout) == [row | {"verdict": "holds"}]
 
 
 def test_check_says_when_there_is_nothing_to_judge(tape: Path) -> None:
@@ -343,7 +350,7 @@ def test_check_says_when_there_is_nothing_to_judge(tape: Path) -> None:
 
 def test_check_reads_rules_from_files_and_writes_junit(tape: Path, tmp_path: Path) -> None:
     rules, report = tmp_path / "rules.toml", tmp_path / "report.xml"
-    rules.write_text('slo = "ttft<1s"\n[max]\nttft.p95 = "1s"\n[min]\ngoodput = "90%"\n')
+    rules.write_text('slo = "ttft<1s"\n[max]\nttft.p50 = "1s"\n[min]\ngoodput = "90%"\n')
     run(tape, "check", "--rules", str(rules), "--junit", str(report), code=3)
     (suite,) = ElementTree.fromstring(report.read_bytes())
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
@@ -417,10 +424,10 @@ def test_a_files_rules_precede_the_command_lines(tape: Path, tmp_path: Path) -> 
     file = tmp_path / "rules.toml"
     file.write_text('slo = "ttft<1s"\n[min]\nn = 3\n')
     judged = run(
-        tape, "check", "--rules", str(file), "--max", "ttft.p50=1s", "--min", "tps_user.p50=5", "--format", "jsonl"
+        tape, "check", "--rules", str(file), "--max", "ttft.p50=1s", "--min", "tps_user.max=5", "--format", "jsonl"
     )
     assert [json.loads(line)["rule"] for line in judged.stdout.splitlines()] == [
-        "min n=3", "max ttft.p50=1s", "min tps_user.p50=5",
+        "min n=3", "max ttft.p50=1s", "min tps_user.max=5",
     ]  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from wiretape.recorder.tape.reader import Connection
 from wiretape.viewer.listing import groups
 from wiretape.viewer.source.tape import overview
 from wiretape.viewer.stats.metrics import GROUPS
-from wiretape.viewer.stats.summary import FEW
 
 
 @each_case(
@@ -85,7 +84,9 @@ def test_a_kind_of_failure_has_a_name(failure: tuple[str, str, str, int], expect
     assert groups.failure(*failure) == expected
 
 
-def test_rough_percentiles_are_noted() -> None:
-    assert groups.rough({"measured_n": 64}) == "p99 from 64 exchanges: rough"
-    assert groups.rough({"measured_n": 1}) == "p99 from 1 exchange: rough"
-    assert groups.rough({"measured_n": 164}) == f"some p99 from fewer than {FEW} values: rough"
+def test_percentiles_of_too_few_values_are_withheld_and_noted(connection: Connection) -> None:
+    row = overview.figures(connection, "model")[1]
+    assert row["ttft_n"] == 2
+    assert groups.withheld(row) == "too few values: p50 needs 2, p90 needs 10, p99 needs 100"
+    assert groups.withheld(row | dict.fromkeys(("ttft_n", "gap_n", "tps_user_n"), 100)) == ""
+    assert groups.withheld(overview.figures(connection, "model", gaps=False)[1])

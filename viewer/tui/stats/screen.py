@@ -306,9 +306,8 @@ def _name(failures: "Failures") -> str:
 def _notes(row: TableRow) -> list[str]:
     from wiretape.viewer.report.stats import explained  # its imports are loaded by now
 
-    # A group without a complete answer shows no percentile: its few values are silences, which are not on this screen.
-    warnings = [warning for warning in row["warnings"] if row["measured_n"] or not warning.startswith("few:")]
-    return [groups.rough(row) if warning.startswith("few:") else explained(warning) for warning in warnings]
+    notes = [explained(warning) for warning in row["warnings"] if not warning.startswith("few:")]
+    return [few, *notes] if (few := groups.withheld(row)) else notes
 
 
 def _mistake(text: str) -> str | None:

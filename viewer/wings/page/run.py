@@ -32,7 +32,7 @@ from wiretape.viewer.report.stats import explained
 from wiretape.viewer.source.base import Columns, OutputText
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
-from wiretape.viewer.stats.summary import AttemptCounts, Sample, field_name, moving, row, without_nan
+from wiretape.viewer.stats.summary import AttemptCounts, Sample, field_name, moving, row, supported, without_nan
 from wiretape.viewer.stats.trend import Trend
 from wiretape.viewer.text import formatting
 from wiretape.viewer.wings.page import document, sessions, stream
@@ -214,7 +214,7 @@ def _headline(sample: Sample, figures: TableRow, name: str, of: str, statistic: 
         "unit": quantity.unit,
         "n": figures[field_name(quantity, "n")],
         "meaning": quantity.meaning,
-        "value": figures[field_name(quantity, statistic)],
+        "value": supported(figures, field_name(quantity, statistic)),
         "interval": interval,
         "pooled": quantity.column is None,
     }
@@ -236,9 +236,7 @@ def _group(group: Group) -> JsonObject:
         **{name: group.row[name] for name in _COUNTED},
         "outcomes": {name: group.row[f"n_{name}"] for name in OUTCOMES if group.row[f"n_{name}"]},
         "figures": {
-            quantity.name: [
-                group.row[f"{quantity.name}_{name}{'' if name == 'n' else quantity.suffix}"] for name in _STATISTICS
-            ]
+            quantity.name: [supported(group.row, field_name(quantity, name)) for name in _STATISTICS]
             for quantity in quantities
         },
         "steps": deltas(step for step, _ in group.spread),

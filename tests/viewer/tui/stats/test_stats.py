@@ -105,7 +105,7 @@ def test_an_empty_result_leaves_no_line_of_another_filter(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen("is:ok"), (180, 24)) as (app, pilot):
             await settled(app, pilot)
-            await shows(pilot, "enter: 2 exchanges of model gpt-x-mini", " · p99 from 2 exchanges: rough")
+            await shows(pilot, "enter: 2 exchanges of model gpt-x-mini", " · too few values: p50 needs 2")
             await press(pilot, "slash")
             await wait_for(pilot, lambda: isinstance(app.focused, Input))
             await typed(pilot, "model:nothing")

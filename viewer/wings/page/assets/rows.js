@@ -88,9 +88,10 @@ function valuesOf(run, name, rows) {
   return found.sort();
 }
 
-// Return a percentile of ascending values, as `stats` defines it: between the two neighbours by linear interpolation.
+// Return a percentile of ascending values, as `stats` defines it: between the two neighbours by linear interpolation;
+// null if they are fewer than 1/(1 − p), which is little but their maximum.
 function percentile(ascending, percent) {
-  if (!ascending.length) return null;
+  if (ascending.length * (100 - percent) < 100) return null;
   const rank = ((ascending.length - 1) * percent) / 100;
   const low = ascending[Math.floor(rank)];
   return low + (ascending[Math.ceil(rank)] - low) * (rank - Math.floor(rank));
