@@ -99,7 +99,7 @@ class Expression:
 class Column(Expression):
     """A column of a table."""
 
-    def __init__(self, table: "Source", name: str, type: Type) -> None:
+    def __init__(self, table: "FromClause", name: str, type: Type) -> None:
         super().__init__(name, type=type)
         self.table = table
 
@@ -107,12 +107,12 @@ class Column(Expression):
 class Function(Expression):
     """A function's value."""
 
-    def table_valued(self, *names: str) -> "Source":
+    def table_valued(self, *names: str) -> "FromClause":
         """Return the rows of a function as a source."""
-        return Source(self.name, dict.fromkeys(names, NullType), self)
+        return FromClause(self.name, dict.fromkeys(names, NullType), self)
 
 
-class Columns(dict[str, Column]):
+class ColumnsByName(dict[str, Column]):
     """The columns of a source by their names; attributes, too."""
 
     def __getattr__(self, name: str) -> Column:
@@ -122,35 +122,35 @@ class Columns(dict[str, Column]):
             raise AttributeError(name) from None
 
 
-class Source:
+class FromClause:
     """A table, or the rows of a function or a SELECT under a name."""
 
     def __init__(self, name: str, types: Mapping[str, Type], rows: "Function | Select | None" = None) -> None:
         self.name, self.rows = name, rows
-        self.c = Columns({name: Column(self, name, type) for name, type in types.items()})
+        self.c = ColumnsByName({name: Column(self, name, type) for name, type in types.items()})
 
     @property
-    def tables(self) -> "tuple[Source, ...]":
+    def tables(self) -> "tuple[FromClause, ...]":
         """The sources that are joined in it."""
         return (self,)
 
-    def join(self, right: "Source", on: Expression) -> "Join":
+    def join(self, right: "FromClause", on: Expression) -> "Join":
         """Return the rows of both for which a condition holds."""
         return Join(self, right, on, "JOIN")
 
-    def outerjoin(self, right: "Source", on: Expression) -> "Join":
+    def outerjoin(self, right: "FromClause", on: Expression) -> "Join":
         """Return all rows of this source, with those of another for which a condition holds."""
         return Join(self, right, on, "LEFT JOIN")
 
 
-class Join(Source):
+class Join(FromClause):
     """The rows of two sources."""
 
-    def __init__(self, left: Source, right: Source, on: Expression, sign: str) -> None:
+    def __init__(self, left: FromClause, right: FromClause, on: Expression, sign: str) -> None:
         self.left, self.right, self.on, self.sign = left, right, on, sign
 
     @property
-    def tables(self) -> tuple[Source, ...]:
+    def tables(self) -> tuple[FromClause, ...]:
         return *self.left.tables, *self.right.tables
 
 
@@ -159,7 +159,7 @@ class Select:
     """A SELECT; each method returns another one."""
 
     columns: tuple[Any, ...]
-    sources: tuple[Source, ...] = ()
+    sources: tuple[FromClause, ...] = ()
     conditions: tuple[Any, ...] = ()
     groups: tuple[Any, ...] = ()
     orders: tuple[Any, ...] = ()
@@ -171,7 +171,7 @@ class Select:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options for those who prepare a connection for a statement."""
 
-    def select_from(self, source: Source) -> "Select":
+    def select_from(self, source: FromClause) -> "Select":
         return self if source in self.sources else replace(self, sources=(*self.sources, source))
 
     def where(self, *conditions: object) -> "Select":
@@ -207,9 +207,9 @@ class Select:
         """Return the value of its only column in its first row."""
         return Expression("scalar", self, type=self.types[0])
 
-    def subquery(self) -> Source:
+    def subquery(self) -> FromClause:
         """Return its rows as a source."""
-        return Source("rows", dict(zip(self.names, self.types, strict=True)), self)
+        return FromClause("rows", dict(zip(self.names, self.types, strict=True)), self)
 
     @cached_property
     def names(self) -> list[str]:
@@ -249,7 +249,7 @@ def select(*columns: object) -> Select:
     return Select(columns)
 
 
-def exists(source: Source, *conditions: object) -> Expression:
+def exists(source: FromClause, *conditions: object) -> Expression:
     """Require a row of a source for which conditions hold."""
     return Expression("exists", select(true()).select_from(source).where(*conditions), type=Boolean)
 
@@ -350,9 +350,9 @@ class SqlWriter:
 
     def __init__(self) -> None:
         self.values: list[object] = []
-        self._around: list[Source] = []
+        self._around: list[FromClause] = []
         """The tables of the SELECTs around the one that is written."""
-        self._names: dict[Source, str] = {}
+        self._names: dict[FromClause, str] = {}
 
     def select(self, select: Select) -> str:
         """Return the text of a SELECT."""
@@ -384,7 +384,7 @@ class SqlWriter:
         is_named = isinstance(column, Expression) and column.name == "label"
         return f'{self.text(column)} AS "{column.arguments[1]}"' if is_named else self.text(column)
 
-    def source(self, source: Source) -> str:
+    def source(self, source: FromClause) -> str:
         """Return the text of a source behind FROM."""
         if isinstance(source, Join):
             return f"{self.source(source.left)} {source.sign} {self.source(source.right)} ON {self.text(source.on)}"
@@ -392,7 +392,7 @@ class SqlWriter:
             return source.name
         return f"{self.text(source.rows)} AS {self._name(source)}"
 
-    def _name(self, source: Source) -> str:
+    def _name(self, source: FromClause) -> str:
         return source.name if source.rows is None else self._names.setdefault(source, f"rows_{len(self._names)}")
 
     def name(self, column: Column) -> str:

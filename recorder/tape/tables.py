@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from wiretape.recorder.tape.cells import Cell, Type
-from wiretape.recorder.tape.selects import Boolean, Column, Expression, Source, func, template, type_coerce
+from wiretape.recorder.tape.selects import Boolean, Column, Expression, FromClause, func, template, type_coerce
 
 _TYPES: Final = {
     "N": "BigInteger", "I": "Integer", "F": "Float", "T": "Text", "B": "Boolean", "X": "LargeBinary", "J": "JSON",
@@ -100,7 +100,7 @@ _UNSIZED: Final = (
 # fmt: on
 
 
-def _table(name: str) -> Source:
+def _table(name: str) -> FromClause:
     """Return a table; its cells are checked, except for keys."""
     types: dict[str, Type] = {}
     for column in _COLUMNS[name].split():
@@ -109,7 +109,7 @@ def _table(name: str) -> Source:
         types[column] = (
             Cell(declared, f"{name}.{column}", letter.islower(), is_joined) if declared else Type("BigInteger")
         )
-    return Source(name, types)
+    return FromClause(name, types)
 
 
 TABLES: Final = {name: _table(name) for name in _COLUMNS}
@@ -121,8 +121,8 @@ sessions, exchanges, measures, settlements = (
 class Stream(NamedTuple):
     """The tables of one direction's bytes: while they arrive, and when the exchange has ended."""
 
-    segments: Source
-    bodies: Source
+    segments: FromClause
+    bodies: FromClause
 
 
 FROM_UPSTREAM: Final = Stream(TABLES["segments"], TABLES["bodies"])

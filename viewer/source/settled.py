@@ -69,7 +69,7 @@ def opened(path: Path, *, decodes: bool) -> Iterator["SettledTape"]:
         yield SettledTape(connection)
 
 
-class Backlog(NamedTuple):
+class ShippingBacklog(NamedTuple):
     """The number of exchanges to ship, and the version of the first, or None without any."""
 
     exchanges: int
@@ -98,12 +98,12 @@ class SettledTape:
             uuid: str | None = self._connection.execute(statement).scalar()
         return uuid
 
-    def backlog(self, after: int) -> Backlog:
+    def backlog(self, after: int) -> ShippingBacklog:
         """Return the count of exchanges settled after a version, with the first version of them."""
         statement = select(func.count(), func.min(settlements.c.version)).where(settlements.c.version > after)
         with self._connection.begin():
             count, first = self._connection.execute(statement).one()
-        return Backlog(count, first)
+        return ShippingBacklog(count, first)
 
     def rows(self, columns: Sequence[Any], after: int, until: int | None, most: int) -> list[tuple[Any, ...]]:
         """Return the exchanges settled after a version and not after `until`, in that order, with a limit.

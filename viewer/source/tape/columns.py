@@ -14,9 +14,9 @@ from wiretape.recorder.tape.selects import (
     Column,
     Expression,
     Float,
+    FromClause,
     Integer,
     Select,
-    Source,
     Text,
     and_,
     as_blob,
@@ -180,7 +180,7 @@ _WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {
 """The expressions of `rows.WORKED_OUT`, of the request body, which may be in parts, and of times never withheld."""
 
 
-def _sum(value: Expression, table: Source) -> Expression:
+def _sum(value: Expression, table: FromClause) -> Expression:
     summed = select(func.coalesce(func.sum(value), 0)).where(table.c.exchange_no == exchanges.c.no)
     return summed.scalar_subquery()
 
@@ -213,7 +213,7 @@ def label(key: str) -> Expression:
     return case((func.json_valid(exchanges.c.labels) == 1, exchanges.c.labels[key]))
 
 
-def each_label() -> Source:
+def each_label() -> FromClause:
     """Return the labels of an exchange as rows of `key` and `value`."""
     intact = case((func.json_valid(exchanges.c.labels) == 1, exchanges.c.labels), else_="{}")
     return func.json_each(intact).table_valued("key", "value")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from wiretape.recorder.clock import local_offsets
 from wiretape.recorder.tape import packing
-from wiretape.recorder.tape.selects import Column, Expression, Function, Parameter, Select, Source, SqlWriter, parts
+from wiretape.recorder.tape.selects import Column, Expression, FromClause, Function, Parameter, Select, SqlWriter, parts
 from wiretape.recorder.tape.tables import TABLES
 from wiretape.viewer.source import querying
 from wiretape.viewer.wings.clickhouse import ddl
@@ -70,7 +70,7 @@ class ServerWriter(SqlWriter):
         super().__init__()
         self._parameters = values
 
-    def source(self, source: Source) -> str:
+    def source(self, source: FromClause) -> str:
         """Write exchanges with their measures, the only join there is, as the table with each row's newest version."""
         if source is querying.JOINED or (source.rows is None and source.name in ("exchanges", "measures")):
             return f"{EXCHANGES.name} FINAL"
