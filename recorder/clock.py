@@ -15,15 +15,10 @@ from typing import Final
 YEARS: Final = range(1970, 9000)
 """Years of a wall time on a tape: `Clock.wall` writes them with four digits, and any reader can parse them."""
 
-_SUSPICIOUS_NS = 200_000
 _STEP_NS = 20_000
 _DISAGREEMENT_NS = 1_000_000
-_LOOK_NS = 1_000_000
-"""Interval between looks at the wall clock: a look for each read would add a tenth to the read's cost."""
 _LATE_NS = 2_000_000
 """Age of received data, in ns, that shows that they have waited for the thread that reads them."""
-_AFTER_STEP_NS = 1_000_000_000
-"""Time allowed for the read of data received before a step of the wall clock."""
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
 _BOOT_NS = time.monotonic_ns if _BOOTTIME is None else functools.partial(time.clock_gettime_ns, _BOOTTIME)
@@ -132,7 +127,7 @@ class KernelTime:
     def _convert_carefully(self, wall_ns: int, now: int, since: int, free_at: int) -> int | None:
         self.note_run(now)
         self._look_at = 0
-        if abs(self._clock.wall_ns() - now - self._distance) > _SUSPICIOUS_NS:  # set, or this thread was delayed
+        if abs(self._clock.wall_ns() - now - self._distance) > 200_000:  # set, or this thread was delayed
             distance = self._distance
             self._distance = self._measure_distance()
             if abs(self._distance - distance) > _STEP_NS:
@@ -142,7 +137,7 @@ class KernelTime:
             return self._corrected(at, now, since)
         if at < self._set_at:  # from before the step: it seems too early, or, above, in the future
             return None
-        self._look_at = now + _LOOK_NS
+        self._look_at = now + 1_000_000  # a look for each read would add a tenth to the read's cost
         if at > free_at and now - at > _LATE_NS:
             self.on_late(at, now - at)
         return min(at, now)
@@ -164,6 +159,7 @@ class KernelTime:
     def _corrected(self, at: int, now: int, since: int) -> int | None:
         """Return the earliest possible time if this one is only slightly earlier, else None, with the error noted."""
         error_ns = max(since - at, at - now)
-        if error_ns > _DISAGREEMENT_NS and now - self._set_at > _AFTER_STEP_NS:
+        is_after_step = now - self._set_at <= 1_000_000_000  # data from before a step of the wall clock may come yet
+        if error_ns > _DISAGREEMENT_NS and not is_after_step:
             self.error_ns = max(self.error_ns, error_ns)
         return since if 0 < since - at <= _DISAGREEMENT_NS and since >= self._set_at and not self.error_ns else None

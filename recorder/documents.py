@@ -17,8 +17,6 @@ T = TypeVar("T")
 Key = tuple[str | int, ...]
 """The keys, and the numbers of list elements, that lead to a value in a TOML document."""
 
-_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -78,6 +76,9 @@ def _has(tables: dict[str, Any], key: Key) -> bool:
 
 def _error(name: str, line: int, column: int, message: str) -> ConfigError:
     return ConfigError(f"{name}, line {line}, column {column}: {message}")
+
+
+_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 def load(path: Path) -> Document:

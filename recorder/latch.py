@@ -3,12 +3,8 @@
 import contextlib
 import queue
 import signal
-from typing import Final
 
 from wiretape.recorder.clock import SYSTEM
-
-_LONGEST_SECONDS: Final = 1.0
-"""Longest time that a signal may go unnoticed."""
 
 
 class Latch:
@@ -30,10 +26,11 @@ class Latch:
     def wait(self, seconds: float) -> bool:
         """Wait until it is set, for at most `seconds`, and return whether it is; one thread may wait."""
         until = SYSTEM.now() + round(seconds * 1e9)
-        # Python runs no handler for a signal that comes in the last instant before a wait until the wait is over.
+        # Python runs no handler for a signal that comes in the last instant before a wait until the wait is over:
+        # it goes unnoticed for a second at most.
         while not self.is_set and (remaining := (until - SYSTEM.now()) / 1e9) > 0:
             with contextlib.suppress(queue.Empty):
-                self._wakes.get(timeout=min(remaining, _LONGEST_SECONDS))
+                self._wakes.get(timeout=min(remaining, 1.0))
         return self.is_set
 
 

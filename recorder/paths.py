@@ -15,10 +15,6 @@ from urllib.parse import quote
 NO_HOME: Final = "no home directory is known: set HOME"
 """Reason why a user has no place for files."""
 
-_LOG_BYTES = 64 << 20
-"""Size that a tape's log may have while it is written; it is often gone when its error is explained."""
-
-
 exists, is_file, is_directory, is_link = os.path.exists, os.path.isfile, os.path.isdir, os.path.islink
 """They return False where the system refuses to tell."""
 
@@ -72,7 +68,8 @@ def shortage(path: Path, margin: int = 64 << 10) -> str:
         return ""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     size = path.stat().st_size if exists(path) else 0
-    if limit != resource.RLIM_INFINITY and size + _LOG_BYTES > limit:
+    log_bytes = 64 << 20  # of a tape, while it is written; the log is often gone when its error is explained
+    if limit != resource.RLIM_INFINITY and size + log_bytes > limit:
         return f"a file may have {limit:,} bytes here: raise the limit with 'ulimit -f'"
     if shutil.disk_usage(path.parent).free < margin:
         return "the disk is full: free some space"

@@ -21,11 +21,6 @@ from wiretape.recorder import process
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
 
-_LEFT_NS = 10_000_000_000
-"""Age at which an unlocked directory is removed; the process of a younger one may be about to lock it."""
-_NAMED_NS = 24 * 3600 * 10**9
-"""Lifetime of a directory that other programs know, on systems without /proc."""
-
 
 @contextlib.contextmanager
 def directory(prefix: str, purpose: str, place: Path | None = None) -> Iterator[Path]:
@@ -50,7 +45,8 @@ def directory(prefix: str, purpose: str, place: Path | None = None) -> Iterator[
 
 def _remove(directory: Path, *, is_named: bool) -> None:
     """Remove a directory, but not one that a process has the name of, or may have for some time yet."""
-    if is_named and (process.pids_started_with(str(directory)) if process.HAS_PROC else _age_ns(directory) < _NAMED_NS):
+    one_day = 24 * 3600 * 10**9  # the time for which others may have its name, where the system does not tell
+    if is_named and (process.pids_started_with(str(directory)) if process.HAS_PROC else _age_ns(directory) < one_day):
         return
     shutil.rmtree(directory, ignore_errors=True)
 
@@ -64,7 +60,7 @@ def _remove_abandoned(place: Path, prefix: str, *, is_named: bool) -> None:
         with contextlib.suppress(OSError):  # it is held, or another start has just removed it
             status = path.lstat()
             is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
-            if not is_ours or _age_ns(path) < _LEFT_NS:
+            if not is_ours or _age_ns(path) < 10_000_000_000:  # the process of a younger one may be about to lock it
                 continue
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

@@ -28,13 +28,13 @@ LOST_MS: Final = 15_000
 class RecorderRun:
     """One run of a recorder, as its tape has it. Times are wall times in UTC, ISO 8601.
 
-    `gone` is whether its process is known to have ended; `upstreams` are pairs of a name and a URL.
+    `is_gone` is whether its process is known to have ended; `upstreams` are pairs of a name and a URL.
     """
 
     pid: int
     heartbeat_at: str
     ended_at: str | None = None
-    gone: bool = False
+    is_gone: bool = False
     listen: str = ""
     upstreams: Sequence[Sequence[str]] = ()
 
@@ -49,7 +49,7 @@ class RecorderRun:
         """Return the state at `wall_ns`: running, ended in good order, or lost (the process is gone or silent)."""
         if self.ended_at is not None:
             return "ended"
-        return "lost" if self.gone or (self.silent_ms(wall_ns) or 0) > LOST_MS else "running"
+        return "lost" if self.is_gone or (self.silent_ms(wall_ns) or 0) > LOST_MS else "running"
 
 
 def is_gone(pid: int | None, boot: str | None) -> bool:
@@ -89,10 +89,7 @@ def _exists(pid: int) -> bool:
 _PROC = Path("/proc")
 _TABLES = _PROC / "self/net/tcp", _PROC / "self/net/tcp6"
 HAS_PROC = all(paths.exists(path) for path in (_PROC / "self/environ", _TABLES[0]))
-_LOCAL, _REMOTE, _STATE, _INODE = 1, 2, 3, 9
 _ESTABLISHED, _LISTENS = "01", "0A"
-_LOOPBACK = ("7F", "00000000000000000000000001000000")
-"""Last digits of loopback addresses in the tables: of IPv4, also as mapped to IPv6, and `::1`."""
 
 
 class _Socket(NamedTuple):
@@ -109,7 +106,9 @@ class _Socket(NamedTuple):
 
     @property
     def is_to_loopback(self) -> bool:
-        return self.state == _ESTABLISHED and self.remote.partition(":")[0].endswith(_LOOPBACK)
+        # The last digits of IPv4's addresses, also as mapped to IPv6, and those of `::1`.
+        loopback = "7F", "00000000000000000000000001000000"
+        return self.state == _ESTABLISHED and self.remote.partition(":")[0].endswith(loopback)
 
 
 def pids_started_with(text: str | bytes) -> list[int]:
@@ -178,7 +177,6 @@ def _pids() -> Iterator[int]:
 
 
 def _open_sockets(pid: int) -> Iterator[str]:
-    """Yield the inodes of a process's sockets."""
     with contextlib.suppress(OSError):
         for descriptor in os.listdir(_PROC / str(pid) / "fd"):
             with contextlib.suppress(OSError):  # it has been closed
@@ -192,9 +190,9 @@ def _sockets() -> Iterator[_Socket]:
     for table in _TABLES:
         with contextlib.suppress(OSError):  # without IPv6 there is one table
             for line in table.read_text("ascii").splitlines()[1:]:
-                cells = line.split()
-                if cells[_STATE] in (_ESTABLISHED, _LISTENS):
-                    yield _Socket(cells[_LOCAL], cells[_REMOTE], cells[_STATE], cells[_INODE])
+                _, local, remote, state, _, _, _, _, _, inode, *_ = line.split()
+                if state in (_ESTABLISHED, _LISTENS):
+                    yield _Socket(local, remote, state, inode)
 
 
 def _table_address(address: tuple[str, int]) -> str:

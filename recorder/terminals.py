@@ -43,7 +43,6 @@ class _Encoder(codecs.IncrementalEncoder):
     """Encodes to ASCII."""
 
     def encode(self, input: str, final: bool = False) -> bytes:
-        """Encode a text."""
         return input.encode("ascii", _ENCODING)
 
 

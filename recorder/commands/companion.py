@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 _LEAVE_SECONDS = 2.0
-_AGAIN_SECONDS = 0.25
-_MOST_AGAIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,8 @@ async def keep_running(
 
     Lines that one process has printed are not repeated for its successors, until one lasts: the cause may be the same.
     """
-    wait, said = _AGAIN_SECONDS, dict[str, object]()
+    shortest_wait, longest_wait = 0.25, 60.0
+    wait, printers = shortest_wait, dict[str, object]()
     while True:
         started = SYSTEM.now()
         try:
@@ -101,23 +100,23 @@ async def keep_running(
         except OSError as error:
             screen.report(f"the process that {program.does} cannot start ({error.strerror}); trying again")
         else:
-            _TELLING[process] = asyncio.create_task(_tell(process, screen, said))
+            _PRINTING[process] = asyncio.create_task(_print_errors(process, screen, printers))
             code = await attend(process)
             line = f"the process that {program.does} ended (exit code {code}); starting another"
-            if line not in said:
-                said[line] = process
+            if line not in printers:
+                printers[line] = process
                 screen.report(line)
-        if has_lasted := SYSTEM.now() - started > _MOST_AGAIN_SECONDS * 1e9:
-            said.clear()
-        wait = _AGAIN_SECONDS if has_lasted else min(2 * wait, _MOST_AGAIN_SECONDS)
+        if has_lasted := SYSTEM.now() - started > longest_wait * 1e9:
+            printers.clear()
+        wait = shortest_wait if has_lasted else min(2 * wait, longest_wait)
         await asyncio.sleep(wait)
 
 
-_TELLING: dict[asyncio.subprocess.Process, asyncio.Task[None]] = {}
+_PRINTING: dict[asyncio.subprocess.Process, asyncio.Task[None]] = {}
 """The task that prints the lines of each program, until its end."""
 
 
-async def _tell(process: asyncio.subprocess.Process, screen: "Screen", printers: dict[str, object]) -> None:
+async def _print_errors(process: asyncio.subprocess.Process, screen: "Screen", printers: dict[str, object]) -> None:
     """Print a program's standard error, which would otherwise break the status line.
 
     `printers` maps each line printed to the process that first printed it.
@@ -129,7 +128,7 @@ async def _tell(process: asyncio.subprocess.Process, screen: "Screen", printers:
         except ValueError:  # longer than any line of wiretape's own
             continue
         if not line:
-            del _TELLING[process]
+            del _PRINTING[process]
             return
         text = line.decode("utf-8", "replace").rstrip("\n")
         if printers.setdefault(text, process) is process:
@@ -142,12 +141,12 @@ class Companion:
     def __init__(self, program: CompanionProgram, screen: "Screen") -> None:
         self._program, self._screen = program, screen
         self._process: asyncio.subprocess.Process | None = None
-        self._keeping = asyncio.create_task(keep_running(program, self._attend, screen))
+        self._task = asyncio.create_task(keep_running(program, self._attend, screen))
 
     async def leave(self) -> None:
         """Ask the process to leave the tape, so that the writer closes it last; a slow process is not waited for."""
-        self._keeping.cancel()
-        await asyncio.gather(self._keeping, return_exceptions=True)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
         if self._process is not None and self._process.returncode is None:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -157,7 +156,7 @@ class Companion:
 
     async def finish(self) -> None:
         """Close the process's input, and wait until it has handled the remainder; kill it if that takes too long."""
-        if not self._keeping.done():
+        if not self._task.done():
             await self.leave()
         if self._process is None or self._process.returncode is not None:
             self._screen.report(f"the process that {self._program.does} has ended: the rest is on the tape")
@@ -171,7 +170,7 @@ class Companion:
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 self._process.kill()  # it only reads
             await self._process.wait()
-        await asyncio.gather(*filter(None, [_TELLING.get(self._process)]))
+        await asyncio.gather(*filter(None, [_PRINTING.get(self._process)]))
 
     async def _attend(self, process: asyncio.subprocess.Process) -> int:
         self._process = process

@@ -15,16 +15,7 @@ from wiretape.recorder.relay import apis
 from wiretape.recorder.sanitize import clipped
 from wiretape.recorder.tape.redact import Redactor
 
-_ENDING_NS = 500_000_000
-"""Time for the children of a command to end after it."""
-_TERM_NS = 2_000_000_000
-"""Time for a program to end on SIGTERM, which others ignore."""
 _LOOK_SECONDS = 0.05
-_HELP_SECONDS = 5.0
-_NAMED = 4
-"""Limit of the processes with a line of their own."""
-_WORDS = 2
-_CHARACTERS = 60
 
 
 def without(command: Sequence[str], environ: Mapping[str, str]) -> list[str]:
@@ -39,7 +30,7 @@ def _knows(program: str, option: str, environ: Mapping[str, str]) -> bool:
     """Return True if a program's help has an option: a release without it would not start."""
     try:
         answer = subprocess.run(
-            [program, "--help"], env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=_HELP_SECONDS
+            [program, "--help"], env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=5.0
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
@@ -48,14 +39,14 @@ def _knows(program: str, option: str, environ: Mapping[str, str]) -> bool:
 
 def left_behind(mark: str) -> list[str]:
     """Return a line for each process that outlives a run, by the run's mark in its environment."""
-    deadline = SYSTEM.now() + _ENDING_NS
+    deadline = SYSTEM.now() + 500_000_000  # the children of a command may end a moment after it
     while (pids := process.pids_started_with(mark)) and SYSTEM.now() < deadline:
         SYSTEM.sleep(_LOOK_SECONDS)
     lines = [
         f"{described(pid)} goes on with the variables of this run, whose recorder has ended: kill {pid}"
-        for pid in pids[:_NAMED]
+        for pid in pids[:4]
     ]
-    if more := pids[_NAMED:]:
+    if more := pids[4:]:
         lines.append(f"so do {len(more)} more: kill {' '.join(map(str, more))}")
     return lines
 
@@ -75,7 +66,7 @@ def end(mark: str, session: int, report: Callable[[str], None]) -> None:
                 ended_pids.add(pid)
             consequence = f"goes on without a recorder: kill {pid}" if is_daemon else "is ended by SIGTERM"
             report(f"wiretape run was killed: {program} {consequence}")
-    deadline = SYSTEM.now() + _TERM_NS
+    deadline = SYSTEM.now() + 2_000_000_000
     while (ignoring := ended_pids.intersection(process.pids_started_with(mark))) and SYSTEM.now() < deadline:
         SYSTEM.sleep(_LOOK_SECONDS)
     for pid in ignoring:
@@ -105,7 +96,7 @@ def listening(authorities: Iterable[str]) -> set[int]:
 
 def described(pid: int) -> str:
     """Return the number and the command line of a process, up to the first option: a secret may follow."""
-    first, *others = process.command_line(pid) or ["?"]
-    words = [PurePath(first).name, *itertools.takewhile(lambda word: not word.startswith("-"), others[:_WORDS])]
-    text = clipped(Redactor(None).text(" ".join(words)), _CHARACTERS)
-    return f"pid {pid} ({text}{' …' * (len(words) <= len(others))})"
+    program, *arguments = process.command_line(pid) or ["?"]
+    words = [PurePath(program).name, *itertools.takewhile(lambda word: not word.startswith("-"), arguments[:2])]
+    text = clipped(Redactor(None).text(" ".join(words)), 60)
+    return f"pid {pid} ({text}{' …' * (len(words) <= len(arguments))})"

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     from wiretape.recorder.tape.retention import DeletionSummary, Size
 
-_DAMAGED_SHOWN = 10
-_UNITS = ("bytes", "kB", "MB", "GB", "TB")
-
 
 @click.group(cls=CommandGroup)
 def db() -> None:
@@ -129,7 +126,7 @@ def upgrade(db: Path | None) -> None:
 
 @db.command()
 @options.db
-@dialects.given
+@dialects.option
 def rebuild(db: Path | None, declared: tuple[Path, ...]) -> None:
     """Derive all measures again from the recorded facts.
 
@@ -269,6 +266,9 @@ def _ask(question: str) -> None:
     click.confirm(question, abort=True, err=True)
 
 
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+
 def bytes_(count: int) -> str:
     """Return a number of bytes for people: three digits and a decimal unit."""
     value, unit = float(count), 0
@@ -350,7 +350,7 @@ def merged(
             for no in progress.track(store.settling.unsettled(), description="deriving"):
                 store.settle([no])
         done = f"{counted(copied, 'exchange')} copied to {path}"
-    for line in plan.damaged[:_DAMAGED_SHOWN]:
+    for line in plan.damaged[:10]:
         click.echo(message(line), err=True)
     parts = [(plan.present, "on it already"), (plan.running, "still running"), (len(plan.damaged), "damaged")]
     left_out = ", ".join(f"{count:,} {reason}" for count, reason in parts if count)

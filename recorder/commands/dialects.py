@@ -18,12 +18,10 @@ Declaration = dict[str, Any]
 
 MOST: Final = 100
 """Limit of the declarations of a file."""
-MOST_BYTES: Final = 1 << 20
-"""Limit of the declarations of a file as JSON, in bytes."""
 
 _configured: Callable[[], list[Declaration]] | None = None
 
-given = click.option(
+option = click.option(
     "--dialect", "declared", multiple=True, metavar="FILE", envvar="WIRETAPE_DIALECT",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Decode streams by the declarations in FILE, too (wiretape help dialects). May be repeated.",
@@ -58,7 +56,7 @@ def declarations(document: "Document") -> Sequence[Declaration]:
     from wiretape.recorder.decode.dialects import registry
 
     tables = document.tables.get("dialects")
-    if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         if tables is None:
             raise ConfigError(f"{document.name} declares no dialect: write [[dialects]] above each")
         raise document.error(("dialects",), "dialects is no list of tables: write [[dialects]] above each")
@@ -71,8 +69,8 @@ def declarations(document: "Document") -> Sequence[Declaration]:
         size = len(json.dumps(plain))
     except RecursionError as error:
         raise ConfigError(f"{document.name}: its tables or lists are nested too deep") from error
-    if size > MOST_BYTES:
-        raise ConfigError(f"{document.name} declares too much: at most {MOST_BYTES:,} bytes in all")
+    if size > (most_bytes := 1 << 20):
+        raise ConfigError(f"{document.name} declares too much: at most {most_bytes:,} bytes in all")
     return plain
 
 

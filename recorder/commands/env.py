@@ -13,10 +13,6 @@ from wiretape.recorder.errors import NotFound, SchemaMissing
 from wiretape.recorder.relay import apis, providers
 from wiretape.recorder.sanitize import safe
 
-_LOADING_NS = 10_000_000_000
-"""Time allowed for the writer of a recorder that has just started."""
-_LOOK_SECONDS = 0.05
-
 
 @click.command()
 @options.db
@@ -35,7 +31,7 @@ def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None
 
     Set them in a shell by: eval "$(wiretape env)".
     """
-    serving = None if upstreams or listen else running(options.tape_path(db))
+    serving = None if upstreams or listen else newest_recorder(options.tape_path(db))
     if serving is None:
         host, port = options.read_listen(listen or "127.0.0.1:8377", frozenset(["any"]))
         base, chosen = f"http://{f'[{host}]' if ':' in host else host}:{port}", options.read_upstreams(upstreams)
@@ -47,7 +43,9 @@ def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None
     bases = providers.sdk_bases(base, chosen)
     for variable, value in bases.items():
         click.echo(f"export {variable}={shlex.quote(value)}")
-    rejected = [(name, one.words) for name in bases for one in apis.PROGRAMS if one.rejects(name, is_set=False)]
+    rejected = [
+        (name, program.words) for name in bases for program in apis.PROGRAMS if program.rejects(name, is_set=False)
+    ]
     if clashes := [f"{name} for {program}" for name, program in rejected]:
         click.echo(f"wiretape: unset {', '.join(clashes)}: these do not work with it", err=True)
     if not bases:
@@ -55,7 +53,7 @@ def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None
         click.echo(f"wiretape: no SDK's variable is for these upstreams; their base URLs are {served}", err=True)
 
 
-def running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
+def newest_recorder(path: Path) -> tuple[str, list[providers.Upstream]] | None:
     """Return the base URL and upstreams of the newest recorder that runs on the tape; None if there is none."""
     return next(iter(recorders(path)), None)
 
@@ -64,12 +62,12 @@ def recorders(path: Path) -> list[tuple[str, list[providers.Upstream]]]:
     """Return the base URL and upstreams of each recorder that runs on the tape, the newest first."""
     from wiretape.recorder.tape import lock, reader, reading
 
-    until = SYSTEM.now() + _LOADING_NS
+    until = SYSTEM.now() + 10_000_000_000  # the writer of a recorder that has just started takes a while to load
     while holder := lock.holder(path):
         with contextlib.suppress(NotFound, SchemaMissing), reader.opened(path) as connection:
             if runs := reading.running_recorders(connection):
                 return [(run.listen, [providers.make(name, url) for name, url in run.upstreams]) for run in runs]
         if SYSTEM.now() > until or " at http" not in holder:  # no recorder, which may listen before it has a tape
             break
-        threading.Event().wait(_LOOK_SECONDS)
+        threading.Event().wait(0.05)
     return []

@@ -11,16 +11,6 @@ from wiretape.recorder.relay import environment
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.pointing import PointingPlan
 
-_NAMED = 4
-"""Limit of variables, hosts or refusals named in one line."""
-
-
-_HEEDS_NONE = "aiohttp, for one, heeds none unless trust_env=True"
-_LOCAL = "--host localhost, if it calls an API of this machine"
-"""Advice for a program that asks no proxy for servers of this machine."""
-_CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
-_CERTIFICATES = '"${SSL_CERT_FILE%/*}:${SSL_CERT_FILE%/*}:ro"'
-
 
 @dataclass(slots=True)
 class RecordedCommand:
@@ -39,16 +29,16 @@ def explain(attempt: RecordedCommand, command: Sequence[str]) -> Iterator[str]:
     """Yield the lines about a command: its variables, its connections, and the next thing to try."""
     program = PurePath(command[0]).name + " …" * (len(command) > 1)
     yield from _settings(attempt)
-    yield f"connected: {_connected(attempt)}"
+    yield f"connected: {_connections(attempt)}"
     if attempt.asked:
         hosts = [f"{host} ({treatment})" for host, treatment in attempt.asked.items()]
-        yield f"asked of the proxy: {_named(hosts, 'host')}"
+        yield f"asked of the proxy: {_listing(hosts, 'host')}"
     if attempt.refused:
         refusals = list(dict.fromkeys(f"{refusal.status} {refusal.message}" for refusal in attempt.refused))
-        yield f"refused: {_named(refusals, 'request')}"
+        yield f"refused: {_listing(refusals, 'request')}"
     if attempt.daemons:
-        yield f"called on this machine: {_named(list(attempt.daemons.values()), 'process')}, which ran before"
-    yield from _lost(attempt, command) or [f"try: {_advice(attempt, program)}"]
+        yield f"called on this machine: {_listing(list(attempt.daemons.values()), 'process')}, which ran before"
+    yield from _passing_advice(attempt, command) or [f"try: {_advice(attempt, program)}"]
 
 
 def _settings(attempt: RecordedCommand) -> Iterator[str]:
@@ -56,7 +46,7 @@ def _settings(attempt: RecordedCommand) -> Iterator[str]:
     if attempt.is_intercepting:
         java = [] if environment.JAVA in attempt.plan.left else [_java()]
         variables = ["HTTPS_PROXY, HTTP_PROXY, the variables that name certificates", *java, *variables]
-    yield f"set: {_named(variables, 'variable') or 'no variable'}"
+    yield f"set: {_listing(variables, 'variable') or 'no variable'}"
     for name, reason in attempt.plan.left.items():
         yield f"not set: {name}, as {reason}"
 
@@ -69,7 +59,11 @@ def _java() -> str:
     )
 
 
-def _lost(attempt: RecordedCommand, command: Sequence[str]) -> list[str]:
+_CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
+_CERTIFICATES = '"${SSL_CERT_FILE%/*}:${SSL_CERT_FILE%/*}:ro"'
+
+
+def _passing_advice(attempt: RecordedCommand, command: Sequence[str]) -> list[str]:
     """Return the lines about passing the variables on, if the command starts programs without them."""
     words = [PurePath(word).name for word in command]
     names = list(attempt.plan.variables)
@@ -93,12 +87,17 @@ def _lost(attempt: RecordedCommand, command: Sequence[str]) -> list[str]:
     return []
 
 
-def _connected(attempt: RecordedCommand) -> str:
+def _connections(attempt: RecordedCommand) -> str:
     if attempt.connections:
         return f"{counted(attempt.connections, 'connection')}, but no request to an API that is served"
     if attempt.is_intercepting:
-        return f"nothing: the program made no call, or one to this machine, or heeds no proxy: {_HEEDS_NONE}"
+        proxy = "heeds no proxy: aiohttp, for one, heeds none unless trust_env=True"
+        return f"nothing: the program made no call, or one to this machine, or {proxy}"
     return "nothing: the program made no call, or does not read these variables"
+
+
+_LOCAL = "--host localhost, if it calls an API of this machine"
+"""Advice for a program that asks no proxy for servers of this machine."""
 
 
 def _advice(attempt: RecordedCommand, program: str) -> str:
@@ -126,6 +125,7 @@ def _advice(attempt: RecordedCommand, program: str) -> str:
     return "wiretape record, with the base URL of the program's own configuration set to it"
 
 
-def _named(names: Sequence[str], thing: str) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {counted(more, f'more {thing}')}" if more > 0 else "")
+def _listing(names: Sequence[str], thing: str) -> str:
+    most = 4
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {counted(more, f'more {thing}')}" if more > 0 else "")

@@ -34,12 +34,7 @@ _OF_WRITERS = (signal.SIGPIPE, signal.SIGXFSZ)
 _FORWARDED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, *_OF_WRITERS}
 _HARMLESS = frozenset((signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, *_STOPS))
 """Signals that do not end a process which has no handler for them."""
-_PR_SET_PDEATHSIG = 1
-"""The option of prctl(2) for the signal to this process when its parent ends."""
-_LOOK_SECONDS = 0.5
 _MOST_SECONDS = 3600.0
-_LINE_BYTES = 1 << 16
-_HEAD_BYTES = 256
 CUT, HURRY = b"cut\n", b"hurry\n"
 """Lines that tell a recorder to stop waiting, and not to wait for long."""
 
@@ -53,7 +48,7 @@ class RecorderProcess:
 
     def base(self) -> str:
         """Wait until it records; return its base URL, or "" if it has ended instead."""
-        return self._line.recv(_LINE_BYTES).decode().rstrip("\n")
+        return self._line.recv(1 << 16).decode().rstrip("\n")
 
     def send(self, line: bytes) -> None:
         """Send it a line; it may have ended."""
@@ -113,7 +108,7 @@ def as_script(command: Sequence[str], error: OSError) -> Sequence[str]:
     if error.errno != errno.ENOEXEC or path is None:
         raise error
     with open(path, "rb") as file:
-        if b"\0" in file.read(_HEAD_BYTES):
+        if b"\0" in file.read(256):
             raise error
     return ["/bin/sh", path, *command[1:]]
 
@@ -127,18 +122,18 @@ class Job:
     is_terminated = False
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], look: Callable[[], None]) -> None:
-        self._taken = {*heeded(*_FORWARDED), signal.SIGCHLD}
+        self._signals = {*heeded(*_FORWARDED), signal.SIGCHLD}
         self._command, self._environment, self._look = command, environment, look
         self._is_continued = False
         """True if the command was continued, but not yet this process."""
 
     def __enter__(self) -> "Job":
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, the exit code of a child is lost
-        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)
+        self._previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._previous_mask)
 
     def run(self) -> int:
         """Run the command; return its exit code, or -N if signal N ended it. Raises `OSError` if it cannot be run."""
@@ -146,7 +141,7 @@ class Job:
             child = self._start(self._command)
         except OSError as error:
             child = self._start(as_script(self._command, error))
-        wait = _LOOK_SECONDS
+        wait = 0.5
         while True:
             number, is_shared = self._signal(wait)
             self.is_terminated |= number in (signal.SIGTERM, signal.SIGHUP)
@@ -175,9 +170,9 @@ class Job:
         prctl, launcher = ctypes.CDLL(None).prctl if sys.platform == "linux" else None, os.getpid()
 
         def prepare() -> None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._previous_mask)
             if prctl is not None:
-                prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+                prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: the signal to this process when its parent ends
                 if os.getppid() != launcher:  # it was killed before this process could ask for the signal
                     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -199,13 +194,13 @@ class Job:
     def _signal(self, seconds: float = _MOST_SECONDS) -> tuple[int | None, bool]:
         """Wait for a signal, on Linux with a timeout; return it, and True if it is a key, which both processes get."""
         if sys.platform == "linux":
-            received = signal.sigtimedwait(self._taken, min(seconds, _MOST_SECONDS))
+            received = signal.sigtimedwait(self._signals, min(seconds, _MOST_SECONDS))
             return (
                 (received.si_signo, received.si_signo in _OF_TERMINALS and received.si_code > 0)
                 if received
                 else (None, False)
             )
-        number = signal.sigwait(self._taken)
+        number = signal.sigwait(self._signals)
         return number, number in _OF_TERMINALS and _foreground() == os.getpgrp()
 
 

@@ -33,20 +33,9 @@ _COMPUTED = re.compile(rf"(?<![\w.-]){_LOOPBACK}(?![\w.-]|:\d|/)([^\n/]{{0,99}}(
 _ELSEWHERE = re.compile(rf"https?://(?!(?:[^\s/@]*@)?{_LOOPBACK}(?![\w.-]))[\w.-]+\S*", re.IGNORECASE)
 _PORT = re.compile(r"(?:.*[=:])?(\d{2,5})")
 """A word that is a port, or ends with one: `--port=8001`."""
-_PATH = re.compile(r"/[\w./:-]{1,200}")
-_VERSION = re.compile(r"""(?<=["'`\s}])/?v1(?![\w.-])""")
-_SDK = re.compile(
-    r"""(?:\b(?:import|from|require)\b|--)[\s"'`(@]{0,8}[\w./-]{0,80}?"""
-    r"(?:openai|anthropic|litellm|langchain|llama|groq|mistral|cohere|genai|ai-sdk|pydantic_ai|huggingface)",
-    re.IGNORECASE,
-)
 _SERVES = re.compile(r"\b(?:listen|serve|createServer)\(|HTTPServer\b|\buvicorn\b")
 """A program with a server of its own, which cannot listen before the program runs."""
-_WORD = re.compile(r"[\w.-]+")
 _PART = re.compile(r"[^\s\"';&|()<>=]+")
-_FILE_BYTES = 256 << 10
-_MOST_FILES = 50
-_CONNECT_SECONDS = 0.1
 
 
 def are_called(
@@ -83,6 +72,11 @@ def are_called(
     return not ports.isdisjoint(_listening(ports))
 
 
+_WORD = re.compile(r"[\w.-]+")
+_FILE_BYTES = 256 << 10
+_MOST_FILES = 50
+
+
 def _texts(command: Sequence[str]) -> Iterator[str]:
     """Yield the words of a command, the text of each script in them, and of the files beside it that it names.
 
@@ -107,6 +101,15 @@ def _texts(command: Sequence[str]) -> Iterator[str]:
             continue
 
 
+_PATH = re.compile(r"/[\w./:-]{1,200}")
+_VERSION = re.compile(r"""(?<=["'`\s}])/?v1(?![\w.-])""")
+_SDK = re.compile(
+    r"""(?:\b(?:import|from|require)\b|--)[\s"'`(@]{0,8}[\w./-]{0,80}?"""
+    r"(?:openai|anthropic|litellm|langchain|llama|groq|mistral|cohere|genai|ai-sdk|pydantic_ai|huggingface)",
+    re.IGNORECASE,
+)
+
+
 def _names_api(text: str) -> bool:
     """Return True if a text has a path of an API, or names an SDK."""
     from wiretape.recorder.decode.dialects import registry  # with all dialects, which most runs do not need
@@ -124,7 +127,7 @@ def _listening(ports: Set[int]) -> Set[int]:
     for port in ports:
         with (
             contextlib.suppress(OSError, OverflowError),
-            socket.create_connection(("127.0.0.1", port), _CONNECT_SECONDS),
+            socket.create_connection(("127.0.0.1", port), 0.1),
         ):
             open_ports.add(port)
     return open_ports

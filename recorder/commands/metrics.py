@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from wiretape.recorder.relay.service import Options, Recorder
 
 PROGRAM = "wiretape.viewer.wings.prometheus.serve"
-PULSE_SECONDS = 1.0
-_UNREAD_BYTES = 64 << 10
-"""Limit of unread bytes; beyond it no pulse is sent."""
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -84,10 +81,10 @@ async def _feed(process: asyncio.subprocess.Process, setup: bytes, recorder: "Re
     try:
         lag_ns = 0
         while process.returncode is None:
-            if pipe.transport.get_write_buffer_size() < _UNREAD_BYTES and not pipe.is_closing():
+            if pipe.transport.get_write_buffer_size() < 64 << 10 and not pipe.is_closing():  # else nobody reads them
                 pipe.write(msgspec.json.encode(_pulse(recorder, lag_ns)) + b"\n")
-            due = SYSTEM.now() + int(PULSE_SECONDS * 1e9)
-            await asyncio.sleep(PULSE_SECONDS)
+            due = SYSTEM.now() + 1_000_000_000
+            await asyncio.sleep(1.0)
             lag_ns = max(SYSTEM.now() - due, 0)
         return process.returncode
     finally:

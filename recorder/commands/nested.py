@@ -17,23 +17,20 @@ VARIABLE = "WIRETAPE_RECORDING"
 _CERTIFICATES = "/wiretape-ca-"
 """Part of the paths of `wiretape.recorder.relay.environment`'s files; importing that would be slow."""
 _JAVA = "JAVA_TOOL_OPTIONS"
-_JAVA_ADDED = re.compile(rf' ?-Djavax\.net\.ssl\.trustStore=("[^"]*|[^\s"]*){_CERTIFICATES}.*')
-"""Options for Java that went with a recorder: they stand behind the user's own."""
-_PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy"))
 
 
 @dataclass(frozen=True, slots=True)
 class OuterRecorder:
     """The recorder of a command: its process, its base URL, its tape.
 
-    `own` names the APIs that it relays to at their own URL; `intercepts` is True for a forward proxy.
+    `apis` names those that it relays to at their own URL; `intercepts` is True for a forward proxy.
     """
 
     pid: int
     boot: str | None
     base: str
     tape: str
-    own: list[str]
+    apis: list[str]
     intercepts: bool = False
 
     @property
@@ -67,6 +64,10 @@ def read(environ: Mapping[str, str]) -> OuterRecorder | None:
         return None
 
 
+_JAVA_ADDED = re.compile(rf' ?-Djavax\.net\.ssl\.trustStore=("[^"]*|[^\s"]*){_CERTIFICATES}.*')
+"""Options for Java that went with a recorder: they stand behind the user's own."""
+
+
 def without(environ: Mapping[str, str], marker: OuterRecorder) -> dict[str, str]:
     """Return the environment without the recorder's variables that replaced an API's own URL.
 
@@ -77,7 +78,7 @@ def without(environ: Mapping[str, str], marker: OuterRecorder) -> dict[str, str]
     if java := _JAVA_ADDED.sub("", environ.get(_JAVA, "")):
         variables[_JAVA] = java
     for name, path in pointed_at(variables, marker.base).items():
-        if path.strip("/").partition("/")[0] in marker.own:
+        if path.strip("/").partition("/")[0] in marker.apis:
             del variables[name]
         elif not marker.is_alive:
             raise ValueError(f"{name} points at a wiretape that has ended: set it to its API's URL, or unset it")
@@ -102,6 +103,9 @@ def resolved(environ: Mapping[str, str], base: str, upstreams: Sequence[Upstream
         **environ,
         **{name: f"{upstream.url}{path_below.decode()}" for name, (upstream, path_below) in upstream_routes.items()},
     }
+
+
+_PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy"))
 
 
 def _is_left(name: str, value: str, marker: OuterRecorder) -> bool:

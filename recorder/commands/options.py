@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d|w)")
-_AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_LEAST_SIZE = 1_000_000
-_PASSWORD = re.compile(r"[\w-]{16,}", re.ASCII)
-_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kMGT]?)(i?)B", re.IGNORECASE)
-
 
 def gathered(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[[F], F]:
     """Return a decorator that adds options; the result of `make` for their values is the argument `name`.
@@ -52,6 +46,10 @@ def gathered(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]
         return cast(F, functools.reduce(lambda added, option: option(added), reversed(options), wrapped))
 
     return decorate
+
+
+_AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d|w)")
+_AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def read_age(text: str) -> timedelta:
@@ -72,13 +70,16 @@ def check_workers(_context: click.Context, _option: click.Parameter, workers: in
     return workers
 
 
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kMGT]?)(i?)B", re.IGNORECASE)
+
+
 def read_size(text: str) -> int:
     """Read a number of bytes with its unit, such as `2GB` or `512MiB`: 1 MB at least, below which no tape is useful."""
     match = _SIZE.fullmatch(text)
     size = 0
     if match is not None:
         size = int(float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2].lower() or " "))
-    if size < _LEAST_SIZE:
+    if size < 1_000_000:
         raise click.BadParameter(
             f"{text!r} is not a size of 1MB or more: use a number and a unit, such as 2GB or 500MiB"
         )
@@ -89,7 +90,6 @@ class TapeFile(click.Path):
     """The path of a tape; the URL of a server is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse a URL."""
         if destinations.names_server(str(value)):
             self.fail("this needs a tape, not a server: 'wiretape pull' copies exchanges to a tape", param, ctx)
         return super().convert(value, param, ctx)
@@ -184,6 +184,9 @@ class RecordingValues:
             )
 
 
+_PASSWORD = re.compile(r"[\w-]{16,}", re.ASCII)
+
+
 def _password() -> str:
     """Return the forward proxy's password, if the user has chosen one."""
     password = os.environ.get(PROXY_PASSWORD, "")
@@ -221,7 +224,7 @@ _RECORDING = (
     ca_file,
     click.option("--client-cert", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
                  help="Show this certificate, with its key (PEM), to recorded servers that ask for one."),
-    dialects.given,
+    dialects.option,
     click.option("--connect-timeout", type=_SECONDS, default=10, show_default=True, metavar="S",
                  help="Timeout of a connection, with TLS, in seconds."),
     click.option("--headers-timeout", type=_SECONDS, default=600, show_default=True, metavar="S",
@@ -257,7 +260,7 @@ def read_upstreams(texts: tuple[str, ...]) -> "list[providers.Upstream]":
             upstream = providers.parse(text)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--upstream") from error
-        if any(upstream.name == other.name for other in chosen):
+        if any(upstream.name == earlier.name for earlier in chosen):
             place = f"/{upstream.name}/" if upstream.name else "the root"
             raise click.BadParameter(f"two upstreams for {place}: name them apart, NAME=URL", param_hint="--upstream")
         chosen.append(upstream)

@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from wiretape.recorder.relay.service import Observer, Options, Recorder
     from wiretape.recorder.tape.journal import Finished
 
-_MOST_WORKERS = 64
-_NAMED = 3
-"""Limit of upstreams whose lines are shown without `--verbose`."""
-
 
 @click.command()
 @options.recording(options.intercepting)
@@ -47,7 +43,7 @@ _NAMED = 3
               help="Delete exchanges when they are older than this: 12h, 30d, 8w.")  # fmt: skip
 @click.option("--max-db-size", type=options.read_size, metavar="SIZE", envvar="WIRETAPE_MAX_DB_SIZE",
               help="Delete the oldest exchanges when the tape's data exceed this: 500MB, 2GB.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1, _MOST_WORKERS), default=1, show_default=True, metavar="N",
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
               callback=options.check_workers,
               help="Relay in N processes, on as many cores; all write to one tape. Linux only.")  # fmt: skip
 @click.option("--metrics", metavar="HOST:PORT",
@@ -120,7 +116,6 @@ def _collector(collector: destinations.Destination | None, headers: Path | None)
 
 
 def _shipment(to: destinations.Destination | None, bodies: bool) -> "Iterator[Shipment]":
-    """Yield the shipment of the tape, if any."""
     if to is None:
         if bodies:
             raise click.UsageError("--ship-bodies is for --ship: add that")
@@ -181,13 +176,13 @@ async def _serve(
     stopped = asyncio.Event()
     catch_signals(stopped, recorder)
     await recorder.start()
-    _introduce(screen, recorder, settings, verbose)
+    _print_start(screen, recorder, settings, verbose)
     if not (screen.live and sys.stdout.isatty()):
         print(recorder.base, flush=True)
     if settings.interception is not None:
-        for line in _exports(settings.interception, recorder.base, certificates, is_private=screen.live):
+        for line in _export_lines(settings.interception, recorder.base, certificates, is_private=screen.live):
             screen.line(line)
-    beside = [asyncio.create_task(work(screen, recorder)) for work in (_paint, _report_joined)]
+    tasks = [asyncio.create_task(work(screen, recorder)) for work in (_paint, _report_joined)]
     if shipments:  # they read the tape
         await recorder.tap.ready()
     async with companion.shipped(shipments, settings, screen) as shippers:
@@ -198,9 +193,9 @@ async def _serve(
         if recorder.live:
             screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
         unstored = await recorder.stop()
-    for task in beside:
+    for task in tasks:
         task.cancel()
-    return _conclude(screen, recorder, unstored, len(faults), settings.tape, tally)
+    return _print_end(screen, recorder, unstored, len(faults), settings.tape, tally)
 
 
 def _observer(screen: "Screen", faults: list[str], tally: "Tally") -> "Observer":
@@ -209,7 +204,7 @@ def _observer(screen: "Screen", faults: list[str], tally: "Tally") -> "Observer"
     from wiretape.recorder.local_time import of_day
     from wiretape.recorder.relay.service import Observer
 
-    passed: set[str] = set()
+    reported_hosts: set[str] = set()
 
     def finished(exchange: "Finished") -> None:
         tally.add(exchange)
@@ -220,8 +215,8 @@ def _observer(screen: "Screen", faults: list[str], tally: "Tally") -> "Observer"
         screen.report(message)
 
     def asked(host: str, treatment: str) -> None:
-        if treatment in ("tunnelled", "relayed") and host not in passed:
-            passed.add(host)
+        if treatment in ("tunnelled", "relayed") and host not in reported_hosts:
+            reported_hosts.add(host)
             screen.report(f"{host} is {treatment}, not recorded: it is no known API's")
 
     return Observer(
@@ -253,19 +248,19 @@ def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop, number)
 
 
-def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verbose: bool) -> None:
+def _print_start(screen: "Screen", recorder: "Recorder", settings: "Options", verbose: bool) -> None:
     """Print lines to be copied for SDKs, the tape, the commands to view it, the upstreams, and then any warnings."""
     from wiretape.recorder import __version__
 
     tape = options.naming(settings.tape)
-    limit = len(settings.upstreams) if verbose else _NAMED
-    for number, line in enumerate(_pointing(recorder.base, settings.upstreams, limit)):
+    limit = len(settings.upstreams) if verbose else 3
+    for number, line in enumerate(_pointing_lines(recorder.base, settings.upstreams, limit)):
         screen.line(f"{'' if number else 'point SDKs':<12}{line}")
     screen.line(f"tape        {settings.tape}  (wiretape {__version__})")
     bases = providers.sdk_bases(recorder.base, settings.upstreams)
     variables = f'    variables: eval "$(wiretape env{tape})"' if bases else ""
     screen.line(f"look        wiretape view{tape}{variables}    stop: ctrl-c")
-    for line in _ways(recorder.base, settings, limit):
+    for line in _way_lines(recorder.base, settings, limit):
         screen.line(line)
     if verbose:
         for variable, value in bases.items():
@@ -281,7 +276,7 @@ async def _report_joined(screen: "Screen", recorder: "Recorder") -> None:
         screen.report(f"joins the recorder of pid {recorder.tap.joined}")
 
 
-def _ways(base: str, settings: "Options", most: int) -> Iterator[str]:
+def _way_lines(base: str, settings: "Options", most: int) -> Iterator[str]:
     """Yield a line for each proxy to be passed, and for each upstream if they are not too many."""
     from wiretape.recorder.tape.redact import Redactor
 
@@ -292,7 +287,7 @@ def _ways(base: str, settings: "Options", most: int) -> Iterator[str]:
         yield f"upstream    {mount}  →  {Redactor(None).url(upstream.url)}"
 
 
-def _exports(
+def _export_lines(
     interception: "Interception", base: str, certificates: Mapping[str, str], *, is_private: bool
 ) -> list[str]:
     """Return the `export` lines; they hold the password only if the output is private."""
@@ -307,7 +302,7 @@ def _exports(
     return ["for programs with a URL of their own, in their shell:", *environment.exports(url, certificates)]
 
 
-def _pointing(base: str, upstreams: Sequence[providers.Upstream], most: int) -> Iterator[str]:
+def _pointing_lines(base: str, upstreams: Sequence[providers.Upstream], most: int) -> Iterator[str]:
     """Yield a line to be copied for each upstream, that points its SDK there; a server of one's own speaks OpenAI's."""
     for upstream in upstreams[:most]:
         variables = providers.api_variables(upstream) or apis.BY_NAME["openai"].variables
@@ -321,19 +316,15 @@ async def _paint(screen: "Screen", recorder: "Recorder") -> None:
     import asyncio
 
     while screen.live:
-        screen.status(_status(recorder))
+        counts = recorder.counts
+        screen.status(
+            f"{recorder.live} live · {counts.recorded} recorded · {counts.failed} failed · "
+            f"write lag {recorder.lag_ns() / 1e6:.0f} ms · dropped {counted(counts.dropped_bytes, 'byte')}"
+        )
         await asyncio.sleep(0.25)
 
 
-def _status(recorder: "Recorder") -> str:
-    counts = recorder.counts
-    return (
-        f"{recorder.live} live · {counts.recorded} recorded · {counts.failed} failed · "
-        f"write lag {recorder.lag_ns() / 1e6:.0f} ms · dropped {counted(counts.dropped_bytes, 'byte')}"
-    )
-
-
-def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int, tape: Path, tally: "Tally") -> int:
+def _print_end(screen: "Screen", recorder: "Recorder", unstored: int, faults: int, tape: Path, tally: "Tally") -> int:
     from wiretape.recorder.commands import cli, status
 
     screen.status("")

@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 
 TAPE_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 """Exit codes as `env` and `timeout` have them."""
-_GIT_SECONDS = 1.0
-_GIT_COMMAND = ("git", "--no-pager", "-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false",
-           "-c", f"core.hooksPath={os.devnull}", "rev-parse", "--verify", "--short", "HEAD")  # fmt: skip
-_GIT_ENV = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-_COMMIT_HASH = re.compile(r"[0-9a-f]{4,64}")
 _PROVENANCE_CHARACTERS = 256
 """Limit of each name of `provenance`."""
 
@@ -233,14 +228,14 @@ async def _record(
     if plan.is_given and plan.unreached:
         _report(f"no variable is for {', '.join(plan.unreached)}: point the program at it, at {recorder.base}")
     try:
-        values = await _ended(line, recorder)
+        values = await _wait_for_command(line, recorder)
         if not values:  # there was no command, or the launching process was killed
             daemons.end(_mark(os.getpid(), recorder.base, settings, plan), session, _report)
     finally:
         unstored = await recorder.stop()
     if not values:
         return 0
-    _summarise(recorder, tally, unstored, next((text for text in troubles if text), ""), settings.tape)
+    _print_end(recorder, tally, unstored, next((text for text in troubles if text), ""), settings.tape)
     if not recorder.totals().recorded:
         attempt.connections = recorder.accepted
         attempt.daemons = {pid: daemons.described(pid) for pid in {*values[1:], *daemons.listening(attempt.asked)}}
@@ -267,7 +262,7 @@ def _observer(attempt: "explain.RecordedCommand", tally: "TimedTally", troubles:
     )
 
 
-async def _ended(line: "socket.socket", recorder: "Recorder") -> list[int]:
+async def _wait_for_command(line: "socket.socket", recorder: "Recorder") -> list[int]:
     """Send the base URL, after which the command may start; return its exit code and the daemons that it called.
 
     The list is empty if no command was started, or the launcher is gone. Further lines hurry or cut the recorder.
@@ -282,11 +277,11 @@ async def _ended(line: "socket.socket", recorder: "Recorder") -> list[int]:
         while line := await reader.readline():
             (recorder.hurry if line == job.HURRY else recorder.cut)()
 
-    _OBEYING.add(asyncio.create_task(obey()))
+    _TASKS.add(asyncio.create_task(obey()))
     return values
 
 
-_OBEYING = set["asyncio.Task[None]"]()
+_TASKS = set["asyncio.Task[None]"]()
 """Tasks that read the lines to a recorder while it stops."""
 
 
@@ -332,7 +327,7 @@ def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
     return {"NO_PROXY": past, "no_proxy": past}
 
 
-def _summarise(recorder: "Recorder", tally: "TimedTally", unstored: int, trouble: str, tape: Path) -> None:
+def _print_end(recorder: "Recorder", tally: "TimedTally", unstored: int, trouble: str, tape: Path) -> None:
     from wiretape.recorder.commands import cli, status
 
     totals = recorder.totals()
@@ -365,6 +360,12 @@ def provenance(program: str, directory: Path | None) -> dict[str, str]:
     return {key: value[:_PROVENANCE_CHARACTERS] for key, value in names.items() if value and value.isprintable()}
 
 
+_GIT_COMMAND = ("git", "--no-pager", "-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false",
+           "-c", f"core.hooksPath={os.devnull}", "rev-parse", "--verify", "--short", "HEAD")  # fmt: skip
+_GIT_ENV = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+_COMMIT_HASH = re.compile(r"[0-9a-f]{4,64}")
+
+
 def _checked_out(directory: Path) -> str:
     """Return the short hash of the commit that is checked out; "" if it is unknown.
 
@@ -383,7 +384,7 @@ def _checked_out(directory: Path) -> str:
         from wiretape.recorder.relay import service  # noqa: F401 - is needed next, and takes longer to load than git
 
         try:
-            answer, _ = git.communicate(timeout=_GIT_SECONDS)
+            answer, _ = git.communicate(timeout=1.0)
         except subprocess.TimeoutExpired:
             git.kill()
             return ""

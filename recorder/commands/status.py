@@ -23,12 +23,6 @@ from wiretape.recorder.tape.journal import Finished
 from wiretape.recorder.tape.losses import Totals
 from wiretape.recorder.tape.redact import shown
 
-_WAITING = 1000
-_LINE_CHARACTERS = 4096
-_NAME_CHARACTERS = 80
-_LAST_WORDS_SECONDS = 0.5
-_TOGETHER_SECONDS = 0.02
-"""Time in which lines are gathered to be written together: a busy recorder has one for each exchange."""
 _MOST_STALLED = 50
 """Limit of stalls whose owners are worked out for the closing line."""
 
@@ -47,17 +41,16 @@ class Screen:
         self._stream = stream or sys.stderr
         self.live = self._stream.isatty()
         self._status = ""
-        self._waiting: queue.Queue[str | None] = queue.Queue(_WAITING)
-        self._thread = threading.Thread(target=self._print, daemon=True)
+        self._queue: queue.Queue[str | None] = queue.Queue(1000)
+        self._thread = threading.Thread(target=self._write_texts, daemon=True)
         self._thread.start()
 
     def report(self, text: str) -> None:
-        """Print a message."""
         self.line(f"wiretape: {text}")
 
     def line(self, text: str) -> None:
         """Print one line without credentials; recorded text in it is made safe, and clipped."""
-        self._write_line(clipped(shown(text), _LINE_CHARACTERS))
+        self._write_line(clipped(shown(text), 4096))
 
     def finished(self, exchange: Finished, clock: str) -> None:
         """Print an exchange's line, whose recorded text is safe already: a search for keys in all of it takes long."""
@@ -67,7 +60,6 @@ class Screen:
         self._write(f"{self._clear()}{text}\n{self._status}")
 
     def status(self, text: str) -> None:
-        """Rewrite the status line."""
         if self.live:
             width = shutil.get_terminal_size().columns
             clear, self._status = self._clear(), shown(text)[: width - 1]
@@ -79,17 +71,17 @@ class Screen:
             self._write("\n")
         self._status = ""
         with contextlib.suppress(queue.Full):
-            self._waiting.put_nowait(None)
-        self._thread.join(_LAST_WORDS_SECONDS)
+            self._queue.put_nowait(None)
+        self._thread.join(0.5)
 
     def _clear(self) -> str:
         return "\r\x1b[K" if self._status else ""
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(queue.Full):
-            self._waiting.put_nowait(text)
+            self._queue.put_nowait(text)
 
-    def _print(self) -> None:
+    def _write_texts(self) -> None:
         """Write to the descriptor itself: a thread that is stuck in Python's own buffer would keep us from exiting."""
         try:
             descriptor: int | None = self._stream.fileno()
@@ -98,36 +90,33 @@ class Screen:
         # A terminal has the encoding that it was adapted to; pipes get UTF-8 in every locale, as files keep their text.
         encoding = (self._stream.encoding, self._stream.errors or "replace") if self.live else ("utf-8", "replace")
         with contextlib.suppress(OSError, ValueError):  # the reader is gone: recording goes on
-            while text := self._next():
+            while text := self._next_text():
                 if descriptor is None:
                     self._stream.write(text)
                 else:
-                    _write_all(descriptor, text.encode(*encoding))
+                    data = text.encode(*encoding)
+                    while data:
+                        data = data[os.write(descriptor, data) :]
         self.live = False
 
-    def _next(self) -> str:
+    def _next_text(self) -> str:
         """Wait for text, and return all that is written soon after it; empty at the end."""
         texts = list[str]()
         try:
-            while (text := self._waiting.get(block=not texts)) is not None:
+            while (text := self._queue.get(block=not texts)) is not None:
                 if not texts:
-                    SYSTEM.sleep(_TOGETHER_SECONDS)
+                    SYSTEM.sleep(0.02)  # a busy recorder has a line for each exchange
                 texts.append(text)
-            self._waiting.put_nowait(None)  # for the next call, which is the last one
+            self._queue.put_nowait(None)  # for the next call, which is the last one
         except (queue.Empty, queue.Full):
             pass
         return "".join(texts)
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
-
-
 def finished_line(exchange: Finished, clock: str) -> str:
     """Return an exchange's line: `14:01:57 7f3a81d0 complete 200 gpt-x ttft 388 ms icl p50 11 max gap 2914 ms`."""
     outcome = exchange.outcome if exchange.outcome_detail is None else f"{exchange.outcome}/{exchange.outcome_detail}"
-    name = clipped(shown(exchange.model or f"{exchange.method} {exchange.path}"), _NAME_CHARACTERS)
+    name = clipped(shown(exchange.model or f"{exchange.method} {exchange.path}"), 80)
     parts = [clock, exchange.id[:8], outcome, str(exchange.status or "–"), name]
     if exchange.ttft_ns is not None:
         parts.append(f"ttft {_ms(exchange.ttft_ns)} ms")

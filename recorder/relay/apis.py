@@ -182,6 +182,8 @@ PROGRAMS = (
             interactive=("resume", "fork")),
 )  # fmt: skip
 """The longer `words` come first."""
+
+
 _LAUNCHERS = frozenset(("bun", "bunx", "dlx", "env", "exec", "nice", "node", "npm", "npx", "pnpm", "pnpx", "yarn"))
 
 

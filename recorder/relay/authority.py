@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
-VALID_DAYS = 30
-"""Validity of certificates; a recorder that runs longer has to be restarted."""
-_EARLIER = timedelta(hours=1)
-_HOSTS = 256
-
 
 @dataclass(frozen=True, slots=True)
 class Authority:
@@ -71,7 +66,7 @@ class Certificates:
         self._issuer_key = cast("EllipticCurvePrivateKey", issuer_key)
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._key_pem = _pem(self._key)
-        self.context = functools.lru_cache(_HOSTS)(self._context)
+        self.context = functools.lru_cache(256)(self._context)
 
     def _context(self, host: str, protocol: str | None) -> ssl.SSLContext:
         """Return the TLS context of a server for `host`, a name or an address, that agrees on one protocol or none."""
@@ -118,8 +113,8 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLIER)
-        .not_valid_after(now + timedelta(days=VALID_DAYS))
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=30))  # a recorder that runs longer has to be restarted
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
     )

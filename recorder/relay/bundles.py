@@ -17,16 +17,11 @@ from pathlib import Path
 
 from wiretape.recorder import paths
 
-_PEM = re.compile(r"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----\s(.*?)-----END ", re.DOTALL)
-_JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-_DIGEST_BYTES = 20
-"""Size of the digest that ends JKS: SHA-1 of the password, a fixed text and all before."""
-_KEY, _CERTIFICATE = 1, 2
-"""Kinds of entries of JKS."""
-_PASSWORD = b"changeit"
-"""Password of the stores that Java comes with."""
 _JDK = b"[jdk]"
 """End of the names of the roots that Java comes with."""
+
+
+_PEM = re.compile(r"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----\s(.*?)-----END ", re.DOTALL)
 
 
 def parse(text: str) -> list[bytes]:
@@ -60,6 +55,13 @@ def read(path: str) -> tuple[bytes, ...]:
     return tuple(certificates)
 
 
+_JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_DIGEST_BYTES = 20
+"""Size of the digest that ends JKS: SHA-1 of the password, a fixed text and all before."""
+_PASSWORD = b"changeit"
+"""Password of the stores that Java comes with."""
+
+
 @functools.cache
 def read_store(path: str, password: str) -> tuple[tuple[bytes, bool], ...]:
     """Return the certificates of a Java store, with True for those that Java came with. Raises `OSError`."""
@@ -80,6 +82,10 @@ def read_store(path: str, password: str) -> tuple[tuple[bytes, bool], ...]:
                 for entry in entries
             )
     raise OSError(0, "neither JKS nor PKCS #12 with this password")
+
+
+_KEY, _CERTIFICATE = 1, 2
+"""Kinds of entries of JKS."""
 
 
 def _jks(stream: io.BytesIO) -> Iterable[tuple[bytes, bool]]:

@@ -53,41 +53,21 @@ _DIRECTORIES = ("SSL_CERT_DIR", "GIT_SSL_CAPATH")
 """Variables of directories, which programs read besides; they stay."""
 _OPTIONAL = (ADDING, "SSL_CERT_FILE", "NIX_SSL_CERT_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", *_DIRECTORIES)
 """Variables whose programs go on without a bundle that they cannot read."""
-_AGENTS = {
-    r"curl/": "CURL_CA_BUNDLE",
-    r"python-requests|litellm": "REQUESTS_CA_BUNDLE",
-    r"boto|aws-(cli|sdk)": "AWS_CA_BUNDLE",
-    r"git/": "GIT_SSL_CAINFO",
-    r"deno": "DENO_CERT",
-    r"codex": "CODEX_CA_CERTIFICATE",
-    r"node|undici|bun/|axios|claude|/js": ADDING,
-    r"python|httpx|aiohttp|go-http|reqwest|ruby": "SSL_CERT_FILE",
-}
 NODE = "NODE_OPTIONS"
 """Variable of options for every Node process."""
 JAVA = "JAVA_TOOL_OPTIONS"
 """Variable of options for every Java virtual machine, which prints them: no password may be in it."""
 _NODE_PROXY = os.path.realpath(Path(__file__).with_name("node_proxy.cjs"))  # a permission is for no symbolic link
 _NODE_READS = f"--allow-fs-read={_NODE_PROXY}"
-_PERMISSION = re.compile(r"(?<!\S)--(experimental-)?permission(?![\w-])")
-_NODE_MORE = f"of later ones fetch and https only. To record all: wiretape run -- node {_NODE_READS} --permission …"
 _ASKING = re.compile(
     r"(?<![\w.-])node(js)?(?=(\s+((--allow-fs-(read|write)|--require|--import|--conditions|-[rC])\s+[^-\s]\S*|-\S+))*?"
     r"\s+--(experimental-)?permission(?![\w-]))"
 )
 """Node before options of its own that have it ask for permissions."""
-_SHELL = re.compile(r"(ba|da|k|z)?sh")
-_NAMED = 5
-_AGENT_CHARACTERS = 60
-_SYSTEM_BUNDLES = (
-    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem", "/usr/local/etc/ssl/cert.pem",
-)  # fmt: skip
-_JAVA_TRUST = re.compile(r"""-Djavax\.net\.ssl\.trustStore(Password|Type|)=("[^"]*"|'[^']*'|\S*)""")
-_JAVA_STORES = tuple(f"{place}lib/security/{name}" for place in ("", "jre/") for name in ("jssecacerts", "cacerts"))
-"""Places of the store of a Java virtual machine below its directory: it reads the first that exists."""
-_PREFIX = "wiretape-ca-"
 _STORE = "truststore.p12"
+
+
+_PERMISSION = re.compile(r"(?<!\S)--(experimental-)?permission(?![\w-])")
 
 
 def proxied(
@@ -161,6 +141,9 @@ def permitting(command: Sequence[str]) -> list[str]:
     return list(command)
 
 
+_SHELL = re.compile(r"(ba|da|k|z)?sh")
+
+
 def asks_in_shell(command: Sequence[str]) -> bool:
     """Return True if a command is a shell's line that has Node ask for permission; no text of it can be changed."""
     return bool(_SHELL.fullmatch(PurePath(command[0]).name)) and any(map(_ASKING.search, command[1:]))
@@ -168,17 +151,20 @@ def asks_in_shell(command: Sequence[str]) -> bool:
 
 def exports(proxy_url: str, certificates: Mapping[str, str]) -> list[str]:
     """Return shell lines that apply these changes to an environment; the shell replaces a `$NAME` in the URL."""
-    first, *other_proxies = PROXIES
+    proxy, *other_proxies = PROXIES
     adding, bundle, *same_bundles = certificates
-    own, system = shlex.quote(certificates[adding]), shlex.quote(certificates[bundle])
+    added_file, bundle_file = shlex.quote(certificates[adding]), shlex.quote(certificates[bundle])
     return [
-        f'export {first}="{proxy_url}" NODE_USE_ENV_PROXY=1 {adding}={own} {bundle}={system}',
-        "export " + " ".join(f"{name}=${first}" for name in other_proxies),
+        f'export {proxy}="{proxy_url}" NODE_USE_ENV_PROXY=1 {adding}={added_file} {bundle}={bundle_file}',
+        "export " + " ".join(f"{name}=${proxy}" for name in other_proxies),
         "export " + " ".join(f'{name}="${bundle}"' for name in same_bundles),
         'export NODE_OPTIONS="${NODE_OPTIONS:+$NODE_OPTIONS }"' + shlex.quote(node_option(f"--require={_NODE_PROXY}")),
         f'export {JAVA}="${{{JAVA}:+${JAVA} }}"' + shlex.quote(java_options(proxy_url, certificates)),
         f"unset {' '.join(BYPASSES)}",
     ]
+
+
+_NODE_MORE = f"of later ones fetch and https only. To record all: wiretape run -- node {_NODE_READS} --permission …"
 
 
 def remarks(environ: Mapping[str, str], command: Sequence[str] = ("",)) -> list[str]:
@@ -197,14 +183,27 @@ def remarks(environ: Mapping[str, str], command: Sequence[str] = ("",)) -> list[
     return notices
 
 
+_AGENTS = {
+    r"curl/": "CURL_CA_BUNDLE",
+    r"python-requests|litellm": "REQUESTS_CA_BUNDLE",
+    r"boto|aws-(cli|sdk)": "AWS_CA_BUNDLE",
+    r"git/": "GIT_SSL_CAINFO",
+    r"deno": "DENO_CERT",
+    r"codex": "CODEX_CA_CERTIFICATE",
+    r"node|undici|bun/|axios|claude|/js": ADDING,
+    r"python|httpx|aiohttp|go-http|reqwest|ruby": "SSL_CERT_FILE",
+}
+
+
 def advice(host: str, agent: str, reason: str) -> str:
     """Return the advice for a program that does not trust our certificate; `agent` is its User-Agent, or empty."""
-    known = next((name for pattern, name in _AGENTS.items() if re.search(pattern, agent, re.IGNORECASE)), None)
+    agents = _AGENTS.items()
+    variable = next((name for pattern, name in agents if re.search(pattern, agent, re.IGNORECASE)), None)
     # Node ends the handshake before it looks at the certificate, and sends no alert.
-    likely, *further = [name for name in READERS if name != ADDING or "alert" not in reason][:_NAMED]
-    reads = f"It {'reads' if known else 'probably reads'} {known or likely} ({READERS[known or likely]})"
-    alternatives = "" if known else f"; others read {', '.join(f'{name} ({READERS[name]})' for name in further)}"
-    program = clipped(agent.split(" ")[0], _AGENT_CHARACTERS) or "a program"
+    likely, *others = [name for name in READERS if name != ADDING or "alert" not in reason][:5]
+    reads = f"It {'reads' if variable else 'probably reads'} {variable or likely} ({READERS[variable or likely]})"
+    alternatives = "" if variable else f"; others read {', '.join(f'{name} ({READERS[name]})' for name in others)}"
+    program = clipped(agent.split(" ")[0], 60) or "a program"
     trusts = f"{'does not' if 'alert' in reason else 'seems not to'} trust"
     return (
         f"{program} {trusts} wiretape's certificate for {host} ({reason}). {reads}{alternatives}: that must name"
@@ -226,7 +225,7 @@ def certificate_files(
     preset, reasons = _preset(environ)
     bundle = [*added, *_system_roots(), *itertools.chain(*preset.values())]
     java, reason = _java_certificates(environ, command)
-    with private.directory(_PREFIX, "wiretape's certificate", _cache(environ)) as directory:
+    with private.directory("wiretape-ca-", "wiretape's certificate", _cache(environ)) as directory:
         names = [name for name in READERS if name in _OPTIONAL or name not in reasons]
         files = {name: directory / ("wiretape.pem" if name == ADDING else "bundle.pem") for name in names}
         try:
@@ -243,10 +242,10 @@ def certificate_files(
 def tls_context(ca_file: Path | None, client_cert: Path | None, environ: Mapping[str, str]) -> ssl.SSLContext:
     """Return the settings of TLS to API servers. Raises `WiretapeError` if a file cannot be used."""
 
-    def others() -> Iterator[bytes]:  # after the system's certificates, which OpenSSL reads beside Python's threads
+    def added() -> Iterator[bytes]:  # after the system's certificates, which OpenSSL reads beside Python's threads
         yield from authorities(environ)
 
-    return sockets.tls_context(ca_file, client_cert, others())
+    return sockets.tls_context(ca_file, client_cert, added())
 
 
 def authorities(environ: Mapping[str, str]) -> set[bytes]:
@@ -269,6 +268,11 @@ def _preset(environ: Mapping[str, str]) -> tuple[dict[str, list[bytes]], dict[st
             except OSError as error:
                 reasons[name] = f"{path}: {error.strerror}"
     return certificates, {name: reason for name, reason in reasons.items() if not certificates.get(name)}
+
+
+_JAVA_TRUST = re.compile(r"""-Djavax\.net\.ssl\.trustStore(Password|Type|)=("[^"]*"|'[^']*'|\S*)""")
+_JAVA_STORES = tuple(f"{place}lib/security/{name}" for place in ("", "jre/") for name in ("jssecacerts", "cacerts"))
+"""Places of the store of a Java virtual machine below its directory: it reads the first that exists."""
 
 
 def _java_certificates(environ: Mapping[str, str], command: Sequence[str] = ()) -> tuple[dict[bytes, bool], str]:
@@ -313,6 +317,12 @@ def _trust_store(bundle: Iterable[bytes]) -> bytes:
         with warnings.catch_warnings(action="ignore"), contextlib.suppress(ValueError):  # some roots break RFC 5280
             entries.append(pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(der), b"%d" % number))
     return pkcs12.serialize_java_truststore(entries, NoEncryption())
+
+
+_SYSTEM_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem", "/usr/local/etc/ssl/cert.pem",
+)  # fmt: skip
 
 
 def _system_roots() -> Sequence[bytes]:

@@ -24,20 +24,6 @@ LOCATIONS = frozenset({
 """Headers with the address of a client's next request: RFC 9110, 10.2.2; Azure's guidelines for long-running
 operations; Google's resumable uploads (ai.google.dev/api/files).
 """
-_DECIDING = frozenset({
-    b"connection", b"content-length", b"host", b"origin", b"sec-fetch-dest", b"sec-fetch-mode", b"sec-fetch-site",
-    b"transfer-encoding", b"upgrade",
-})  # fmt: skip
-"""Headers of a request that its checks read."""
-_UNCHECKED = frozenset({b"content-length", b"host"})
-"""Deciding headers that need no check but that of the host."""
-_DECIDING_ANSWER = LOCATIONS | {
-    b"connection", b"content-length", b"content-type", b"keep-alive", b"transfer-encoding", b"x-accel-buffering",
-}  # fmt: skip
-"""Headers of an answer that its relaying depends on."""
-_KEPT_BACK = HOP_BY_HOP | {b"x-wiretape-id"}
-"""Headers of an answer that the client does not get as they came."""
-_END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A method, or the name of a header (RFC 9110, 5.6.2)."""
 FORBIDDEN = bytes(range(0x09)) + bytes(range(0x0A, 0x20)) + b"\x7f"
@@ -46,23 +32,9 @@ CONNECTION_ONLY = frozenset({b"connection", b"keep-alive", b"proxy-connection", 
 """Headers that HTTP/2 does not have (RFC 9113, 8.2.2)."""
 _LENGTH_DIGITS = 18
 _TARGET = re.compile(rb"/(?!/)[\x21-\x7e]*")
-_PROXIED_TARGET = re.compile(rb"/[\x21-\x7e]*")
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+?)(?::\d{1,5})?", re.ASCII)
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
-_AUTHORITY = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253})(?::(\d{1,5}))?", re.IGNORECASE)
 _ABSOLUTE = re.compile(rb"(https?)://([^/?#]*)([\x21-\x7e]*)", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
-_NO_PROXY = (
-    "this wiretape is no forward proxy: take HTTPS_PROXY and HTTP_PROXY out of the program's environment, or record"
-    " with wiretape run -- CMD, without --base-url, or wiretape record --intercept"
-)
-_CREDENTIALS = re.compile(
-    rb"(?:.*/)?(?:(?:oauth2?|auth)/(?:.*/)?[a-z_]*(?:token|refresh|key)|create_api_key|client_secrets)",
-    re.IGNORECASE,
-)
-_CREDENTIALS_BYTES = 512
-"""The end of a path that may match `_CREDENTIALS`, which backtracks: a target may be long."""
-_LABEL = re.compile(r"([A-Za-z0-9_.-]{1,64})=([^,]{0,256})")
 
 Headers = Sequence[tuple[bytes, bytes]]
 Named = dict[bytes, list[bytes]]
@@ -116,11 +88,18 @@ class Policy:
         return name in _LOOPBACK or name in self.hosts
 
 
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+?)(?::\d{1,5})?", re.ASCII)
+
+
 @functools.lru_cache(64)
 def _name_of(host: str) -> str | None:
     """Return the name or the address in a Host header's value in lower case, or None without a valid one."""
     match = _HOST.fullmatch(host.lower())
     return match[1] if match else None
+
+
+_UNCHECKED = frozenset({b"content-length", b"host"})
+"""Deciding headers that need no check but that of the host."""
 
 
 def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refusal | None:
@@ -138,6 +117,9 @@ def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refus
     if _UNCHECKED.issuperset(fields):
         return None
     return _check_origin(fields, policy) or _check_connection(method, fields) or _check_coding(fields)
+
+
+_PROXIED_TARGET = re.compile(rb"/[\x21-\x7e]*")
 
 
 def check_proxied(method: str, target: bytes, headers: Headers, origin: Origin) -> Refusal | None:
@@ -182,6 +164,9 @@ def absolute_origin(target: bytes) -> tuple[Origin, bytes] | None:
     return origin, match[3] if match[3].startswith(b"/") else b"/" + match[3]
 
 
+_AUTHORITY = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253})(?::(\d{1,5}))?", re.IGNORECASE)
+
+
 def _origin(scheme: str, authority: bytes, *, needs_port: bool = False) -> Origin | None:
     match = _AUTHORITY.fullmatch(authority)
     if match is None or (needs_port and not match[2]):
@@ -189,6 +174,12 @@ def _origin(scheme: str, authority: bytes, *, needs_port: bool = False) -> Origi
     port = int(match[2]) if match[2] else _PORTS[scheme]
     host = match[1].decode().lower().strip("[]").rstrip(".")
     return Origin(scheme, host, port) if 0 < port < 65536 and host else None
+
+
+_NO_PROXY = (
+    "this wiretape is no forward proxy: take HTTPS_PROXY and HTTP_PROXY out of the program's environment, or record"
+    " with wiretape run -- CMD, without --base-url, or wiretape record --intercept"
+)
 
 
 def _check_target(method: str, target: bytes, path: re.Pattern[bytes] = _TARGET) -> Refusal | None:
@@ -226,6 +217,9 @@ def _check_origin(fields: Named, policy: Policy) -> Refusal | None:
         if scheme not in ("http", "https") or not mark or not policy.knows(host):
             return Refusal(403, "a web page of another origin may not call wiretape")
     return None
+
+
+_END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
 
 
 def _check_connection(method: str, fields: Named) -> Refusal | None:
@@ -278,6 +272,14 @@ def _check_coding(fields: Named) -> Refusal | None:
     return None
 
 
+_DECIDING_ANSWER = LOCATIONS | {
+    b"connection", b"content-length", b"content-type", b"keep-alive", b"transfer-encoding", b"x-accel-buffering",
+}  # fmt: skip
+"""Headers of an answer that its relaying depends on."""
+_KEPT_BACK = HOP_BY_HOP | {b"x-wiretape-id"}
+"""Headers of an answer that the client does not get as they came."""
+
+
 def read_answer(headers: Headers) -> tuple[Named, list[tuple[bytes, bytes]]]:
     """Return the values of an answer's headers that its relaying depends on, and the headers to pass on.
 
@@ -294,6 +296,13 @@ def read_answer(headers: Headers) -> tuple[Named, list[tuple[bytes, bytes]]]:
     if b"connection" in fields and (hop_by_hop := tokens(fields[b"connection"])):
         passed = [pair for pair in passed if pair[0].lower() not in hop_by_hop]
     return fields, passed
+
+
+_DECIDING = frozenset({
+    b"connection", b"content-length", b"host", b"origin", b"sec-fetch-dest", b"sec-fetch-mode", b"sec-fetch-site",
+    b"transfer-encoding", b"upgrade",
+})  # fmt: skip
+"""Headers of a request that its checks read."""
 
 
 def deciding(headers: Headers) -> Named:
@@ -345,6 +354,14 @@ def expects_continue(headers: Headers) -> bool:
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
 
 
+_CREDENTIALS = re.compile(
+    rb"(?:.*/)?(?:(?:oauth2?|auth)/(?:.*/)?[a-z_]*(?:token|refresh|key)|create_api_key|client_secrets)",
+    re.IGNORECASE,
+)
+_CREDENTIALS_BYTES = 512
+"""The end of a path that may match `_CREDENTIALS`, which backtracks: a target may be long."""
+
+
 def grants_credentials(target: bytes) -> bool:
     """Return True for the target of a request that exchanges credentials: its body, or its answer, is one."""
     return _is_for_credentials(target.partition(b"?")[0][-_CREDENTIALS_BYTES:])
@@ -393,6 +410,9 @@ def end_to_end(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> 
     if hop_by_hop := tokens(connection):
         return [pair for pair in passed if pair[0].lower() not in hop_by_hop]
     return passed
+
+
+_LABEL = re.compile(r"([A-Za-z0-9_.-]{1,64})=([^,]{0,256})")
 
 
 def labels(headers: Headers) -> dict[str, str] | Refusal:

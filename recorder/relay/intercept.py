@@ -45,13 +45,6 @@ from wiretape.recorder.relay.tunnel import Tunnel
 from wiretape.recorder.relay.workers import Observer
 
 USER = "wiretape"
-_CHALLENGE = [(b"proxy-authenticate", b'Basic realm="wiretape"')]
-_PASSWORD_BYTES = 24
-_UPSTREAMS = 1024
-_PAST = "and no HTTP: it is let through unrecorded"
-_HTTP1 = "http/1.1"
-_HOST = re.compile(rb"\r\nhost:[ \t]*([^\r\n]*)\r\n", re.IGNORECASE)
-_DISTRUST = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_REVOKED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +73,7 @@ class Interception:
 
 def make(hosts: tuple[str, ...], password: str = "") -> Interception:
     """Return settings with an authority of their own, and with a random password unless one is given."""
-    return Interception(authority.make(), password or secrets.token_urlsafe(_PASSWORD_BYTES), hosts)
+    return Interception(authority.make(), password or secrets.token_urlsafe(24), hosts)
 
 
 class Forward:
@@ -96,8 +89,8 @@ class Forward:
         self._credential = settings.credential
         self._members: weakref.WeakSet[object] = weakref.WeakSet()
         """The connections of processes that send no credential, but have it."""
-        self._upstream = functools.lru_cache(_UPSTREAMS)(lambda origin: providers.make("", origin.url))
-        self._known = {(_place(upstream.host), upstream.port) for upstream in proxy.upstreams}
+        self._upstream = functools.lru_cache(1024)(lambda origin: providers.make("", origin.url))
+        self._upstream_places = {(_place(upstream.host), upstream.port) for upstream in proxy.upstreams}
         self._warned: set[tuple[Origin, str]] = set()
         self._trusting: set[tuple[Origin, str]] = set()
         """Programs, by their User-Agent, that continued after they had seen our certificate."""
@@ -135,7 +128,7 @@ class Forward:
         """Answer a request that may not use the proxy."""
         if origin := guard.connect_origin(request.target) if request.method == "CONNECT" else None:
             self._observer.asked(origin.authority, "refused")
-        self._proxy.reject(client, refusal, _CHALLENGE)
+        self._proxy.reject(client, refusal, [(b"proxy-authenticate", b'Basic realm="wiretape"')])
 
     async def is_member(self, client: Client, ends: Ends) -> bool:
         """Return True if a process at a connection's other end has the credential in its environment.
@@ -175,9 +168,9 @@ class Forward:
         request.headers = [(b"host", origin.authority.encode()), *fields]
         if self._is_own(origin):
             return self._proxy.serve(client, request)
-        return self.relay(client, request, origin, self._way(origin, request))
+        return self.relay(client, request, origin, self._plain_options(origin, request))
 
-    def _way(self, origin: Origin, request: Request) -> RelayOptions:
+    def _plain_options(self, origin: Origin, request: Request) -> RelayOptions:
         """Return the options of a request for plain HTTP: it is recorded where the host, or the path, is an API's."""
         is_recorded = self._wants(origin) or self._calls_local_api(origin, request)
         self._observer.asked(origin.authority, "intercepted" if is_recorded else "relayed")
@@ -195,7 +188,7 @@ class Forward:
         self, client: Client, request: Request, origin: Origin, options: RelayOptions | None
     ) -> RelayedExchange | None:
         """Relay a request that names no host but `origin`; without options, by those of plain HTTP."""
-        options = options or self._way(origin, request)
+        options = options or self._plain_options(origin, request)
         refusal = guard.check_proxied(request.method, request.target, request.headers, origin)
         if options.is_recorded:
             refusal = refusal or self._proxy.check_version(request)
@@ -225,7 +218,7 @@ class Forward:
         """Return True if it is an API server, so that its exchanges are recorded."""
         return (
             providers.api_of(origin.host) is not None
-            or (_place(origin.host), origin.port) in self._known
+            or (_place(origin.host), origin.port) in self._upstream_places
             or any(
                 fnmatch.fnmatchcase(name, pattern.lower())
                 for pattern in self._settings.hosts
@@ -258,7 +251,7 @@ class Forward:
         is `connected`. Without an answer, HTTP/1.1 is agreed on if the client speaks it: its requests show the reason.
         """
         protocols = [protocol for protocol in offered if protocol in ALPN]
-        fallback = PROTOCOL if protocols == [PROTOCOL] else _HTTP1
+        fallback = PROTOCOL if protocols == [PROTOCOL] else "http/1.1"
         takes_http2 = PROTOCOL in protocols
         if self._is_own(origin) or not (takes_http2 or connected):
             return fallback
@@ -277,7 +270,7 @@ class Forward:
         """Have a client's next request go over a connection to its server without TLS."""
         client.adopt(self._proxy.transport.serve_connected(sock, self._upstream(origin)))
 
-    def opened(self, origin: Origin, options: RelayOptions, agent: str | None = None) -> App:
+    def app_inside(self, origin: Origin, options: RelayOptions, agent: str | None = None) -> App:
         """Return the app for the requests in a `CONNECT` connection; `agent` is a client that trusts us, if known."""
         if agent is not None:
             self._trusting.add((origin, agent))
@@ -321,7 +314,7 @@ class Forward:
         Return False for a request that names another host, which only its server can judge.
         """
         plain = Origin("http", origin.host, origin.port)
-        host = _HOST.search(early)
+        host = re.search(rb"\r\nhost:[ \t]*([^\r\n]*)\r\n", early, re.IGNORECASE)
         if host and host[1].decode("latin-1").lower() not in (plain.authority, f"{origin.host}:{origin.port}"):
             return False
         self.adopt(client, plain, far)
@@ -352,12 +345,10 @@ class Identifying(Responder):
             self._client.failed(error)
 
     def request_failed(self, refusal: Refusal) -> None:
-        """Answer."""
         self._task.cancel()
         self._forward.refuse(self._client, self._request, refusal)
 
     def client_left(self) -> None:
-        """End."""
         self._task.cancel()
 
     def taker_failed(self, error: Exception) -> None:
@@ -408,7 +399,6 @@ class Reaching(Responder):
             self._client.failed(error)
 
     def client_left(self) -> None:
-        """End."""
         self._task.cancel()
 
     def taker_failed(self, error: Exception) -> None:
@@ -426,19 +416,19 @@ class Opening(Takeover):
 
     def __init__(self, forward: Forward, client: Http1Client, origin: Origin, agent: str) -> None:
         self._forward, self._client, self._origin, self._agent = forward, client, origin, agent
-        self._came = b""
+        self._first_bytes = b""
         self._options: RelayOptions | None = None
         """The options of its requests, after the TLS handshake."""
         self._shaking: asyncio.Task[None] | None = None
         self._has_certificate = False
         """True if the client has seen our certificate, or is about to."""
         self._tunnel: Tunnel | None = None
-        self._opened: socket.socket | None = None
+        self._server_socket: socket.socket | None = None
         """A connection to the server, until it is used."""
 
     def begin(self, connected: socket.socket | None = None) -> None:
         """Answer, and take the connection over; the one to the server may be open."""
-        self._opened = connected
+        self._server_socket = connected
         self._socket, early = self._client.switch(200, b"Connection established", [], self)
         self._client.limit(HEAD_SECONDS)
         if early:
@@ -446,25 +436,25 @@ class Opening(Takeover):
 
     def received(self, at: int, data: memoryview) -> None:
         """Detect the client's protocol."""
-        self._came += data
+        self._first_bytes += data
         if self._options is not None:
-            self._client.read_on(self._forward.opened(self._origin, self._options, self._agent), self._came)
-        elif self._came[0] != hello.HANDSHAKE:
+            self._client.read_on(self._forward.app_inside(self._origin, self._options, self._agent), self._first_bytes)
+        elif self._first_bytes[0] != hello.HANDSHAKE:
             plain = Origin("http", self._origin.host, self._origin.port)
-            if connected := self._take_opened():
+            if connected := self._take_server_socket():
                 self._forward.adopt(self._client, plain, connected)
-            self._client.read_on(self._forward.opened(plain, RelayOptions()), self._came)
+            self._client.read_on(self._forward.app_inside(plain, RelayOptions()), self._first_bytes)
         else:
             self._greet()
 
-    def _take_opened(self) -> socket.socket | None:
-        connected, self._opened = self._opened, None
+    def _take_server_socket(self) -> socket.socket | None:
+        connected, self._server_socket = self._server_socket, None
         return connected
 
     def _greet(self) -> None:
         """Begin with TLS when the client's first message is complete."""
         try:
-            greeting = hello.parse(self._came)
+            greeting = hello.parse(self._first_bytes)
         except ValueError:
             self._client.drop()
             return
@@ -481,35 +471,36 @@ class Opening(Takeover):
         """Leave the connection of a client that speaks neither HTTP/1.1 nor HTTP/2 to its server."""
         self._socket.pause()
         self._client.limit(None)
-        self._tunnel = self._forward.tunnel(self._client, self._origin, (self._socket, self._came))
+        self._tunnel = self._forward.tunnel(self._client, self._origin, (self._socket, self._first_bytes))
         offered = ", ".join(protocols)
-        self._forward.warn(self._origin, "protocol", f"a program offers {self._origin.host} only {offered}, {_PAST}")
+        notice = f"a program offers {self._origin.host} only {offered}, and no HTTP: it is let through unrecorded"
+        self._forward.warn(self._origin, "protocol", notice)
 
     async def _stand_in(self, greeting: hello.Hello) -> None:
         """Agree on keys with the client, and on the protocol that the server chooses."""
         try:
             self._client.limit(None)  # the connection to the server has its own
-            connected = self._take_opened()
+            connected = self._take_server_socket()
             protocol = await self._forward.agree(self._client, self._origin, greeting.protocols, connected)
             self._client.limit(HEAD_SECONDS)
             context = self._forward.context(greeting.server_name or self._origin.host, protocol)
             secured = TlsSocket(self._socket.detach(), SYSTEM, None, context)
             self._client.replace(secured)
             self._has_certificate = True
-            await secured.shake_hands(self._came)
+            await secured.shake_hands(self._first_bytes)
         except OSError as error:
             self._client.lost(error)
             return
         except Exception as error:  # noqa: BLE001 - the event loop would only print it
             self._client.failed(error)
             return
-        self._came, self._options = b"", RelayOptions()
+        self._first_bytes, self._options = b"", RelayOptions()
         self._client.limit(KEEP_ALIVE_SECONDS)
         secured.start(self._client, is_read_to_end=True)
 
     def lost(self, error: Exception | None) -> None:
         """Report the client if it leaves on seeing our certificate."""
-        if connected := self._take_opened():
+        if connected := self._take_server_socket():
             connected.close()
         if self._tunnel is not None:
             self._tunnel.lost(error)
@@ -519,7 +510,10 @@ class Opening(Takeover):
         if not self._has_certificate:
             return
         reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
-        alert = reason.split("ALERT_")[-1].lower() if reason.endswith(_DISTRUST) else None
+        distrust = (
+            "UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_REVOKED",
+        )  # fmt: skip
+        alert = reason.split("ALERT_")[-1].lower() if reason.endswith(distrust) else None
         if alert or error is None or isinstance(error, ConnectionResetError | BrokenPipeError):
             self._forward.distrusted(self._origin, self._agent, alert)
 

@@ -25,13 +25,6 @@ from wiretape.recorder.relay import local
 from wiretape.recorder.tape import channels, journal, lock
 from wiretape.recorder.tape.lock import Claim, Identity
 
-_BACKLOG = 128
-_CLOSE_SECONDS = 5.0
-_LEFT_NS = 10_000_000_000
-"""Age from which a socket without a listener counts as abandoned: the process of a younger one may be starting."""
-_NAME_BYTES = 100
-"""Limit of a Unix socket's name on all systems, in bytes."""
-
 
 class Link:
     """A connection to a writer; `process` is the writer's, if this client has started it."""
@@ -66,7 +59,7 @@ class Link:
     async def wait(self) -> None:
         """Wait until the writer has closed the connection. Raises `TimeoutError`."""
         self.sink.close()
-        async with asyncio.timeout(_CLOSE_SECONDS):
+        async with asyncio.timeout(5.0):
             await self._answers.closed.wait()
 
     async def wait_or_kill(self) -> None:
@@ -170,19 +163,20 @@ def listen(tape: Path) -> socket.socket:
     Where nothing temporary can be made, as on a read-only root, it is beside the tape, which can be written.
     """
     listener, path = socket.socket(socket.AF_UNIX), None
+    most_bytes = 50  # a socket's name may have 100 bytes on all systems, and our part of it needs some
     try:
         try:
             directory = tempfile.gettempdir()
         except FileNotFoundError as error:
             directory = str(tape.parent)
-            if len(directory) >= _NAME_BYTES // 2:  # of the name of a socket, which the system limits
+            if len(directory) >= most_bytes:
                 raise OSError(errno.EROFS, "nothing temporary can be made: set TMPDIR to a directory") from error
-        directory = directory if len(directory) < _NAME_BYTES // 2 else "/tmp"
-        _remove_left(Path(directory))
+        directory = directory if len(directory) < most_bytes else "/tmp"
+        _remove_abandoned(Path(directory))
         path = Path(tempfile.mkdtemp(prefix=lock.SOCKET_DIRECTORY, dir=directory), lock.SOCKET_NAME)
         listener.bind(str(path))
         path.chmod(0o600)
-        listener.listen(_BACKLOG)
+        listener.listen(128)
     except OSError:
         listener.close()
         if path is not None:
@@ -191,12 +185,12 @@ def listen(tape: Path) -> socket.socket:
     return listener
 
 
-def _remove_left(directory: Path) -> None:
+def _remove_abandoned(directory: Path) -> None:
     """Remove the sockets of this user's killed writers, with their directories, from a directory."""
     for path in directory.glob(f"{lock.SOCKET_DIRECTORY}*/{lock.SOCKET_NAME}"):
         with contextlib.suppress(OSError):  # another start has just removed it
             status, parent = path.lstat(), path.parent.lstat()
-            is_old = SYSTEM.wall_ns() - parent.st_mtime_ns > _LEFT_NS
+            is_old = SYSTEM.wall_ns() - parent.st_mtime_ns > 10_000_000_000  # else its process may be starting
             is_ours = {status.st_uid, parent.st_uid} == {os.getuid()} and stat.S_ISDIR(parent.st_mode)
             if is_old and is_ours and stat.S_ISSOCK(status.st_mode) and _is_deserted(path):
                 lock.remove_socket(path)

@@ -15,16 +15,18 @@ from wiretape.recorder.errors import CannotListen
 
 WANTED_DESCRIPTORS = (65536, 10240)
 """Soft limits of open files that a recorder tries to set, in this order."""
-_A_FEW = 4
-_USUALLY_OPEN = 24
 _DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
-_DISK = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
+
+
 _OTHERS = frozenset({errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
 
 def is_local(error: OSError) -> bool:
     """Return True if a connection could not be opened because this machine lacks a resource."""
     return error.errno in _DESCRIPTORS | _OTHERS or not has_descriptors()
+
+
+_DISK = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
 
 
 def cause(error: OSError) -> str:
@@ -63,7 +65,7 @@ def has_descriptors() -> bool:
     """Return True if this process can open a few more files, as a name lookup or a new process needs."""
     descriptors: list[int] = []
     try:
-        for _ in range(_A_FEW):
+        for _ in range(4):
             descriptors.append(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
         return error.errno not in _DESCRIPTORS
@@ -100,4 +102,4 @@ def _open_descriptors() -> int:
     for directory in ("/proc/self/fd", "/dev/fd"):
         with contextlib.suppress(OSError):
             return len(os.listdir(directory))
-    return _USUALLY_OPEN
+    return 24  # this system does not tell

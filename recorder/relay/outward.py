@@ -22,16 +22,6 @@ OUTWARD = "WIRETAPE_PROXY"
 """Variable of the recorder's own proxy; a run within a run has the outer one as its proxy."""
 HEAD_BYTES = 64 << 10
 """Limit of the head of a proxy's answer."""
-_PORTS = {"http": 80, "socks5": 1080, "socks5h": 1080, "socks": 1080}
-_STATUS = re.compile(rb"HTTP/1\.\d ([1-5]\d\d)(?: ([\t -~\x80-\xff]*))?\r?\n")
-_ENTRY = re.compile(r"(?:\*?\.)?(\[.*\]|[^:]+|.*:.*:.*)(?::(\d{1,5}))?")
-_SOCKS_ERRORS = {
-    1: "general failure", 2: "not allowed", 3: "network unreachable", 4: "host unreachable", 5: "connection refused",
-    6: "TTL expired", 7: "command not supported", 8: "address type not supported",
-}  # fmt: skip
-_SOCKS_BYTES = 255
-_ADDRESS_BYTES = {1: 4, 4: 16}
-"""Sizes of SOCKS's addresses by their type; a name (3) has its size before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +80,8 @@ class Proxies:
         return Proxies(plain, secure, self.excluded)
 
 
-def read(environ: Mapping[str, str], given: str | None = None) -> Proxies:
-    """Return the proxies that an environment names, or the `given` one for all hosts, but those of `NO_PROXY`.
+def read(environ: Mapping[str, str], chosen: str | None = None) -> Proxies:
+    """Return the proxies that an environment names, or the `chosen` one for all hosts, but those of `NO_PROXY`.
 
     Raises `ConfigError`, which quotes no value, for one that cannot be used.
     """
@@ -106,12 +96,16 @@ def read(environ: Mapping[str, str], given: str | None = None) -> Proxies:
     excluded = (environ.get("no_proxy") or environ.get("NO_PROXY") or "").lower().replace(",", " ").split()
     if "*" in excluded:
         return Proxies()
-    if given is not None:
-        proxy = parse(given, "--proxy") if given else None
+    if chosen is not None:
+        proxy = parse(chosen, "--proxy") if chosen else None
         return Proxies(proxy, proxy, excluded)
     if proxy := find(OUTWARD):
         return Proxies(proxy, proxy, excluded)
     return Proxies(find("HTTP_PROXY", "ALL_PROXY"), find("HTTPS_PROXY", "ALL_PROXY"), excluded)
+
+
+_PORTS = {"http": 80, "socks5": 1080, "socks5h": 1080, "socks": 1080}
+_SOCKS_BYTES = 255
 
 
 def parse(text: str, name: str) -> OutwardProxy:
@@ -136,6 +130,9 @@ def parse(text: str, name: str) -> OutwardProxy:
     if parts.scheme != "http" and max(len(user or b""), len(password)) > _SOCKS_BYTES:
         raise ConfigError(f"{name} has a user or a password of more than {_SOCKS_BYTES} bytes, which SOCKS cannot have")
     return OutwardProxy(parts.scheme, host, port or _PORTS[parts.scheme], user, password)
+
+
+_ENTRY = re.compile(r"(?:\*?\.)?(\[.*\]|[^:]+|.*:.*:.*)(?::(\d{1,5}))?")
 
 
 def _excludes(entries: Sequence[str], host: str, port: int) -> bool:
@@ -167,7 +164,7 @@ async def reach(proxy: OutwardProxy | None, host: str, port: int) -> socket.sock
         return await sockets.connect(host, port)
     sock = await connect(proxy)
     try:
-        with _named(proxy):
+        with _naming_errors(proxy):
             await (_connect(sock, proxy, host, port) if proxy.is_http else _socks(sock, proxy, host, port))
     except BaseException:
         sock.close()
@@ -177,18 +174,20 @@ async def reach(proxy: OutwardProxy | None, host: str, port: int) -> socket.sock
 
 async def connect(proxy: OutwardProxy) -> socket.socket:
     """Open a connection to a proxy. Raises `OSError`."""
-    with _named(proxy):
+    with _naming_errors(proxy):
         return await sockets.connect(proxy.host, proxy.port)
 
 
 @contextlib.contextmanager
-def _named(proxy: OutwardProxy) -> Iterator[None]:
-    """Name the proxy in the errors of the system."""
+def _naming_errors(proxy: OutwardProxy) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         error.strerror = f"the proxy {proxy}: {error.strerror or type(error).__name__}"
         raise
+
+
+_STATUS = re.compile(rb"HTTP/1\.\d ([1-5]\d\d)(?: ([\t -~\x80-\xff]*))?\r?\n")
 
 
 async def _connect(sock: socket.socket, proxy: OutwardProxy, host: str, port: int) -> None:
@@ -212,18 +211,26 @@ async def _connect(sock: socket.socket, proxy: OutwardProxy, host: str, port: in
         raise ProxyRefusal(status, reason, f"{message} to CONNECT{cure}")
 
 
+_SOCKS_ERRORS = {
+    1: "general failure", 2: "not allowed", 3: "network unreachable", 4: "host unreachable", 5: "connection refused",
+    6: "TTL expired", 7: "command not supported", 8: "address type not supported",
+}  # fmt: skip
+_ADDRESS_BYTES = {1: 4, 4: 16}
+"""Sizes of SOCKS's addresses by their type; a name (3) has its size before it."""
+
+
 async def _socks(sock: socket.socket, proxy: OutwardProxy, host: str, port: int) -> None:
-    async def read(size: int) -> bytes:
+    async def take(size: int) -> bytes:
         return b"".join([await _byte(sock, proxy) for _ in range(size)])
 
     sock.send(b"\5\1\0" if proxy.user is None else b"\5\2\0\2")
-    version, method = await read(2)
+    version, method = await take(2)
     if version != 5:
         raise UpstreamError("protocol", f"the proxy {proxy} does not speak SOCKS 5")
     user, password = proxy.user or b"", proxy.password
     if method == 2:
         sock.send(b"\1%c%b%c%b" % (len(user), user, len(password), password))
-    if method not in (0, 2) or (method == 2 and (await read(2))[1]):
+    if method not in (0, 2) or (method == 2 and (await take(2))[1]):
         raise UpstreamError("refused", f"the proxy {proxy} does not accept the user and the password in its URL")
     try:
         address = ipaddress.ip_address(host)
@@ -231,8 +238,8 @@ async def _socks(sock: socket.socket, proxy: OutwardProxy, host: str, port: int)
     except ValueError:
         place = b"\3%c%b" % (len(host), host.encode())
     sock.send(b"\5\1\0%b%b" % (place, port.to_bytes(2)))
-    _, failure, _, kind = await read(4)
-    await read((_ADDRESS_BYTES.get(kind) or (await read(1))[0]) + 2)
+    _, failure, _, kind = await take(4)
+    await take((_ADDRESS_BYTES.get(kind) or (await take(1))[0]) + 2)
     if failure:
         reason = _SOCKS_ERRORS.get(failure, f"error {failure}")
         raise UpstreamError("refused", f"the proxy {proxy} could not connect: {reason}")

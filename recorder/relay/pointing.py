@@ -8,8 +8,6 @@ from wiretape.recorder.relay import providers
 from wiretape.recorder.relay.apis import APIS, BY_VARIABLE, Api, program_of
 from wiretape.recorder.relay.providers import Upstream
 
-_URL = re.compile(r"(https?://[^/?#]*)(.*)", re.IGNORECASE)
-
 
 @dataclass(slots=True)
 class PointingPlan:
@@ -119,6 +117,9 @@ def _serve_preset(plan: PointingPlan, api: Api, name: str, value: str) -> None:
     if upstream != serving:
         plan.upstreams.append(upstream)
     plan.variables[name] = f"/{upstream.name}{path}"
+
+
+_URL = re.compile(r"(https?://[^/?#]*)(.*)", re.IGNORECASE)
 
 
 def _split(name: str, value: str) -> tuple[str, str]:

@@ -13,17 +13,6 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from wiretape.recorder.relay import apis, guard
 from wiretape.recorder.relay.apis import Api, Variable
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
-_HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?", re.ASCII | re.IGNORECASE)
-_HOST_LENGTH = 253
-_PATH = re.compile(r"[\x21-\x7e]*")
-_VERSION = re.compile(rb"/v\d\w*$")
-_OPERATION = re.compile(
-    rb"/(?:chat/completions|completions|responses|messages|embeddings|models|images|audio|files|batches|moderations)"
-    rb"(?=[/?]|$)"
-)
-"""Paths below the version of an API, if it has one."""
-
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
@@ -47,6 +36,9 @@ class Upstream:
         return hash(self.url)  # a hash of all fields would cost more, in each exchange
 
 
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
+
+
 def parse(text: str) -> Upstream:
     """Parse `URL`, `NAME=URL`, or the name of a well-known API. Raise ValueError with the reason if it is none."""
     if text in apis.BY_NAME:
@@ -60,6 +52,10 @@ def parse(text: str) -> Upstream:
         raise ValueError(f"upstream name {name!r} may only have lower-case letters, digits, '-' and '_'")
     upstream = make(name, url)
     return dataclasses.replace(upstream, api=upstream.api or (name if name in apis.BY_NAME else None))
+
+
+_PATH = re.compile(r"[\x21-\x7e]*")
+_VERSION = re.compile(rb"/v\d\w*$")
 
 
 def make(name: str, url: str) -> Upstream:
@@ -96,6 +92,10 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
     except ValueError as error:  # its message may quote a part of a password
         message = "an upstream's URL needs a valid host and port, and special characters of user info percent-encoded"
         raise ValueError(message) from error
+
+
+_HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?", re.ASCII | re.IGNORECASE)
+_HOST_LENGTH = 253
 
 
 def _ascii_host(host: str) -> str:
@@ -171,6 +171,13 @@ def relocated(upstream: Upstream, headers: guard.Headers, base: bytes) -> list[t
         (name, location(upstream, value, base)) if name.lower() in guard.LOCATIONS else (name, value)
         for name, value in headers
     ]
+
+
+_OPERATION = re.compile(
+    rb"/(?:chat/completions|completions|responses|messages|embeddings|models|images|audio|files|batches|moderations)"
+    rb"(?=[/?]|$)"
+)
+"""Paths below the version of an API, if it has one."""
 
 
 def _versioned(upstream: Upstream, path: bytes) -> bytes:

@@ -10,7 +10,6 @@ from wiretape.recorder.relay.states import INBOUND, Inbound, raise_illegal
 
 HEAD_BYTES = 256 << 10
 """Limit of a request's head, in bytes: API servers take 8 KiB to 1 MiB. Also of trailers."""
-_TLS_MET = "a client speaks TLS to this plain port: its URL must begin with http://, not https://"
 
 
 class RequestReader:
@@ -62,7 +61,8 @@ class RequestReader:
         except httptools.HttpParserError as error:
             raise_illegal(error)
             is_tls = self.state is Inbound.HEAD and not self._target and data[0] == HANDSHAKE
-            self._reject(Refusal(400, _TLS_MET if is_tls else "the request is not valid HTTP"))
+            tls = "a client speaks TLS to this plain port: its URL must begin with http://, not https://"
+            self._reject(Refusal(400, tls if is_tls else "the request is not valid HTTP"))
         self._head_bytes += self._read_bytes
         if self._head_bytes > HEAD_BYTES:
             self._reject_oversized()

@@ -46,10 +46,6 @@ STOP_SECONDS = 9.0
 
 A writer that makes progress takes as long as it needs."""
 WRITER_SECONDS = 1.5
-_LAST_SECONDS = 1.0
-"""Time allowed for sending the last answers."""
-_LOOK_SECONDS = 0.02
-_NO_WEBSOCKET = "WebSockets are not relayed (--no-websocket): send the request over HTTP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +111,10 @@ class Front:
         return self._server.accepted if self._server else 0
 
     def start(self, tap: Tap) -> None:
-        """Accept connections."""
-        host = self._options.host
+        host, no_websocket = (
+            self._options.host,
+            "WebSockets are not relayed (--no-websocket): send the request over HTTP",
+        )
         self.proxy = Proxy(
             upstreams=self._options.upstreams,
             transport=self._transport,
@@ -124,7 +122,7 @@ class Front:
             policy=Policy(self._options.allow_hosts | {f"[{host}]" if ":" in host else host}),
             labels=self._options.labels,
             identity=self._options.identity,
-            no_websocket="" if self._options.websocket else _NO_WEBSOCKET,
+            no_websocket="" if self._options.websocket else no_websocket,
             on_refused=self._observer.refused,
             on_trouble=self._observer.failed,
         )
@@ -145,12 +143,12 @@ class Front:
             self._server.close()
         while self.proxy.live and SYSTEM.now() < until and not self._is_cut:
             self.proxy.cut_quiet()
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(0.02)
             if self._server is not None:
                 self._server.close_idle()
         self.proxy.cut()
         if self._server is not None:
-            await self._server.wait_closed(_LAST_SECONDS)
+            await self._server.wait_closed(1.0)  # for the last answers
 
     def cut(self) -> None:
         """End a drain at once."""
@@ -179,7 +177,7 @@ class Recorder:
             on_trouble=observer.trouble,
             on_notice=observer.notice,
             keep=options.keep,
-            place=WorkerPlace(others=self._others, workers=self._workers.pids),
+            place=WorkerPlace(worker_shares=self._worker_shares, workers=self._workers.pids),
         )
 
     def _new_session(self) -> journal.Session:
@@ -199,7 +197,7 @@ class Recorder:
     def session(self) -> str:
         return self._session.uuid
 
-    def _others(self) -> Sequence[Share]:
+    def _worker_shares(self) -> Sequence[Share]:
         """Return the workers' shares; tell them to give up, as they cannot see that there will be no more writer."""
         if self.tap.gave_up:
             self._workers.give_up()
@@ -222,7 +220,6 @@ class Recorder:
 
     @property
     def counts(self) -> Counts:
-        """The counts of all processes."""
         return sharing.total([self.tap.share(), *self._workers.shares()]).counts
 
     def lag_ns(self) -> int:
@@ -273,8 +270,8 @@ class Recorder:
         deadline = SYSTEM.now() + int(STOP_SECONDS * 1e9)
         self._workers.send("drain")
         await self._front.drain()
-        await self._workers.stop(_left(deadline))
-        lost = await self.tap.close(_left(deadline))
+        await self._workers.stop(_seconds_until(deadline))
+        lost = await self.tap.close(_seconds_until(deadline))
         self._close()
         return lost + self._workers.lost
 
@@ -302,5 +299,5 @@ class Recorder:
         self.tap.cut()
 
 
-def _left(deadline: int) -> float:
+def _seconds_until(deadline: int) -> float:
     return max(WRITER_SECONDS, (deadline - SYSTEM.now()) / 1e9)

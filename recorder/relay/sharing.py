@@ -27,12 +27,13 @@ class Share(msgspec.Struct, frozen=True):
 class WorkerPlace:
     """A relay's role among the relays of its recorder; the default is that of a single relay.
 
-    A recorder has one relay that ends its session: its `others` returns the workers' shares, `workers` their processes.
+    A recorder has one relay that ends its session: its `worker_shares` returns the workers' shares, `workers` their
+    processes.
     A worker's `on_share` gets its own share, again and again.
     """
 
     is_worker: bool = False
-    others: Callable[[], Sequence[Share]] = lambda: ()
+    worker_shares: Callable[[], Sequence[Share]] = lambda: ()
     workers: Callable[[], list[int]] = list
     on_share: Callable[[Share], None] = lambda _: None
 

@@ -327,7 +327,7 @@ class Tap:
         if self.writers.place.is_worker:
             self.writers.place.on_share(self.share())
             return
-        share = sharing.total([self.share(), *self.writers.place.others()])
+        share = sharing.total([self.share(), *self.writers.place.worker_shares()])
         now = self._clock.now()
         late = share.waiting_ns, share.silent_ns
         if line := self._reporter.report(now, share.counts, *late, lacking=share.lacking):
@@ -374,7 +374,9 @@ class Tap:
 
     def totals(self) -> Totals:
         """Return the totals of the recording, after `close`."""
-        return reconcile(sharing.total([self.share(), *self.writers.place.others()]).counts, self.writers.verified)
+        return reconcile(
+            sharing.total([self.share(), *self.writers.place.worker_shares()]).counts, self.writers.verified
+        )
 
     def cut(self) -> None:
         """Make `close` wait for at most one second more."""

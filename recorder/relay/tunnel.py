@@ -19,17 +19,18 @@ from wiretape.recorder.relay.upstream import Transport
 
 HALF_OPEN_SECONDS = 60.0
 """Silence allowed on one side after the other has ended."""
-_READ_BYTES = 64 << 10
 _LINE_BYTES = 8 << 10
 """Size up to which a client's first line may be that of a request."""
-_REQUEST_LINE = re.compile(rb"[A-Z]{1,20} /[^ \r\n]* HTTP/1\.1\r\n")
-_PART_OF_LINE = re.compile(rb"[A-Z]{1,20}(?: (?:/[^ \r\n]*(?: H?T?T?P?/?1?\.?1?\r?)?)?)?")
 
 ReadOn = Callable[[Socket, socket.socket, socket.socket, bytes], bool]
 """Reads a client's requests; returns False if it does not.
 
 The arguments are the client's connection, the sockets of the client and of the server, and the client's first bytes.
 """
+
+
+_REQUEST_LINE = re.compile(rb"[A-Z]{1,20} /[^ \r\n]* HTTP/1\.1\r\n")
+_PART_OF_LINE = re.compile(rb"[A-Z]{1,20}(?: (?:/[^ \r\n]*(?: H?T?T?P?/?1?\.?1?\r?)?)?)?")
 
 
 def begins_with_request(data: bytes) -> bool | None:
@@ -43,8 +44,8 @@ def begins_with_request(data: bytes) -> bool | None:
 class Tunnel(Responder, Takeover):
     """A blind tunnel: answers a `CONNECT` and takes the connection over. The end of a recorder does not wait for it.
 
-    A refusal by a proxy on the way becomes the answer. `opened` is the client's socket with the bytes received on it,
-    if the `CONNECT` has been answered already. With `read_on`, the tunnel gives way to a client that speaks HTTP/1.1.
+    A refusal by a proxy on the way becomes the answer. `taken_over` is the client's socket with the bytes received on
+    it, if the `CONNECT` has been answered already. With `read_on`, the tunnel gives way to a client of HTTP/1.1.
     """
 
     def __init__(
@@ -52,10 +53,10 @@ class Tunnel(Responder, Takeover):
         client: Http1Client,
         origin: Origin,
         transport: Transport,
-        opened: tuple[Socket, bytes] | None = None,
+        taken_over: tuple[Socket, bytes] | None = None,
         read_on: ReadOn | None = None,
     ) -> None:
-        self._client, self._origin, self._opened, self._read_on = client, origin, opened, read_on
+        self._client, self._origin, self._taken_over, self._read_on = client, origin, taken_over, read_on
         self._transport = transport
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -69,7 +70,7 @@ class Tunnel(Responder, Takeover):
         with contextlib.ExitStack() as sockets:
             sockets.enter_context(far)
             sockets.callback(self._client.close)
-            near, early = self._opened or self._client.switch(200, b"Connection established", [], self)
+            near, early = self._taken_over or self._client.switch(200, b"Connection established", [], self)
             if near.unsent:
                 return
             detached = sockets.enter_context(near.detach())
@@ -82,7 +83,7 @@ class Tunnel(Responder, Takeover):
 
     def _refuse(self, error: UpstreamError) -> None:
         """Answer that there is no connection; as a proxy on the way has answered, or has not."""
-        if self._opened is not None:
+        if self._taken_over is not None:
             self._client.close()
         elif error.ended_by in ("eof", "reset", "protocol"):
             self._client.cut()
@@ -105,21 +106,17 @@ class Tunnel(Responder, Takeover):
     # methods of responder.Responder, until there is a connection
 
     def client_left(self) -> None:
-        """End."""
         self._task.cancel()
 
     def taker_failed(self, error: Exception) -> None:
-        """End."""
         self._task.cancel()
 
     # responder.Takeover, from then on: the connection was detached, so that the server reports only its end
 
     def lost(self, error: Exception | None) -> None:
-        """End."""
         self._task.cancel()
 
     def failed(self, error: Exception) -> None:
-        """End."""
         self._task.cancel()
 
 
@@ -139,7 +136,7 @@ class _TunnelDirection:
         loop = asyncio.get_running_loop()
         try:
             await loop.sock_sendall(self._target, self._early)
-            while data := await loop.sock_recv(self._source, _READ_BYTES):
+            while data := await loop.sock_recv(self._source, 64 << 10):
                 await loop.sock_sendall(self._target, data)
                 self.passed += 1
             self._target.shutdown(socket.SHUT_WR)

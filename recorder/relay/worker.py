@@ -20,9 +20,6 @@ from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.relay.workers import LINE_BYTES, Command, Observer, WorkerReport
 from wiretape.recorder.tape import faults
 
-_UNREAD_BYTES = 8 << 20
-"""Limit of reports that wait for the recorder; beyond it they are dropped."""
-
 
 class _Pipe(asyncio.Protocol):
     """The pipe to the recorder."""
@@ -48,7 +45,8 @@ class _Reporter:
         await self._pipe.closed.wait()
 
     def send(self, report: WorkerReport) -> None:
-        if self._transport.get_write_buffer_size() < _UNREAD_BYTES and not self._transport.is_closing():
+        """Send a report, or drop it if too many wait for a recorder that is slow."""
+        if self._transport.get_write_buffer_size() < 8 << 20 and not self._transport.is_closing():
             self._transport.write(msgspec.json.encode(report) + b"\n")
 
     def share(self, share: Share) -> None:
@@ -64,7 +62,7 @@ class _Reporter:
             trouble=lambda message: self.send(WorkerReport(trouble=message)),
             refused=lambda refusal: self.send(WorkerReport(refused=(refusal.status, refusal.message))),
             failed=lambda message: self.send(WorkerReport(fault=message)),
-            asked=lambda host, how: self.send(WorkerReport(asked=(host, how))),
+            asked=lambda host, treatment: self.send(WorkerReport(asked=(host, treatment))),
             notice=lambda message: self.send(WorkerReport(notice=message)),
         )
 

@@ -24,8 +24,6 @@ from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.losses import Counts
 
 LINE_BYTES = 16 << 20
-_BACKOFF_SECONDS = (0.05, 0.5, 2.0, 5.0)
-_LOOK_SECONDS = 0.05
 
 Command = Literal["drain", "hurry", "cut", "give_up"]
 Treatment = Literal["intercepted", "tunnelled", "relayed", "refused", "untrusted"]
@@ -65,7 +63,7 @@ class Observer:
     trouble: Callable[[str], None] = lambda _: None
     refused: Callable[[Refusal], None] = lambda _: None
     failed: Callable[[str], None] = lambda _: None
-    asked: Callable[[str, Treatment], None] = lambda _host, _how: None
+    asked: Callable[[str, Treatment], None] = lambda _host, _treatment: None
     notice: Callable[[str], None] = lambda _: None
 
 
@@ -78,12 +76,13 @@ class _Worker:
         self._is_stopping = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.share: Share | None = None
-        self.gone: list[Share] = []
+        self.last_shares: list[Share] = []
+        """Those of its processes that died."""
         self.deaths = 0
         self.lost: int | None = None
 
     async def run(self) -> None:
-        attempt = 0
+        attempt, backoff_seconds = 0, (0.05, 0.5, 2.0, 5.0)
         while not self._is_stopping:
             try:
                 await self._run_once()
@@ -91,7 +90,7 @@ class _Worker:
                 self._fail(WriterFailed(f"a worker process cannot be started: {local.cause(error)}"))
             if not self.ready.done() or self.ready.exception():
                 return
-            await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
+            await asyncio.sleep(backoff_seconds[min(attempt, len(backoff_seconds) - 1)])
             attempt += 1
 
     async def _run_once(self) -> None:
@@ -130,7 +129,6 @@ class _Worker:
             self._pass_on(report)
 
     def _pass_on(self, report: WorkerReport) -> None:
-        """Call the observer."""
         if report.finished is not None:
             self._observer.finished(report.finished)
         elif report.trouble is not None:
@@ -158,7 +156,7 @@ class _Worker:
             return
         self.deaths += 1
         if self.share is not None:
-            self.gone.append(msgspec.structs.replace(self.share, waiting_ns=0, lacking=False, live=0))
+            self.last_shares.append(msgspec.structs.replace(self.share, waiting_ns=0, lacking=False, live=0))
             self.share = None
         consequence = "" if self._is_stopping else "; starting another"
         self._observer.trouble(f"worker process {pid} died ({cause}): its exchanges are interrupted{consequence}")
@@ -201,13 +199,12 @@ class Workers:
     def shares(self) -> list[Share]:
         """Return each worker's share, and the last shares of those that died."""
         shares = [worker.share for worker in self._workers if worker.share is not None]
-        return [*shares, *(share for worker in self._workers for share in worker.gone)]
+        return [*shares, *(share for worker in self._workers for share in worker.last_shares)]
 
     def pids(self) -> list[int]:
-        """Return the processes that run."""
         return [worker.pid for worker in self._workers if worker.pid is not None]
 
-    def _known(self) -> list[Counts]:
+    def _counts(self) -> list[Counts]:
         return [share.counts for share in self.shares()]
 
     @property
@@ -233,10 +230,10 @@ class Workers:
     async def stop(self, seconds: float) -> None:
         """Wait until all have ended; kill them if none makes progress for `seconds`."""
         self.send("drain")
-        workers, until = self._known(), SYSTEM.now() + seconds * 1e9
+        counts, until = self._counts(), SYSTEM.now() + seconds * 1e9
         while any(not task.done() for task in self._tasks) and SYSTEM.now() < until:
-            await asyncio.wait(self._tasks, timeout=_LOOK_SECONDS)
-            if workers != (workers := self._known()):
+            await asyncio.wait(self._tasks, timeout=0.05)
+            if counts != (counts := self._counts()):
                 until = SYSTEM.now() + seconds * 1e9
         for worker in self._workers:
             worker.kill()

@@ -321,7 +321,7 @@ def running_recorders(connection: Connection) -> list[RecorderRun]:
         .order_by(sessions.c.no.desc())
         .limit(50)
     )
-    runs = [run for run in map(_run, rows) if not run.gone]
+    runs = [run for run in map(_run, rows) if not run.is_gone]
     heard = [-1.0 * (run.silent_ms(0) or 0) for run in runs]
     return [run for run, at in zip(runs, heard, strict=True) if at + LOST_MS >= max(heard)]
 

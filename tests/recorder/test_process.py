@@ -44,10 +44,10 @@ def test_somebody_elses_process_is_there(monkeypatch: pytest.MonkeyPatch) -> Non
     ("run", "state"),
     [
         (RecorderRun(1, NOON), "running"),
-        (RecorderRun(1, NOON, gone=True), "lost"),
-        (RecorderRun(1, NOON, ended_at=NOON, gone=True), "ended"),
+        (RecorderRun(1, NOON, is_gone=True), "lost"),
+        (RecorderRun(1, NOON, ended_at=NOON, is_gone=True), "ended"),
         (RecorderRun(1, "no time"), "running"),
-        (RecorderRun(1, "no time", gone=True), "lost"),
+        (RecorderRun(1, "no time", is_gone=True), "lost"),
     ],
 )
 def test_a_run_is_running_ended_or_lost(run: RecorderRun, state: str) -> None:

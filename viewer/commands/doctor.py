@@ -254,10 +254,10 @@ def _bases(path: Path) -> dict[str, str]:
     """Return the variables of `wiretape env` for the running recorder; empty if none runs or the tape is unreadable."""
     import sqlite3
 
-    from wiretape.recorder.commands.env import running
+    from wiretape.recorder.commands.env import newest_recorder
 
     try:
-        serving = running(path)
+        serving = newest_recorder(path)
     except (WiretapeError, sqlite3.Error, OSError):
         return {}
     return providers.sdk_bases(*serving) if serving else {}
@@ -307,7 +307,7 @@ def judge_recorder(holder: str, run: RecorderRun | None, wall_ns: int) -> Findin
     state = run.state(wall_ns) if run is not None else "ended"
     silent_ms = run.silent_ms(wall_ns) if run is not None else None
     if holder and run is not None and state != "ended" and silent_ms is not None:
-        if run.gone:
+        if run.is_gone:
             advice = "if this stays so, stop that process and start the recorder again"
             return Finding("problem", "recorder", f"{holder} holds the tape, but its relay is gone", advice)
         heard = f"{holder} holds the tape, last heard of {max(silent_ms, 0) / 1000:,.0f} s ago"

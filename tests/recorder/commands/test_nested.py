@@ -18,7 +18,7 @@ def test_a_command_gets_its_recorders_name_without_secrets() -> None:
     marker = nested.read(marks)
     assert marker is not None
     assert (marker.pid, marker.base, marker.tape, marker.is_alive) == (os.getpid(), BASE, "/t.db", True)
-    assert ("openai" in marker.own, "groq" in marker.own, "hunter2" in str(marks)) == (True, False, False)
+    assert ("openai" in marker.apis, "groq" in marker.apis, "hunter2" in str(marks)) == (True, False, False)
 
 
 @pytest.mark.parametrize("value", ["", "1", "[]", "{", '{"pid": "x"}'])

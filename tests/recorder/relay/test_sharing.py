@@ -32,7 +32,7 @@ def taps(tape: Path, queue_bytes: int = 1 << 20) -> tuple[Tap, Tap]:
     """Return the tap that ends a session, and one of its workers."""
     session = msgspec.structs.replace(SESSION, pid=os.getpid(), boot_id=boot_id())
     worker = Tap(tape, session, "", place=WorkerPlace(is_worker=True), queue_bytes=queue_bytes)
-    place = WorkerPlace(others=lambda: [worker.share()], workers=lambda: [os.getpid()])
+    place = WorkerPlace(worker_shares=lambda: [worker.share()], workers=lambda: [os.getpid()])
     return Tap(tape, session, "a test", place=place), worker
 
 

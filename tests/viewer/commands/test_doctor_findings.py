@@ -49,7 +49,7 @@ NO_BASES = {"OPENAI_BASE_URL": ""}
         (doctor.judge_recorder, ("wiretape record", RecorderRun(1, NOON), NOON_NS + 90 * S), "note", "90 s ago"),
         (
             doctor.judge_recorder,
-            ("wiretape record", RecorderRun(1, NOON, gone=True), NOON_NS),
+            ("wiretape record", RecorderRun(1, NOON, is_gone=True), NOON_NS),
             "problem",
             "relay is gone",
         ),

@@ -40,7 +40,7 @@ _STANDARD_INPUT: Final = Path("-")
 @click.option(
     "--url", metavar="URL", help="For a bare body: its request's URL, such as https://api.example.com/v1/messages"
 )
-@dialects.given
+@dialects.option
 def import_(
     files: tuple[Path, ...],
     db: Path | None,
