@@ -11,7 +11,7 @@ from itertools import accumulate, compress
 from operator import sub
 from typing import Final, Literal
 
-from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.recorder.decode.stalls import DEFAULT, Span
 from wiretape.viewer.exchange.markers import Marker
 from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, Transcript
 from wiretape.viewer.record import units
@@ -118,13 +118,14 @@ def draw(
     axis_ns: int,
     cells: int,
     cap_ns: int | None = None,
+    stalls: Sequence[Span] | None = None,
     *,
     is_whole: bool = True,
 ) -> Strips:
     """Draw a stream in `cells` cells; `reads` are the timestamps of its reads and their bytes.
 
     Silences longer than `cap_ns`, which are not played, are marked. The waits of a stream that is not whole, or has
-    outputs without a timestamp, are unknown.
+    outputs without a timestamp, are unknown. Until it is judged, its `stalls` are None.
     """
     cells = max(cells, 1)
     events = transcript.outputs
@@ -152,7 +153,7 @@ def draw(
         cells,
         sums,
         longest_gaps(outputs, axis_ns, cells),
-        waits(outputs, 0, axis_ns, axis_ns, cells) if are_known else (),
+        waits(outputs, 0, axis_ns, axis_ns, cells, stalls) if are_known else (),
         cap_ns,
         transcript.gap_unit_ns,
         curve.sampled(transcript.characters_by, axis_ns, cells, axis_ns) if len(outputs) == len(events) else (),
@@ -186,8 +187,13 @@ def longest_gaps(outputs: Sequence[int], axis_ns: int, cells: int) -> list[int]:
     return longest
 
 
-def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: int) -> list[StripWait]:
-    """Return the waits of a stream from `start_ns` to `end_ns` whose outputs came at the ascending timestamps `at`."""
+def waits(
+    at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: int, stalls: Sequence[Span] | None = None
+) -> list[StripWait]:
+    """Return the waits of a stream from `start_ns` to `end_ns` whose outputs came at the ascending timestamps `at`.
+
+    A wait with one of the `stalls` in it is stalled, also one that nothing ended; if they are None, any long one.
+    """
     if axis_ns <= 0 or cells <= 0:
         return []
     places = [start_ns, *at, max(end_ns, at[-1] if len(at) else start_ns)]
@@ -198,9 +204,10 @@ def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: in
         # The first wait has the cell of T0; any other begins behind the cell of the output before it.
         first_cell = start_at * cells // axis_ns if number == 0 else sparkline.cell(start_at, axis_ns, cells) + 1
         last_cell = min(sparkline.cell(end_at, axis_ns, cells) - (number < len(at)), cells - 1)
-        kind: WaitKind = (
-            "first" if number == 0 and len(at) else "stalled" if DEFAULT.is_stall(end_at - start_at) else "slow"
-        )
+        is_stalled = DEFAULT.is_stall(end_at - start_at)
+        if stalls is not None:
+            is_stalled = any(start_at <= from_ns and to_ns <= end_at for from_ns, to_ns in stalls)
+        kind: WaitKind = "first" if number == 0 and len(at) else "stalled" if is_stalled else "slow"
         if first_cell <= last_cell:
             long_waits.append(StripWait(first_cell, last_cell, end_at - start_at, kind))
     return long_waits

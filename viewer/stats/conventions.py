@@ -19,7 +19,10 @@ EMBEDDINGS: Final = ("embeddings",)
 MEASURED: Final = (*GENERATIONS, *EMBEDDINGS)
 """The operations that have histograms, and spans."""
 
-Figure = Literal["duration", "first_chunk", "per_chunk", "input", "output", "cache_read", "cache_write", "reasoning"]
+Figure = Literal[
+    "duration", "first_chunk", "per_chunk", "input", "output", "cache_read", "cache_write", "reasoning", "first_bytes",
+    "first_events", "first_output", "later_bytes", "later_events", "later_output",
+]  # fmt: skip
 """Figures of an exchange that metrics count."""
 
 
@@ -133,12 +136,28 @@ TOKENS: Final = MetricFamily(
     "", otel.OTEL_TOKENS, ("input", "output"), "gen_ai_token_type",
 )  # fmt: skip
 
+_LIMITS: Final = (0.5, 1, 2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600)
+"""Usual limits of clients for silences, in s."""
+SILENCES: Final = (
+    MetricFamily(
+        "wiretape.stream.first_silence",
+        "from the request to the first byte, event or output, or to the end of a stream without any, whatever ended it",
+        "seconds", _LIMITS, ("first_bytes", "first_events", "first_output"), "wiretape_layer",
+    ),
+    MetricFamily(
+        "wiretape.stream.longest_silence",
+        "longest later time of a stream without a byte, an event or output, whatever ended it",
+        "seconds", _LIMITS, ("later_bytes", "later_events", "later_output"), "wiretape_layer",
+    ),
+)  # fmt: skip
+"""wiretape's own histograms: OpenTelemetry has none for silences."""
+
 RELEASED: Final = Conventions(
     "1.41.1",
     "https://opentelemetry.io/schemas/1.41.1",
     "https://opentelemetry.io/schemas/1.41.1",
     "gen_ai.usage.cache_creation.input_tokens",
-    (DURATION, FIRST_CHUNK, PER_CHUNK, TOKENS),
+    (DURATION, FIRST_CHUNK, PER_CHUNK, TOKENS, *SILENCES),
 )
 
 
@@ -176,6 +195,7 @@ LATEST: Final = Conventions(
             meaning="from the request to the end of the answer, of embeddings; of those that failed too",
             operations=EMBEDDINGS,
         ),
+        *SILENCES,
     ),
 )
 

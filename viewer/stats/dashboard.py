@@ -1,8 +1,8 @@
 """Pure: dashboard metrics of finished exchanges: counts of outcomes, and the histograms that OpenTelemetry defines.
 
 Times follow the rule of `stats --as otel`, for streams of every API, not of chat alone. An unknown value is no sample.
-An exchange whose client left has an outcome and tokens, but no times. A WebSocket, which may carry several answers, has
-no times of chunks.
+An exchange whose client left has an outcome, tokens and silences, but no other times. A WebSocket, which may carry
+several answers, has no times of chunks.
 
 Texts of requests and answers become labels, so the number of their combinations is limited; exchanges with further
 combinations are counted under `other`.
@@ -76,6 +76,12 @@ class FinishedExchange:
     cache_read_input_tokens: int | None = None
     cache_write_input_tokens: int | None = None
     reasoning_tokens: int | None = None
+    first_silence_ns: int | None = None
+    first_event_silence_ns: int | None = None
+    first_output_silence_ns: int | None = None
+    max_silence_ns: int | None = None
+    max_event_silence_ns: int | None = None
+    max_output_silence_ns: int | None = None
     own_time: Mapping[str, int] = field(default_factory=dict)
     """Its time by part, in ns."""
 
@@ -192,7 +198,11 @@ class DashboardCounts(Generic[H]):
         values = _figures(finished, numbers, error)
         for family in self.conventions.families:
             for figure in family.figures:
-                label_values = {"error_type": error, "gen_ai_token_type": figure, "gen_ai_token_modality": UNKNOWN}
+                layer = figure.rpartition("_")[2]
+                label_values = {
+                    "error_type": error, "gen_ai_token_type": figure, "gen_ai_token_modality": UNKNOWN,
+                    "wiretape_layer": layer,
+                }  # fmt: skip
                 if finished.operation in family.operations and values[figure]:
                     self._count(
                         family, (*labels, label_values[family.label]) if family.label else labels, values[figure]
@@ -220,8 +230,18 @@ def _figures(finished: FinishedExchange, numbers: Numbers | None, error: str) ->
         "cache_read": [finished.cache_read_input_tokens],
         "cache_write": [finished.cache_write_input_tokens],
         "reasoning": [finished.reasoning_tokens],
+        "first_bytes": [_seconds(finished.first_silence_ns)],
+        "first_events": [_seconds(finished.first_event_silence_ns)],
+        "first_output": [_seconds(finished.first_output_silence_ns)],
+        "later_bytes": [_seconds(finished.max_silence_ns)],
+        "later_events": [_seconds(finished.max_event_silence_ns)],
+        "later_output": [_seconds(finished.max_output_silence_ns)],
     }
     return {figure: [value for value in all_ if isinstance(value, int | float)] for figure, all_ in values.items()}
+
+
+def _seconds(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e9
 
 
 def measured(finished: FinishedExchange) -> tuple[Numbers | None, str]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import inf
 
 from tests.support.exchanges import FACTS, MS, ONE
-from wiretape.viewer.stats.conventions import DURATION, FIRST_CHUNK, PER_CHUNK, TOKENS
+from wiretape.viewer.stats.conventions import DURATION, FIRST_CHUNK, PER_CHUNK, SILENCES, TOKENS
 from wiretape.viewer.stats.dashboard import LABEL_SETS, OTHER, OTHER_ERROR, DashboardCounts, Histogram
 from wiretape.viewer.stats.tools.request import Judged
 
@@ -71,3 +71,11 @@ def test_texts_of_others_make_a_bounded_number_of_labels():
     assert figures.histograms[FIRST_CHUNK][folded].counts[0] == 6
     assert (*folded, OTHER_ERROR) not in figures.histograms[DURATION], "its duration is unknown"
     assert all("\x1b" not in label and "\ud800" not in label for labels in figures.outcomes for label in labels)
+
+
+def test_silences_are_counted_by_layer_whatever_ended_the_stream():
+    silences = {"first_silence_ns": 10 * MS, "max_output_silence_ns": 3000 * MS}
+    left = replace(ONE, judged=Judged("client_closed", None, 500 * MS), **silences)
+    first, longest = (sums(counted(left), family) for family in SILENCES)
+    assert first == {(*LABELS, "bytes"): (1, 0.01)}
+    assert longest == {(*LABELS, "output"): (1, 3.0)}

@@ -32,7 +32,7 @@ _FACTS = select(
     exchanges.c.framing, exchanges.c.started_at, exchanges.c.request_headers, exchanges.c.labels, measures.c.outcome,
     measures.c.error_code, measures.c.duration_ns, measures.c.flags, measures.c.finish_reason,
     measures.c.choices, measures.c.conversation_key, measures.c.latency_ns, measures.c.turn_spans,
-    measures.c.last_silence_ns, measures.c.tool_spans, measures.c.first_output_silence_ns,
+    measures.c.last_silence_ns, measures.c.tool_spans,
     stalled_gaps(DEFAULT.stall_ns).label("gaps"), *_COUNTED.values(), *_TOLD.values(),
 ).select_from(JOINED)  # fmt: skip
 

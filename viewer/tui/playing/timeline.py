@@ -149,9 +149,17 @@ class StreamTimeline(CachedLines, Scrubbing):
             )
         else:
             reads, room = zip(exchange.reads_at, exchange.sizes, strict=True), (cells, playback.cap_ns)
-            is_whole = not exchange.missing
             work = functools.partial(
-                strips.draw, exchange.transcript, reads, exchange.markers, end_ns, *room, is_whole=is_whole
+                strips.draw,
+                exchange.transcript,
+                reads,
+                exchange.markers,
+                end_ns,
+                *room,
+                [(stall.from_ns, stall.from_ns + stall.lasted_ns) for stall in exchange.stalls]
+                if exchange.judged
+                else None,
+                is_whole=not exchange.missing,
             )
         self.strips = await in_thread(work)
         self._cell = strips.cell(playback.media_ns, self.axis_ns, self.cells)
