@@ -91,7 +91,7 @@ class SilenceCause:
     unclear: Unclear | None = None
 
 
-_UPSTREAM: Final = SilenceCause("upstream")
+UPSTREAM: Final = SilenceCause("upstream")
 
 
 class ChunkTime(NamedTuple):
@@ -116,6 +116,8 @@ class Attribution:
         self.exchange, self.reads, self.decoded = exchange, Reads.of(reads), decoded
         succeeded = exchange.status is not None and exchange.status < 300
         self.stream = succeeded and decoded.stream and decoded.api != "unknown"
+        self.is_clear = not (exchange.paused or exchange.coarse_clock or exchange.gap_bytes)
+        """False if a wait may be the client's, or if reads or their times are missing."""
 
     @functools.cached_property
     def _places(self) -> dict[int, int]:
@@ -224,9 +226,8 @@ class Attribution:
 
     def cause_between(self, from_ns: int, to_ns: int) -> SilenceCause:
         """Return the cause of a silence of any layer between two timestamps."""
-        exchange = self.exchange
-        if to_ns - from_ns <= _ORDINARY_NS and not (exchange.paused or exchange.coarse_clock or exchange.gap_bytes):
-            return _UPSTREAM  # nearly always: a writer asks for each silence that is longer than all before it
+        if self.is_clear and to_ns - from_ns <= _ORDINARY_NS:
+            return UPSTREAM  # nearly always: a writer asks for each silence that is longer than all before it
         first, last = self.places_around((from_ns, to_ns))
         if first >= 0 and last in self._nth:
             return self.silent(first, last)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, cast
 
-from wiretape.recorder.decode.attribution import Attribution, SilenceCause
+from wiretape.recorder.decode.attribution import UPSTREAM, Attribution, SilenceCause
 from wiretape.recorder.decode.decoder import COMMENT, EVENT, PING, Decoded
 from wiretape.recorder.decode.exchange import Exchange, Outcome, Reads
 from wiretape.recorder.decode.silences import SilentEnd, cause_of_end, streams
@@ -81,7 +81,9 @@ def _first(marks: Sequence[int], stream: AwaitedAnswer, attribution: Attribution
     to_ns = marks[0] if marks else stream.end_ns
     if to_ns is None:
         return None
-    return Silence(stream.start_ns, to_ns - stream.start_ns, _cause((stream.start_ns, to_ns), stream, attribution).who)
+    is_clear = attribution.is_clear and marks  # no output before it tells how often a read brings several
+    cause = UPSTREAM if is_clear else _cause((stream.start_ns, to_ns), stream, attribution)
+    return Silence(stream.start_ns, to_ns - stream.start_ns, cause.who)
 
 
 def _rising(spans: Iterable[Span], stream: AwaitedAnswer, attribution: Attribution) -> list[Silence]:
@@ -122,6 +124,8 @@ def ping_gaps(decoded: Decoded, answers: Iterable[AwaitedAnswer]) -> bytes:
         if run.chunk.ping or not (run.chunk.api or run.chunk.output or run.chunk.fault)
         for item in range(run.item, run.item + len(run))
     ]
+    if not items:
+        return b""
     times = sorted({at_ns for item in items if (at_ns := decoded.at_ns[item]) is not None})
     gaps = (
         to_ns - from_ns
@@ -148,18 +152,24 @@ def packed(silences: Iterable[StreamSilences], ending: Ending) -> bytes:
     """
     numbers = array("q")
     for one in silences:
-        stream, tags = one.stream, dict[tuple[int, int, int], int]()
-        for bit, (first, later) in enumerate(zip(one.first, one.later, strict=True)):
-            # Most silences are those of several layers.
-            phases = [*((LATER, silence) for silence in later), *([] if first is None else [(0, first)])]
-            for phase, (from_ns, lasted_ns, who) in phases:
-                key = phase | OWNERS.index(who) << 4, from_ns - stream.start_ns, lasted_ns
-                tags[key] = tags.get(key, 0) | 1 << bit
-        waited_ns = -1 if stream.end_ns is None else stream.end_ns - stream.start_ns
-        numbers.extend((ENDINGS.index(stream.ending or ending) << 4, stream.start_ns, waited_ns))
-        for (tag, from_ns, lasted_ns), layers in sorted(tags.items(), key=lambda silence: silence[0][1:]):
-            numbers.extend((tag | layers, from_ns, lasted_ns))
+        start_ns, end_ns = one.stream.start_ns, one.stream.end_ns
+        numbers.extend(
+            (ENDINGS.index(one.stream.ending or ending) << 4, start_ns, -1 if end_ns is None else end_ns - start_ns)
+        )
+        layers = dict[tuple[int, Silence], int]()  # most silences are those of several layers
+        for bit, first, later in zip((1, 2, 4), one.first, one.later, strict=True):
+            if first is not None:
+                layers[0, first] = layers.get((0, first), 0) | bit
+            for silence in later:
+                layers[LATER, silence] = layers.get((LATER, silence), 0) | bit
+        for phase, silence in sorted(layers, key=_beginning):
+            from_ns, lasted_ns, who = silence
+            numbers.extend((OWNERS.index(who) << 4 | phase | layers[phase, silence], from_ns - start_ns, lasted_ns))
     return numbers.tobytes()
+
+
+def _beginning(silence: tuple[int, Silence]) -> tuple[int, int]:
+    return silence[1].from_ns, silence[1].lasted_ns
 
 
 def ending(outcome: Outcome, end: SilentEnd | None) -> Ending:

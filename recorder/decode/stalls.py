@@ -180,7 +180,8 @@ class Silence(NamedTuple):
     who: Who | None
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, though nothing changes one: a writer makes one for each stream.
+@dataclass(slots=True)
 class StreamSilences:
     """The silences of one stream: on each of `LAYERS` the first one, None if it is unknown, and the later rising ones.
 
