@@ -90,8 +90,10 @@ def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
     withheld = "hidden_tokens" if "hidden_tokens" in row.flags else "burst" if burst else None
     rate = f"withheld ({withheld})" if withheld else ms(1000 / tpot if tpot else None)
     yield Fact("tokens", (*tokens, f"tpot ms {ms(tpot)}", f"tps {rate}"))
-    if paid := tuple(_paid(row)):
-        yield Fact("cost", paid)
+    cost = () if row.cost is None else (f"{amount(row.cost)} {line(row.currency)}",)
+    hits = () if row.cache_hit_rate is None else (f"from the cache {100 * row.cache_hit_rate:.1f} % of the input",)
+    if cost or hits:
+        yield Fact("cost", (*cost, *hits))
 
 
 def reported(row: DetailRow) -> Iterator[Fact]:
@@ -120,13 +122,6 @@ def all_facts(row: DetailRow, verdicts: Iterable[Verdict], headers: Iterable[Fac
     names = ("reads", *of_streams, "bytes", "gap_bytes")
     yield Fact("counts", tuple(f"{name.replace('_', ' ')} {count(value(row, name))}" for name in names))
     yield from transport(row)
-
-
-def _paid(row: DetailRow) -> Iterator[str]:
-    if row.cost is not None:
-        yield f"{amount(row.cost)} {line(row.currency)}"
-    if row.cache_hit_rate is not None:
-        yield f"from the cache {100 * row.cache_hit_rate:.1f} % of the input"
 
 
 def cache(row: DetailRow) -> Fact | None:

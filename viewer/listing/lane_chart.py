@@ -116,7 +116,11 @@ class LaneChart:
         if below < 0:
             lane, row = divmod(y - 1, self._rows_per_lane)
             return self._lane(self._top + lane, is_above=row < self._rows_per_lane - 1)
-        return (self._at_once(below), "titles") if below < self._rows_at_once else ([], "plain")
+        if below >= self._rows_at_once:
+            return [], "plain"
+        title = f"at once, max {max(self._counts, default=0)}" if below == self._rows_at_once - 1 else ""
+        drawing = lanes.heights(self._counts, self._rows_at_once)[below]
+        return [*self._name_cells(title), (drawing, "muted")], "titles"
 
     def _name_cells(self, name: str, *, is_here: bool = False) -> Iterator[Part]:
         yield ("▌" if is_here else " ").ljust(_MARGIN), "accent"
@@ -140,8 +144,3 @@ class LaneChart:
         selected = self.selected.row.no if self.selected is not None and is_here else None
         parts = [*self._name_cells(name, is_here=is_here), *self.clock_lanes.line(place, self._clock, selected)]
         return [*cells.joined(parts)], "cursor" if is_here else "plain"
-
-    def _at_once(self, row: int) -> list[Part]:
-        is_last = row == self._rows_at_once - 1
-        title = f"at once, max {max(self._counts, default=0)}" if is_last else ""
-        return [*self._name_cells(title), (lanes.heights(self._counts, self._rows_at_once)[row], "muted")]

@@ -91,7 +91,11 @@ def pair(rows: Sequence[TableRow], width: int | None = None) -> Table:
 def _pair_headline(by_name: dict[str, TableRow]) -> str:
     """Return the first time that differs; of answers that are not complete, their ends: their times tell nothing."""
     sides = {side: {name: row[side] for name, row in by_name.items()} for side in ("a", "b")}
-    incomplete = [f"{side} {_ending(row)}" for side, row in sides.items() if row["outcome"] != "complete"]
+    incomplete = [
+        f"{side} {'failed' if row['outcome'] in FAILURES else 'is not complete'}: {happened(row)}"
+        for side, row in sides.items()
+        if row["outcome"] != "complete"
+    ]
     if incomplete:
         return "; ".join(incomplete)
     for name in ("latency_ms", "ttft_ms"):
@@ -101,10 +105,6 @@ def _pair_headline(by_name: dict[str, TableRow]) -> str:
             stem = name.removesuffix("_ms")
             return f"b is {word}: {stem} {_signed(row['change_pct'])} ({number(row['a'])} → {number(row['b'])} ms)"
     return "no difference in time is known"
-
-
-def _ending(row: TableRow) -> str:
-    return f"{'failed' if row['outcome'] in FAILURES else 'is not complete'}: {happened(row)}"
 
 
 def _side(value: Any) -> str:

@@ -35,7 +35,8 @@ def block(
 
     `statistics` are the columns of the table below the head; those without room are its `hidden` ones.
     """
-    title = _title(row, by)
+    keys = (f"{safe(group_title(name))} {_UNKNOWN if row[name] is None else safe(str(row[name]))}" for name in by)
+    title = ", ".join(keys) or "all"
     span = "" if row["first_at"] is None else f" · {period(row['first_at'], row['last_at'])}"
     of = f"{counted(row['n'], 'exchange')}{span}"
     if width is None or width_of(f"{title} · {of}") <= width:
@@ -91,13 +92,6 @@ def explained(warning: str) -> str:
 
 def percent(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value:.2f} %"
-
-
-def _title(row: TableRow, by: Sequence[str]) -> str:
-    return (
-        ", ".join(f"{safe(group_title(name))} {_UNKNOWN if row[name] is None else safe(str(row[name]))}" for name in by)
-        or "all"
-    )
 
 
 def _head(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:

@@ -179,12 +179,8 @@ def _judged(prompt: Prompted, previous: Prompted, idle_ns: int | None, *, is_bro
         return "unreported"
     if previous.input is None:
         return "unknown"
-    return _unread(prompt, previous, previous.input, idle_ns)
-
-
-def _unread(prompt: Prompted, previous: Prompted, expected: int, idle_ns: int | None) -> "CacheVerdict":
-    """Return the verdict for a prompt that begins with its predecessor's and was in no cache."""
-    if expected < least_tokens(prompt.model):
+    # It begins with its predecessor's prompt, and was in no cache.
+    if previous.input < least_tokens(prompt.model):
         return "too_short"
     marked = [sent.prefix.is_marked for sent in (previous, prompt) if sent.prefix]
     if prompt.provider == "anthropic" and not any(marked):

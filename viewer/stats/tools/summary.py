@@ -13,7 +13,7 @@ A tool that prints 0 for no values gets None here: unknown is never 0.
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -218,7 +218,27 @@ class ToolReport:
     @property
     def rows(self) -> list[MetricSummary]:
         """The statistics of every metric, then the numbers for all requests, in the order of the tool."""
-        return [*self._metrics(), *self._totals()]
+        summaries = [
+            summarise(
+                metric.summary or self.rule.summary,
+                metric.name,
+                metric.unit,
+                self._series.get(metric.name, Series()),
+                metric.factor,
+            )
+            for metric in self.rule.metrics
+            if metric.name not in (*self.unknown, *self.absent)
+        ]
+        succeeded = self.attempts - self.failed
+        seconds = (self._span[1] - self._span[0]) / 1e9 if self._span else 0.0
+        for total in self.rule.totals:
+            # AIPerf prints no sum of a value that no request has.
+            if total.name not in self.unknown and not (total.key and succeeded and total.name not in self._sums):
+                value: float | None = self._sums[total.name] if total.key else succeeded
+                if value is not None and total.per_s is not None:
+                    value = total.per_s * value / seconds if seconds else None
+                summaries.append(MetricSummary(total.name, total.unit, succeeded, value=value if succeeded else None))
+        return summaries
 
     def add(
         self, measured: Measured, outcome: Outcome, started_ns: int | None = None, end_ns: int | None = None
@@ -270,23 +290,6 @@ class ToolReport:
                 self._series.setdefault(name, Series()).add(value, metric.weight_of(numbers))
             elif metric.needs_tokens and metric.key in numbers and numbers.get("output_tokens") is None:
                 self.unknown[name] += 1
-
-    def _metrics(self) -> Iterator[MetricSummary]:
-        for metric in self.rule.metrics:
-            if metric.name not in (*self.unknown, *self.absent):
-                series = self._series.get(metric.name, Series())
-                yield summarise(metric.summary or self.rule.summary, metric.name, metric.unit, series, metric.factor)
-
-    def _totals(self) -> Iterator[MetricSummary]:
-        succeeded = self.attempts - self.failed
-        seconds = (self._span[1] - self._span[0]) / 1e9 if self._span else 0.0
-        for total in self.rule.totals:
-            # AIPerf prints no sum of a value that no request has.
-            if total.name not in self.unknown and not (total.key and succeeded and total.name not in self._sums):
-                value: float | None = self._sums[total.name] if total.key else succeeded
-                if value is not None and total.per_s is not None:
-                    value = total.per_s * value / seconds if seconds else None
-                yield MetricSummary(total.name, total.unit, succeeded, value=value if succeeded else None)
 
 
 def measure(
