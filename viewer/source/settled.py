@@ -87,7 +87,8 @@ class SettledTape:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        # Each page is read once: what SQLite would keep of the tape in memory is of no use.
+        # Each page is read once: what SQLite would keep of the tape in memory is of no use, and a process that ships is
+        # to stay below 64 MiB.
         connection.exec_driver_sql(f"PRAGMA cache_size = -{_CACHE_KIB}")
         connection.rollback()
 

@@ -62,7 +62,7 @@ class Caching:
         self._figures: dict[int, tuple[str | int | None, ...]] = {}
         self._predecessors: dict[int, int | None] = {}
         self._version: Version | None = None
-        self._known: dict[int, str | None] = {}
+        self._session_by_no: dict[int, str | None] = {}
         """The sessions of the measured exchanges, by their numbers."""
         self._part: tuple[Version, frozenset[int]] | None = None
         """The exchanges of the only session that is judged, if not all are, and the version of the tape then."""
@@ -107,12 +107,13 @@ class Caching:
         name = self._resolver.conversations.name
         measured = connection.execute(select(measures.c.exchange_no)).scalars().all()
         sessions = {no: name(no) for no in measured}
-        changed = {sessions.get(no, self._known.get(no)) for no in self._differing(sessions)}
+        differing = [no for no, session in sessions.items() ^ self._session_by_no.items() if session is not None]
+        changed = {sessions.get(no, self._session_by_no.get(no)) for no in differing}
         affected = [no for no, session in sessions.items() if session in changed]
         if affected:
             few = _ASKED.where(among(affected)) if len(affected) < len(sessions) else _ASKED
             self._judge(_by_session(connection.fetch(few), sessions))
-        self._known = sessions
+        self._session_by_no = sessions
 
     def _judge(self, sessions: Iterable[Sequence[Sequence[Any]]]) -> None:
         """Keep the figures of some sessions, as plain tuples, which the garbage collector need not visit."""
@@ -121,9 +122,6 @@ class Caching:
             tie_by_no = ties(prompted.generation for prompted in generations)
             self._figures |= {no: tuple(figures) for no, figures in cache.figures(generations, tie_by_no).items()}
             self._predecessors |= {no: tie.predecessor if tie.is_known else 0 for no, tie in tie_by_no.items()}
-
-    def _differing(self, sessions: dict[int, str | None]) -> Iterable[int]:
-        return (no for no, session in (sessions.items() ^ self._known.items()) if session is not None)
 
 
 def _by_session(rows: Iterable[Sequence[Any]], sessions: Mapping[int, str | None]) -> Iterable[Sequence[Sequence[Any]]]:

@@ -156,10 +156,6 @@ def cache_total() -> Expression:
     return case((and_(*is_known), func.nullif(measures.c.input_tokens, 0, type_=BigInteger)))
 
 
-def _cache_hit_rate() -> Expression:
-    return cast(measures.c.cache_read_input_tokens, Float) / cache_total()
-
-
 def _upstream_name() -> Expression:
     upstreams = select(sessions.c.upstreams).where(sessions.c.no == exchanges.c.session_no)
     return func.upstream_name_of(as_blob(upstreams.scalar_subquery()), as_blob(exchanges.c.upstream), type_=Text)
@@ -170,7 +166,7 @@ _WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {
     "continues": lambda: resolved(CONTINUED),
     "cost": lambda: type_coerce(cost_units() / literal(float(UNITS)), COST_TYPE),
     "currency": lambda: func.currency_of(cost_units(), type_=CURRENCY_TYPE),
-    "cache_hit_rate": _cache_hit_rate,
+    "cache_hit_rate": lambda: cast(measures.c.cache_read_input_tokens, Float) / cache_total(),
     "upstream_name": _upstream_name,
     **{field: _of_cache(field) for field in CACHE},
     "request_body": lambda: REQUEST_BODY,

@@ -258,11 +258,8 @@ def _called() -> Expression:
 
 def _like(text: Expression, shapes: Sequence[Pattern]) -> Condition:
     """Require that a text has one of some shapes, without regard to case."""
-    return or_(*(text.ilike("%".join(map(_escaped, shape))) for shape in shapes))
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\%_])", r"\\\1", text)
+    escaped = [[re.sub(r"([\\%_])", r"\\\1", part) for part in shape] for shape in shapes]
+    return or_(*(text.ilike("%".join(parts)) for parts in escaped))
 
 
 def shapes(style: str, pattern: Pattern) -> list[Pattern]:

@@ -195,7 +195,8 @@ def _tree(exchanges: Mapping[int, Sequence[Any]]) -> list[TurnRow]:
     numbers = {no: number for number, no in enumerate(sorted(exchanges), 1)}
     for no, depth in tree({no: TreeParent(parent, continues) for no, (parent, continues, *_) in exchanges.items()}):
         parent, _, duration_ns, prompt, _, *fields = exchanges[no]
-        fields[-len(SOURCES) :] = [_known(fields[-len(SOURCES) :])]
+        sizes = zip(SOURCES, fields[-len(SOURCES) :], strict=True)  # those of a damaged row may be no numbers
+        fields[-len(SOURCES) :] = [{source: size for source, size in sizes if type(size) is int and size > 0}]
         is_repeated = no == first_no or (parent in exchanges and prompt == exchanges[parent][_PROMPT])
         turn = TurnRow(no, depth, ms(duration_ns), None if is_repeated else prompt, *fields)
         turns.append(replace(turn, number=numbers[no], results_of=results_of(exchanges, no)))
@@ -211,8 +212,3 @@ def results_of(exchanges: Mapping[int, Sequence[Any]], no: int) -> str | None:
         if no not in exchanges or (called := exchanges[no][_TOOLS]):
             return called if no in exchanges else None
     return None
-
-
-def _known(sizes: Sequence[Any]) -> dict[str, int]:
-    """Return the valid sizes by their sources."""
-    return {source: size for source, size in zip(SOURCES, sizes, strict=True) if type(size) is int and size > 0}

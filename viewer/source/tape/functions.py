@@ -214,7 +214,7 @@ class Pricing:
         self._prices: Prices | None = None
 
     def register(self, connection: sqlite3.Connection) -> None:
-        connection.create_function(COST, 13, self._cost)
+        connection.create_function(COST, 13, lambda *facts: cost_of(self._read_prices, *facts))
         connection.create_function(CURRENCY, 1, self._currency)
 
     def prepare(self, _connection: Connection, statement: str, _options: object) -> None:
@@ -225,15 +225,12 @@ class Pricing:
             self._prices = config.read().prices
 
     @property
-    def _known(self) -> Prices:
+    def _read_prices(self) -> Prices:
         return self._prices or Prices()
 
     def _currency(self, cost: object) -> str | None:
         """Return the currency of a cost; None if there is no cost, or there are no prices."""
-        return self._known.currency if cost is not None and self._known else None
-
-    def _cost(self, *facts: object) -> int | None:
-        return cost_of(self._known, *facts)
+        return self._read_prices.currency if cost is not None and self._read_prices else None
 
 
 def cost_of(prices: Prices, *facts: object) -> int | None:

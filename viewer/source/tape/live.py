@@ -190,7 +190,8 @@ def change(
         running = connection.execute(select(func.count()).where(exchanges.c.ended_by.is_(None))).scalar_one()
         recorder = reading.newest_run(connection)
         changed = sorted(seen.unsettled | settled)
-        matches = _matching(connection, changed, where)
+        statement = queries.filtered(select(exchanges.c.no).select_from(JOINED).where(among(changed)), where)
+        matches = set(connection.execute(statement).scalars()) if changed else set()
     matching = [no for no in changed if no in matches]
     visible = new.union(looked_at)
     is_other = previous is not None and previous.seen.version[0] != seen.version[0]
@@ -373,10 +374,3 @@ def _numbers_of(connection: Connection, statement: Any) -> list[int]:
 def _short(name: str) -> Expression:
     whole = column(name)
     return func.substr(whole, 1, LONGEST, type_=whole.type) if whole.type.python_type is str else whole
-
-
-def _matching(connection: Connection, numbers: list[int], where: Condition | None) -> set[int]:
-    if not numbers:
-        return set()
-    statement = select(exchanges.c.no).select_from(JOINED).where(among(numbers))
-    return set(connection.execute(statement if where is None else statement.where(where)).scalars())
