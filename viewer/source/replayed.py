@@ -83,7 +83,7 @@ class LabelChoice(NamedTuple):
 
 _HEAD: Final = select(*(column(name).label(name) for name in ExchangeHead._fields))
 _BODIES: Final = select(exchanges.c.no, exchanges.c.request_headers, REQUEST_BODY, exchanges.c.request_size)
-# A statement for each of 20,000 requests took 6.2 s before the first that was not recorded got its answer, groups 0.7 s.
+# The first request that nobody recorded is compared with all: 20,000 bodies took 6.2 s one by one, in groups 0.7 s.
 _GROUP, _GROUP_BYTES = 200, 4 << 20
 
 
