@@ -18,7 +18,7 @@ def memory(tape: Path) -> Memory:
         return Memory([Remembered.of(source, number) for number in reversed(source.numbers(Selection()))])
 
 
-def asked(place: Place, *arguments: str) -> Result:
+def output_of(place: Place, *arguments: str) -> Result:
     """Run a command over a source, which it gets as its default."""
     return CliRunner().invoke(group, arguments, default_map={arguments[0]: {"db": place}})
 
@@ -40,11 +40,11 @@ COMMANDS = [
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_a_command_prints_memory_and_tape_lists_alike(tape: Path, memory: Memory, arguments: tuple[str, ...]) -> None:
-    expected = asked(TapePlace(tape), *arguments)
-    found = asked(memory, *arguments)
+    expected = output_of(TapePlace(tape), *arguments)
+    output = output_of(memory, *arguments)
     assert expected.exception is None
-    assert found.exception is None
-    assert (found.exit_code, found.stdout, found.stderr) == (expected.exit_code, expected.stdout, expected.stderr)
+    assert output.exception is None
+    assert (output.exit_code, output.stdout, output.stderr) == (expected.exit_code, expected.stdout, expected.stderr)
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_a_command_prints_memory_and_tape_lists_alike(tape: Path, memory: Memory
     ids=" ".join,
 )
 def test_an_unsupported_request_is_refused_in_one_sentence(memory: Memory, arguments: tuple[str, ...]) -> None:
-    error = asked(memory, *arguments).exception
+    error = output_of(memory, *arguments).exception
     assert isinstance(error, Unsupported)
     assert str(error).startswith(f"{arguments[1]}{' conversation' if 'ls' in arguments else ''}: a list in memory ")
     assert str(error).endswith(": copy to a tape with 'wiretape pull'")
 
 
 def test_a_source_without_exchanges_says_so() -> None:
-    assert asked(Memory([]), "ls").stderr == "wiretape: the source holds no exchanges yet\n"
+    assert output_of(Memory([]), "ls").stderr == "wiretape: the source holds no exchanges yet\n"
 
 
 def test_a_selection_can_begin_at_a_number(tape: Path) -> None:

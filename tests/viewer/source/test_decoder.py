@@ -22,12 +22,12 @@ def decoders(tape: Path) -> Iterator[Decoders]:
 
 
 def test_what_comes_from_there_is_what_comes_from_here(connection: Connection, decoders: Decoders) -> None:
-    begun: list[OpenedExchange] = []
+    early: list[OpenedExchange] = []
     decoder = decoders.ask(queries.find(connection, TOOLS))
-    found = decoder.answer(begun.append)
-    assert list(found.transcript.at) == [at * MS for at in (50, 3050, 3060, 3070, 3070)]
-    assert [one.lasted_ns for one in found.verdicts] == [3_000_000_000]
-    assert [(one.judged, one.slowness is None) for one in (*begun, found)] == [
+    answer = decoder.answer(early.append)
+    assert list(answer.transcript.at) == [at * MS for at in (50, 3050, 3060, 3070, 3070)]
+    assert [verdict.lasted_ns for verdict in answer.verdicts] == [3_000_000_000]
+    assert [(exchange.judged, exchange.slowness is None) for exchange in (*early, answer)] == [
         (False, True),
         (True, True),
         (True, False),
@@ -37,39 +37,39 @@ def test_what_comes_from_there_is_what_comes_from_here(connection: Connection, d
 
 def test_one_that_waits_is_taken_first_and_only_once(connection: Connection, decoders: Decoders) -> None:
     decoders.ready()
-    waiting = decoders.waiting
+    queue = decoders.waiting
     decoders.ready()
     first, second = (decoders.ask(queries.find(connection, TOOLS)) for _ in range(2))
-    assert first is waiting
-    assert second is not waiting
-    assert [len(one.answer().transcript) for one in (first, second)] == [5, 5]
+    assert first is queue
+    assert second is not queue
+    assert [len(decoder.answer().transcript) for decoder in (first, second)] == [5, 5]
 
 
 def test_a_process_that_ended_while_waiting_is_not_taken(connection: Connection, decoders: Decoders) -> None:
     decoders.ready()
-    waiting = decoders.waiting
-    assert waiting is not None
-    waiting.process.kill()
-    waiting.process.wait()
+    queue = decoders.waiting
+    assert queue is not None
+    queue.process.kill()
+    queue.process.wait()
     assert len(decoders.ask(queries.find(connection, TOOLS)).answer().transcript) == 5
 
 
 def test_reading_ahead_does_not_change_the_requested_exchange(connection: Connection, decoders: Decoders) -> None:
     tools, complete = (queries.find(connection, id) for id in (TOOLS, COMPLETE))
-    for ahead, asked, events in ((tools, tools, 5), (tools, complete, 9), (999, complete, 9)):
+    for ahead, requested, events in ((tools, tools, 5), (tools, complete, 9), (999, complete, 9)):
         decoders.ready(ahead, 1)
-        assert len(decoders.ask(asked).answer().transcript) == events
+        assert len(decoders.ask(requested).answer().transcript) == events
 
 
 def test_of_several_candidates_the_last_is_read_ahead(connection: Connection, decoders: Decoders) -> None:
     tools, complete = (queries.find(connection, id) for id in (TOOLS, COMPLETE))
     decoders.ready(tools, 1)
     decoders.ready(complete, 1)
-    waiting = decoders.waiting
-    assert waiting is not None
-    assert waiting.ahead == complete
+    queue = decoders.waiting
+    assert queue is not None
+    assert queue.ahead == complete
     decoders.ready(tools, 1 << 30)  # a large exchange is read on request only
-    assert waiting.ahead == complete
+    assert queue.ahead == complete
     assert len(decoders.ask(complete).answer().transcript) == 9
 
 
@@ -77,13 +77,13 @@ def test_a_dead_process_is_replaced_and_its_orders_forgotten(connection: Connect
     no = queries.find(connection, TOOLS)
     for _ in range(2):
         decoders.ready(no, 1)
-        waiting = decoders.waiting
-        assert waiting is not None
-        waiting.process.kill()
-        waiting.process.wait()
-        waiting.read_ahead(no + 1)  # it cannot know yet that nobody listens
+        queue = decoders.waiting
+        assert queue is not None
+        queue.process.kill()
+        queue.process.wait()
+        queue.read_ahead(no + 1)  # it cannot know yet that nobody listens
         decoders.ready(no, 1)
-        assert decoders.waiting is not waiting
+        assert decoders.waiting is not queue
     assert len(decoders.ask(no).answer().transcript) == 5
     decoders.ready(no, 1)
     last = decoders.waiting
@@ -97,21 +97,21 @@ def test_a_dead_process_is_replaced_and_its_orders_forgotten(connection: Connect
 def test_nothing_waits_any_more_once_they_are_closed(tape: Path) -> None:
     decoders = Decoders(tape, Thresholds())
     decoders.ready()
-    waiting = decoders.waiting
+    queue = decoders.waiting
     decoders.close()
     decoders.ready()
-    assert waiting is not None
-    assert waiting.process.poll() is not None
+    assert queue is not None
+    assert queue.process.poll() is not None
     assert decoders.waiting is None
 
 
 def test_one_that_nobody_asks_ends_by_itself(decoders: Decoders) -> None:
     decoders.ready()
-    waiting = decoders.waiting
-    assert waiting is not None
-    assert waiting.process.stdin is not None
-    waiting.process.stdin.close()
-    assert waiting.process.wait(60) == 0
+    queue = decoders.waiting
+    assert queue is not None
+    assert queue.process.stdin is not None
+    queue.process.stdin.close()
+    assert queue.process.wait(60) == 0
 
 
 def test_a_caller_of_a_killed_decoder_gets_an_error(connection: Connection, decoders: Decoders) -> None:

@@ -17,6 +17,6 @@ def test_requests_come_in_ordered_groups_with_deleted_ones_unknown(tmp_path: Pat
         with file.writing(tape, "test") as writing:
             assert sum(retention.erase(writing, [heads[300].id])) == 1
         bodies = list(source.request_bodies(heads))
-        found = [no for no, (head, body) in enumerate(zip(heads, bodies, strict=True)) if body is None]
-        assert found == [300]
+        deleted = [no for no, (head, body) in enumerate(zip(heads, bodies, strict=True)) if body is None]
+        assert deleted == [300]
         assert all(str(head.model).encode() in body for head, body in zip(heads, bodies, strict=True) if body)

@@ -35,11 +35,11 @@ WITHHELD = {
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tape_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("sql") / "tape.db", list(frames()))
 
 
-def asked(written: Path, query: str, limit: int = 100, texts: bool = False) -> sql.SqlAnswer:
+def answer_to(written: Path, query: str, limit: int = 100, texts: bool = False) -> sql.SqlAnswer:
     return sql.answer(written, query, limit, texts=texts)
 
 
@@ -92,12 +92,12 @@ def test_a_new_column_is_withheld_unless_it_holds_numbers() -> None:
 )
 def test_a_text_is_refused_wherever_a_query_reads_it(written: Path, query: str) -> None:
     with pytest.raises(WiretapeError, match=r"holds recorded text: name other columns, or start .* with --with-text"):
-        asked(written, query)
+        answer_to(written, query)
 
 
 @each_case("query", ["SELECT asked FROM exchange_metrics", "SELECT asked || '' AS asked FROM exchange_metrics"])
 def test_a_views_text_is_null_and_reported_withheld(written: Path, query: str) -> None:
-    answer = asked(written, query)
+    answer = answer_to(written, query)
     assert ({row[0] for row in answer.rows}, answer.withheld) == ({None}, ["asked"])
 
 
@@ -106,9 +106,9 @@ def test_requests_in_parts_are_withheld_as_whole_ones_are(tmp_path: Path) -> Non
     with opened(tape := tmp_path / "tape.db") as store:
         for number, request in enumerate(requests):
             record(store, [begin(f"e{number}", body=request), end(f"e{number}", [])])
-    answer = asked(tape, "SELECT exchange_no, request_body FROM requests")
+    answer = answer_to(tape, "SELECT exchange_no, request_body FROM requests")
     assert (answer.rows, answer.withheld) == ([[no, None] for no in range(1, 5)], ["request_body"])
-    with_texts = asked(tape, "SELECT request_body FROM requests", texts=True)
+    with_texts = answer_to(tape, "SELECT request_body FROM requests", texts=True)
     assert with_texts.rows == [[f"{len(request)} bytes"] for request in requests]
 
 
@@ -124,8 +124,8 @@ def test_a_view_that_another_program_made_gives_no_text(written: Path, tmp_path:
         connection.commit()
     for query in ("SELECT * FROM more", "SELECT * FROM copies"):
         with pytest.raises(WiretapeError, match=r"holds recorded text|is no table or view of a tape"):
-            asked(foreign, query)
-    assert {row[0] for row in asked(foreign, "SELECT id FROM exchange_metrics").rows} == {None}
+            answer_to(foreign, query)
+    assert {row[0] for row in answer_to(foreign, "SELECT id FROM exchange_metrics").rows} == {None}
 
 
 @each_case(
@@ -140,10 +140,10 @@ def test_a_view_that_another_program_made_gives_no_text(written: Path, tmp_path:
     ],
 )  # fmt: skip
 def test_anything_but_one_select_from_the_tape_is_refused(written: Path, query: str) -> None:
-    before = written.read_bytes()
+    content = written.read_bytes()
     with pytest.raises(WiretapeError):
-        asked(written, query)
-    assert written.read_bytes() == before
+        answer_to(written, query)
+    assert written.read_bytes() == content
 
 
 @each_case(
@@ -163,11 +163,11 @@ def test_anything_but_one_select_from_the_tape_is_refused(written: Path, query: 
     ],
 )
 def test_a_query_of_other_columns_is_answered(written: Path, query: str) -> None:
-    assert asked(written, query).rows
+    assert answer_to(written, query).rows
 
 
 def test_with_texts_they_are_answered_and_blobs_are_sizes(written: Path) -> None:
-    (row,) = asked(written, "SELECT content, request_body FROM measures JOIN exchanges ON no = exchange_no LIMIT 1",
+    (row,) = answer_to(written, "SELECT content, request_body FROM measures JOIN exchanges ON no = exchange_no LIMIT 1",
                    texts=True).rows  # fmt: skip
     assert row == ["Hello, world", "39 bytes"]
 
@@ -184,22 +184,22 @@ def test_with_texts_they_are_answered_and_blobs_are_sizes(written: Path) -> None
 )
 def test_a_join_whose_columns_nobody_judges_is_refused(written: Path, query: str, texts: bool) -> None:
     with pytest.raises(WiretapeError, match="is refused, in quotes, too: join tables by ON"):
-        asked(written, query, texts=texts)
+        answer_to(written, query, texts=texts)
 
 
 @each_case("texts", [False, True])
 def test_the_key_of_the_hashes_is_never_answered(written: Path, texts: bool) -> None:
     for query in ("SELECT salt FROM sessions", "SELECT * FROM sessions", "SELECT 1 FROM sessions WHERE salt > x'00'"):
         with pytest.raises(WiretapeError, match=r"sessions\.salt is a key, and never shown"):
-            asked(written, query, texts=texts)
+            answer_to(written, query, texts=texts)
 
 
 def test_rows_beyond_the_limit_are_cut_and_reported(written: Path) -> None:
-    all_rows = asked(written, "SELECT id FROM exchanges ORDER BY no")
-    first = asked(written, "SELECT id FROM exchanges ORDER BY no", limit=2)
-    assert (first.rows, first.is_cut) == (all_rows.rows[:2], True)
+    all_rows = answer_to(written, "SELECT id FROM exchanges ORDER BY no")
+    page = answer_to(written, "SELECT id FROM exchanges ORDER BY no", limit=2)
+    assert (page.rows, page.is_cut) == (all_rows.rows[:2], True)
     assert not all_rows.is_cut
-    assert not asked(written, "SELECT id FROM exchanges", limit=len(all_rows.rows)).is_cut
+    assert not answer_to(written, "SELECT id FROM exchanges", limit=len(all_rows.rows)).is_cut
 
 
 def test_a_query_is_stopped_after_a_second(written: Path) -> None:
@@ -211,9 +211,9 @@ def test_a_query_is_stopped_after_a_second(written: Path) -> None:
 def test_a_slow_functions_value_is_refused(written: Path) -> None:
     for query in ("SELECT instr(hex(zeroblob(600000)), 'a')", "SELECT replace(zeroblob(2000000), 'a', '')"):
         with pytest.raises(WiretapeError, match="a value of it is longer than 1,048,576 bytes"):
-            asked(written, query)
+            answer_to(written, query)
 
 
 def test_a_long_value_is_shortened(written: Path) -> None:
-    ((value,),) = asked(written, "SELECT printf('%.*c', 500000, 'x')").rows
+    ((value,),) = answer_to(written, "SELECT printf('%.*c', 500000, 'x')").rows
     assert (len(value), value[-1]) == (sql.LONGEST, "…")

@@ -80,10 +80,10 @@ class Glass:
             head = next(place for place in range(self.x - 1, -1, -1) if row[place][0])
             row[head] = row[head][0] + sign, row[head][1]
             return
-        before, behind = self.x, self.x + size
-        while before and not row[before][0]:
-            before -= 1
-            row[before] = " ", of_blank(row[before][1])
+        from_x, behind = self.x, self.x + size
+        while from_x and not row[from_x][0]:
+            from_x -= 1
+            row[from_x] = " ", of_blank(row[from_x][1])
         while behind < COLUMNS and not row[behind][0]:
             row[behind] = " ", of_blank(row[behind][1])
             behind += 1
@@ -92,30 +92,30 @@ class Glass:
         self.x += size
 
 
-def drawn(parts: list[tuple[int, int, str, str]]) -> str:
+def text_of(parts: list[tuple[int, int, str, str]]) -> str:
     """Return a frame as Textual writes it: each part from its place on, its look set and taken back."""
-    found = []
+    strings = []
     for y, x, text, look in parts:
         while cell_len(text) > COLUMNS - x or (text and not cell_len(text[0])):
             text = text[1:]
         if text:
-            found.append(f"\x1b[{y + 1};{x + 1}H" + (f"\x1b[{look}m{text}\x1b[0m" if look else text))
-    return "".join(found)
+            strings.append(f"\x1b[{y + 1};{x + 1}H" + (f"\x1b[{look}m{text}\x1b[0m" if look else text))
+    return "".join(strings)
 
 
 @given(FRAMES, st.integers(0, 3))
 def test_the_terminal_shows_the_whole_after_partial_drawing(
     frames: list[list[tuple[int, int, str, str]]], left_out: int
 ) -> None:
-    spared, whole, canvas = Glass(), Glass(), Canvas()
+    spared, full_text, canvas = Glass(), Glass(), Canvas()
     canvas.resize(COLUMNS, ROWS)
-    blank = drawn([(y, 0, " " * COLUMNS, "") for y in range(ROWS)])
-    for number, frame in enumerate([blank, *map(drawn, frames)]):
-        whole.feed(frame)
+    blank = text_of([(y, 0, " " * COLUMNS, "") for y in range(ROWS)])
+    for number, frame in enumerate([blank, *map(text_of, frames)]):
+        full_text.feed(frame)
         assert canvas.take(frame) == ""
         if number != left_out or number == len(frames):
             spared.feed(canvas.changes())
-    assert spared.cells == whole.cells
+    assert spared.cells == full_text.cells
     assert canvas.changes() == ""
 
 
@@ -123,24 +123,29 @@ LINES = [f"{number:02d} line {number:02d}€" for number in range(40)]
 POSITIONS = st.tuples(st.integers(0, len(LINES) - 6), st.integers(0, 5), st.booleans())
 
 
-def listed(top: int, cursor: int, is_long: bool) -> str:
+def list_text(top: int, cursor: int, is_long: bool) -> str:
     """Return the frame of a list between a title and a footer, with a cursor and a scrollbar."""
     rows = [(y + 1, 0, LINES[top + y], "7;31" if y == cursor else "") for y in range(6)]
     bar = [(y + 1, COLUMNS - 1, "█" if y == top % 6 else " ", "") for y in range(6)]
-    return drawn([*rows, *bar, (ROWS - 1, 0, f"{'long' if is_long else 'short'} {top}", "1")])
+    return text_of([*rows, *bar, (ROWS - 1, 0, f"{'long' if is_long else 'short'} {top}", "1")])
 
 
 @given(st.lists(POSITIONS, min_size=2, max_size=6))
 def test_the_terminal_shows_the_same_after_scrolling(positions: list[tuple[int, int, bool]]) -> None:
-    spared, whole, canvas = Glass(), Glass(), Canvas()
+    spared, full_text, canvas = Glass(), Glass(), Canvas()
     canvas.resize(COLUMNS, ROWS)
-    steps = [(top + by, *rest) for top, *rest in positions for by in (0, 1, -1, 3) if 0 <= top + by <= len(LINES) - 6]
-    blank = drawn([(y, 0, " " * COLUMNS, "") for y in range(ROWS)])
-    for frame in (blank, *(listed(*step) for step in steps)):
-        whole.feed(frame)
+    steps = [
+        (top + by, *remainder)
+        for top, *remainder in positions
+        for by in (0, 1, -1, 3)
+        if 0 <= top + by <= len(LINES) - 6
+    ]
+    blank = text_of([(y, 0, " " * COLUMNS, "") for y in range(ROWS)])
+    for frame in (blank, *(list_text(*step) for step in steps)):
+        full_text.feed(frame)
         canvas.take(frame)
         spared.feed(canvas.changes())
-    assert spared.cells == whole.cells
+    assert spared.cells == full_text.cells
 
 
 def test_rows_that_scroll_are_moved_instead_of_drawn() -> None:
@@ -158,16 +163,16 @@ def of(*frames: str, rows: int = 2) -> str:
     canvas = Canvas()
     canvas.resize(60, rows)
     for frame in frames:
-        written = canvas.changes()
+        changes = canvas.changes()
         canvas.take(frame)
-        written = canvas.changes()
-    return written
+        changes = canvas.changes()
+    return changes
 
 
 def test_only_cells_near_a_change_are_drawn() -> None:
-    first = "\x1b[1;1H" + "x" * 60
+    line_text = "\x1b[1;1H" + "x" * 60
     second = "\x1b[1;1H" + "x" * 20 + "y" + "x" * 2 + "z" + "x" * 30 + "y" + "x" * 5
-    assert of(first, second) == "\x1b[1;21Hyxxz\x1b[55Gy\x1b[1;61H"
+    assert of(line_text, second) == "\x1b[1;21Hyxxz\x1b[55Gy\x1b[1;61H"
 
 
 def test_of_a_look_only_what_is_new_is_set() -> None:
@@ -190,23 +195,23 @@ def test_bold_alone_is_taken_back_by_its_own_code() -> None:
 
 
 def test_a_frame_of_every_cell_is_drawn_whole() -> None:
-    whole = "\x1b[1;1H" + "x" * 60 + "\n\x1b[2;1H" + "x" * 60
-    assert of(whole, whole).count("x") == 120
-    assert of(whole, whole[:-1]) == "\x1b[2;60H"
+    full_text = "\x1b[1;1H" + "x" * 60 + "\n\x1b[2;1H" + "x" * 60
+    assert of(full_text, full_text).count("x") == 120
+    assert of(full_text, full_text[:-1]) == "\x1b[2;60H"
 
 
 def test_control_sequences_pass_and_frames_stay_synchronized() -> None:
     canvas = Canvas()
     canvas.resize(9, 1)
-    others = "\x1b]52;c;eA==\x07\x1b[?1049h\x1b[>1u\x1b[8l\x07"
-    assert canvas.take(f"\x1b[?2026h\x1b[1;1Hx\x1b[?2026l{others}") == others
+    other_sequences = "\x1b]52;c;eA==\x07\x1b[?1049h\x1b[>1u\x1b[8l\x07"
+    assert canvas.take(f"\x1b[?2026h\x1b[1;1Hx\x1b[?2026l{other_sequences}") == other_sequences
     assert canvas.changes() == "\x1b[?2026h\x1b[1;1Hx\x1b[1;2H\x1b[?2026l"
 
 
 def test_joined_signs_are_not_taken_apart() -> None:
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
-    shown = of("\x1b[1;1H" + " " * 60, f"\x1b[1;1H{family}", f"\x1b[1;1H{family}x")
-    assert shown == f"\x1b[1;1H{family}x\x1b[1;4H"
+    output = of("\x1b[1;1H" + " " * 60, f"\x1b[1;1H{family}", f"\x1b[1;1H{family}x")
+    assert output == f"\x1b[1;1H{family}x\x1b[1;4H"
 
 
 def test_after_another_size_nothing_is_known() -> None:

@@ -42,7 +42,7 @@ def test_growing_text_that_is_a_prefix_has_not_diverged(
     assert (diff.divergence(a, b, growing) is not None) == parts
 
 
-@each_case(("a", "b", "growing", "told"), [
+@each_case(("a", "b", "growing", "expected"), [
     ("a", "a", (False, False), "both texts are the same"),
     ("a", "ab", (True, False), "both texts are the same so far"),
     ("", "", (False, False), "neither has any text"),
@@ -50,8 +50,8 @@ def test_growing_text_that_is_a_prefix_has_not_diverged(
     ("", "ab", (True, False), "A has no text yet"),
     ("ab", "", (False, True), "B has no text yet"),
 ])  # fmt: skip
-def test_sameness_in_words(a: str, b: str, growing: tuple[bool, bool], told: str) -> None:
-    assert diff.sameness(a, b, growing) == told
+def test_sameness_in_words(a: str, b: str, growing: tuple[bool, bool], expected: str) -> None:
+    assert diff.sameness(a, b, growing) == expected
 
 
 def test_text_that_is_a_prefix_has_an_empty_continuation() -> None:
@@ -59,25 +59,25 @@ def test_text_that_is_a_prefix_has_an_empty_continuation() -> None:
 
 
 def test_divergence_of_ten_million_characters_quotes_only_its_context() -> None:
-    same = "word " * 2_000_000
-    found = diff.divergence(f"{same}A{'x' * 1000}", f"{same}B")
-    assert found is not None
-    assert found.at == len(same)
-    assert found.shared == same[-CONTEXT:]
-    assert (len(found.a), found.b) == (CONTEXT, "B")
-    assert (found.is_cut, found.more_a, found.more_b) == (True, 601, 0)
+    common = "word " * 2_000_000
+    difference = diff.divergence(f"{common}A{'x' * 1000}", f"{common}B")
+    assert difference is not None
+    assert difference.at == len(common)
+    assert difference.shared == common[-CONTEXT:]
+    assert (len(difference.a), difference.b) == (CONTEXT, "B")
+    assert (difference.is_cut, difference.more_a, difference.more_b) == (True, 601, 0)
 
 
-@each_case(("a", "b", "told"), [
+@each_case(("a", "b", "expected"), [
     ("ab\ncd", "ab\nce", "the same up to character 4 (line 2, column 2)"),
     ("a", "b", "they differ from the first character on"),
     ("", "b", "only B has any text"),
     ("a", "", "only A has any text"),
 ])  # fmt: skip
-def test_divergence_in_words(a: str, b: str, told: str) -> None:
-    found = diff.divergence(a, b)
-    assert found is not None
-    assert diff.description(found, a) == told
+def test_divergence_in_words(a: str, b: str, expected: str) -> None:
+    difference = diff.divergence(a, b)
+    assert difference is not None
+    assert diff.description(difference, a) == expected
 
 
 def test_edits_mark_words_of_a_replaced_line() -> None:
@@ -91,7 +91,7 @@ def test_edits_mark_words_of_a_replaced_line() -> None:
 
 @each_case(("a", "b"), [("", "abc"), ("abc", "abc"), ("axbxc", "aybyc"), ("aab", "ab"), ("x" * 3000, "y" * 3000)])
 def test_opcodes_turn_one_sequence_into_the_other(a: str, b: str) -> None:
-    found = diff.opcodes(a, b)
-    assert "".join(a[start:end] for _, start, end, _, _ in found) == a
-    assert "".join(b[start:end] for *_, start, end in found) == b
-    assert all((a[i:j] == b[k:n]) == (kind == "equal") for kind, i, j, k, n in found)
+    edits = diff.opcodes(a, b)
+    assert "".join(a[start:end] for _, start, end, _, _ in edits) == a
+    assert "".join(b[start:end] for *_, start, end in edits) == b
+    assert all((a[i:j] == b[k:n]) == (kind == "equal") for kind, i, j, k, n in edits)

@@ -39,29 +39,29 @@ def test_each_byte_is_printed_in_one_cell() -> None:
 DATA = b"data: a\r\n\r\ndata: b\r\n\r\ndata: c\r\n\r\n"
 
 
-def texts(data: bytes, found: TextDump) -> list[object]:
+def texts(data: bytes, dump: TextDump) -> list[object]:
     """Return the rows: the number of a read, or the event's bytes, or in a list those of others."""
-    shown: list[object] = []
-    for row in found.rows:
+    texts_shown: list[object] = []
+    for row in dump.rows:
         piece = data[row.start : row.end]
-        shown.append(row.read if row.read is not None else piece if row.mine else [piece])
-    return shown
+        texts_shown.append(row.read if row.read is not None else piece if row.mine else [piece])
+    return texts_shown
 
 
 def test_event_is_shown_with_its_reads_and_their_neighbours() -> None:
-    found = TextDump(DATA, 11, 22, 80, [0, 5, 15, 25, 30], [0, 1, 2, 3, 4])
-    assert texts(DATA, found) == [
+    dump = TextDump(DATA, 11, 22, 80, [0, 5, 15, 25, 30], [0, 1, 2, 3, 4])
+    assert texts(DATA, dump) == [
         0, [b"data:"],
         1, [b" a\r\n"], [b"\r\n"], b"data",
         2, b": b\r\n", b"\r\n", [b"dat"],
         3, [b"a: c\r"],
     ]  # fmt: skip
-    assert found.known_reads == (0, 3)
+    assert dump.known_reads == (0, 3)
 
 
 def test_event_within_one_read_is_marked_among_the_others() -> None:
-    found = TextDump(DATA, 11, 22, 80, [0], [7])
-    assert texts(DATA, found) == [
+    dump = TextDump(DATA, 11, 22, 80, [0], [7])
+    assert texts(DATA, dump) == [
         7, [b"data: a\r\n"], [b"\r\n"], b"data: b\r\n", b"\r\n", [b"data: c\r\n"], [b"\r\n"],
     ]  # fmt: skip
 
@@ -72,32 +72,32 @@ def test_an_event_ending_with_its_read_stays_there() -> None:
 
 
 def test_bytes_without_a_read_have_their_own_border() -> None:
-    found = TextDump(DATA, 11, 22, 80, [0, 11, 15], [UNKNOWN, 3, UNKNOWN])
-    assert texts(DATA, found) == [
+    dump = TextDump(DATA, 11, 22, 80, [0, 11, 15], [UNKNOWN, 3, UNKNOWN])
+    assert texts(DATA, dump) == [
         UNKNOWN, [b"data: a\r\n"], [b"\r\n"],
         3, b"data",
         UNKNOWN, b": b\r\n", b"\r\n", [b"data: c\r\n"], [b"\r\n"],
     ]  # fmt: skip
-    assert found.known_reads == (3, 3)
+    assert dump.known_reads == (3, 3)
 
 
 def test_no_border_for_zero_bytes_without_a_read() -> None:
-    found = TextDump(DATA[:11], 0, 11, 80, [0, 0, 11], [UNKNOWN, 0, 1])
-    assert texts(DATA, found) == [0, b"data: a\r\n", b"\r\n", 1]
-    assert found.known_reads == (0, 1)
+    dump = TextDump(DATA[:11], 0, 11, 80, [0, 0, 11], [UNKNOWN, 0, 1])
+    assert texts(DATA, dump) == [0, b"data: a\r\n", b"\r\n", 1]
+    assert dump.known_reads == (0, 1)
     assert TextDump(DATA, 0, 11, 80, [0], [UNKNOWN]).known_reads is None
 
 
 def test_event_without_known_reads_is_shown_alone() -> None:
-    found = TextDump(DATA, 11, 22, 80, [], [])
-    assert (texts(DATA, found), found.known_reads) == ([b"data: b\r\n", b"\r\n"], None)
+    dump = TextDump(DATA, 11, 22, 80, [], [])
+    assert (texts(DATA, dump), dump.known_reads) == ([b"data: b\r\n", b"\r\n"], None)
     assert TextDump(b"", 0, 0, 80, [], []).rows == []
 
 
 def test_only_bytes_near_the_event_are_shown() -> None:
     data = b"x" * 5_000 + b"mine" + b"y" * 5_000
-    found = TextDump(data, 5_000, 5_004, 2_000, [0], [0])
-    assert found.rows == [
+    dump = TextDump(data, 5_000, 5_004, 2_000, [0], [0])
+    assert dump.rows == [
         HexRow(0, 0, read=0), HexRow(0, 3_976, left_out=True), HexRow(3_976, 5_000), HexRow(5_000, 5_004, mine=True),
         HexRow(5_004, 6_028), HexRow(6_028, 10_004, left_out=True),
     ]  # fmt: skip
@@ -105,19 +105,19 @@ def test_only_bytes_near_the_event_are_shown() -> None:
 
 def test_long_lines_continue_in_the_next_row_between_characters() -> None:
     data = "naïve – 東京".encode()
-    found = TextDump(data, 0, len(data), 5, [0], [0])
-    assert [data[row.start : row.end].decode() for row in found.rows[1:]] == ["naïv", "e –", " 東", "京"]
+    dump = TextDump(data, 0, len(data), 5, [0], [0])
+    assert [data[row.start : row.end].decode() for row in dump.rows[1:]] == ["naïv", "e –", " 東", "京"]
 
 
 def test_rows_are_bounded() -> None:
-    found = TextDump(b"\n" * (hexdump.MOST_ROWS + 5), 0, hexdump.MOST_ROWS + 5, 80, [], [])
-    assert (len(found), found.is_whole) == (hexdump.MOST_ROWS, False)
+    dump = TextDump(b"\n" * (hexdump.MOST_ROWS + 5), 0, hexdump.MOST_ROWS + 5, 80, [], [])
+    assert (len(dump), dump.is_whole) == (hexdump.MOST_ROWS, False)
 
 
 def test_the_row_of_a_byte_is_found() -> None:
-    found = TextDump(DATA, 11, 22, 80, [0, 15], [0, 1])
+    dump = TextDump(DATA, 11, 22, 80, [0, 15], [0, 1])
     for offset in range(len(DATA)):
-        row = found.rows[found.row_of(offset)]
+        row = dump.rows[dump.row_of(offset)]
         assert row.start <= offset < row.end
 
 
@@ -130,11 +130,11 @@ def test_the_row_of_a_byte_is_found() -> None:
 def test_every_byte_of_an_event_is_in_one_row(
     data: bytes, cuts: Sequence[int], place: tuple[int, int], width: int
 ) -> None:
-    start, end = sorted(min(one, len(data)) for one in place)
+    start, end = sorted(min(position, len(data)) for position in place)
     borders = sorted({0, *(cut for cut in cuts if cut < len(data))}) if data else []
-    found = TextDump(data, start, end, width, borders, range(len(borders)))
-    mine = [row for row in found.rows if row.mine]
+    dump = TextDump(data, start, end, width, borders, range(len(borders)))
+    mine = [row for row in dump.rows if row.mine]
     assert b"".join(data[row.start : row.end] for row in mine) == data[start:end]
     assert all(0 < row.end - row.start <= max(width, 4) for row in mine)
-    shown = [row for row in found.rows if row.read is None]
-    assert all(before.end <= after.start for before, after in pairwise(shown))
+    rules = [row for row in dump.rows if row.read is None]
+    assert all(previous.end <= following.start for previous, following in pairwise(rules))

@@ -16,8 +16,8 @@ VALUES = st.recursive(
 
 def test_each_value_has_key_depth_and_bytes() -> None:
     data = b'x {"a": [1, "b\\"c"], "d": {"e": null}}'
-    found = [(node.label, node.depth, data[node.start : node.end].decode()) for node in json_spans.scan(data, 2)]
-    assert found == [
+    nodes = [(node.label, node.depth, data[node.start : node.end].decode()) for node in json_spans.scan(data, 2)]
+    assert nodes == [
         ("", 0, '{"a": [1, "b\\"c"], "d": {"e": null}}'),
         ("a", 1, '[1, "b\\"c"]'),
         ("[0]", 2, "1"),

@@ -64,7 +64,7 @@ def test_links_images_and_html_stay_text(text: str, shown: str) -> None:
     assert plain(markdown.rendered(text, 60)) == [shown]
 
 
-def drawn(lines: list[Line]) -> str:
+def text_of(lines: list[Line]) -> str:
     """Return the text that a terminal would receive."""
     console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=200)
     with console.capture() as captured:
@@ -89,7 +89,7 @@ def test_rendering_emits_no_control_character_and_no_hyperlink(text: str) -> Non
     lines = markdown.rendered(text, 60)
     assert not CONTROLS & set("".join(plain(lines)))
     assert all(piece.style.link is None and not piece.style.meta for line in lines for piece in line)
-    assert "\x1b]" not in drawn(lines)
+    assert "\x1b]" not in text_of(lines)
 
 
 def test_only_a_long_texts_end_is_rendered() -> None:

@@ -19,8 +19,8 @@ def packed(*gaps_ms: float) -> bytes:
 
 
 def line(first_ms: int | None, gaps: bytes | None, end_ms: int | None, axis_ms: int = 100, cells: int = 10) -> str:
-    first, end = (None if ms is None else ms * MS for ms in (first_ms, end_ms))
-    return sparks.line(sparks.timestamps(first, gaps), end, axis_ms * MS, cells)
+    first_ns, end = (None if ms is None else ms * MS for ms in (first_ms, end_ms))
+    return sparks.line(sparks.timestamps(first_ns, gaps), end, axis_ms * MS, cells)
 
 
 def test_the_wait_for_the_first_output_is_blank() -> None:
@@ -57,14 +57,14 @@ def test_what_is_beyond_the_axis_is_left_out() -> None:
     st.integers(0, 10**12), st.lists(st.integers(0, 10**12), max_size=30), st.integers(1, 10**13), st.integers(1, 200)
 )
 def test_a_line_never_takes_more_cells_than_there_are(first: int, gaps: list[int], axis: int, cells: int) -> None:
-    drawn = sparks.line([*accumulate(gaps, initial=first)], first + sum(gaps), axis, cells)
-    assert cell_len(drawn) == len(drawn) <= cells
+    drawing = sparks.line([*accumulate(gaps, initial=first)], first + sum(gaps), axis, cells)
+    assert cell_len(drawing) == len(drawing) <= cells
     assert len(sparks.axis(axis, cells)) <= cells
-    assert drawn.translate(sparks.ASCII).isascii()
+    assert drawing.translate(sparks.ASCII).isascii()
 
 
 @each_case(
-    ("axis_ms", "cells", "drawn"),
+    ("axis_ms", "cells", "expected"),
     [
         (100, 30, "╷0             ╷50 ms"),
         (3000, 40, "╷0           ╷1 s         ╷2 s"),
@@ -77,8 +77,8 @@ def test_a_line_never_takes_more_cells_than_there_are(first: int, gaps: list[int
         (100, 1, ""),
     ],
 )
-def test_an_axis_has_round_timestamps_where_there_is_room(axis_ms: int, cells: int, drawn: str) -> None:
-    assert sparks.axis(axis_ms * MS, cells) == drawn
+def test_an_axis_has_round_timestamps_where_there_is_room(axis_ms: int, cells: int, expected: str) -> None:
+    assert sparks.axis(axis_ms * MS, cells) == expected
 
 
 def test_round_lengths_are_of_minutes_from_120_s_on() -> None:
@@ -126,16 +126,16 @@ def test_the_legend_has_an_ascii_sign_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("axis_ms", "zero_ms", "cells", "drawn"),
+    ("axis_ms", "zero_ms", "cells", "expected"),
     [
         (1000, 400, 50, "╷−400 ms  ╷−200 ms  ╷0        ╷200 ms   ╷400 ms"),
         (3600, 400, 40, "    ╷0         ╷1 s       ╷2 s"),
         (100, 100, 30, "╷−100 ms       ╷−50 ms"),
     ],
 )
-def test_what_is_before_zero_has_a_minus(axis_ms: int, zero_ms: int, cells: int, drawn: str) -> None:
-    assert sparks.axis(axis_ms * MS, cells, zero_ms * MS) == drawn
-    assert drawn.translate(sparks.ASCII).isascii()
+def test_what_is_before_zero_has_a_minus(axis_ms: int, zero_ms: int, cells: int, expected: str) -> None:
+    assert sparks.axis(axis_ms * MS, cells, zero_ms * MS) == expected
+    assert expected.translate(sparks.ASCII).isascii()
 
 
 @given(st.integers(0, 10**13), st.integers(0, 10**13), st.integers(1, 200))

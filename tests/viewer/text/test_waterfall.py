@@ -27,8 +27,8 @@ def test_a_stall_has_its_length_where_there_is_room() -> None:
 
 def test_stalls_that_follow_each_other_have_each_their_length() -> None:
     bar = PhaseBar(20 * S, first_ns=0, answer_ns=0, last_ns=20 * S, stalls=[(0, 10 * S), (10 * S, 20 * S)])
-    shown = text(bar, Axis(20 * S), 41)
-    assert shown.count(" 10.0 s ") == 2
+    text_shown = text(bar, Axis(20 * S), 41)
+    assert text_shown.count(" 10.0 s ") == 2
 
 
 def test_output_without_an_answer_is_reasoning() -> None:
@@ -41,8 +41,8 @@ def test_an_exchange_without_output_is_a_wait() -> None:
 
 @each_case("cells", [2, 3, 8, 48])
 def test_what_is_shorter_than_a_cell_still_has_one(cells: int) -> None:
-    shown = text(PhaseBar(MS, first_ns=MS // 2, answer_ns=MS // 2, last_ns=MS), Axis(60 * S), cells)
-    assert shown == "█✓"
+    text_shown = text(PhaseBar(MS, first_ns=MS // 2, answer_ns=MS // 2, last_ns=MS), Axis(60 * S), cells)
+    assert text_shown == "█✓"
 
 
 @each_case("cells", range(1, 60))

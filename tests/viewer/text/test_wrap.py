@@ -107,9 +107,9 @@ def test_tail_has_as_many_lines_as_fit() -> None:
 
 def test_lines_stay_while_a_long_text_grows() -> None:
     text = "word and another\n" * 100_000
-    before = tail([("content", text, 850_016)], 30, 10)
-    after = tail([("content", text, 850_033)], 30, 10)
-    assert after[:9] == before[1:]
+    rows_before = tail([("content", text, 850_016)], 30, 10)
+    rows_after = tail([("content", text, 850_033)], 30, 10)
+    assert rows_after[:9] == rows_before[1:]
 
 
 def test_tail_of_ten_million_characters_reads_only_their_end() -> None:
@@ -158,8 +158,8 @@ def test_no_line_of_a_pane_breaks_a_grapheme(text: str, width: int) -> None:
     text_lines.more(1000)
     assert text_lines.done
     spans = [text_lines.span(line) for line in range(len(text_lines))]
-    whole = {0, *(match.end() for match in regex.finditer(r"\X", safe(text, multiline=True)))}
-    assert {place for span in spans for place in span} <= whole
+    boundaries = {0, *(match.end() for match in regex.finditer(r"\X", safe(text, multiline=True)))}
+    assert {place for span in spans for place in span} <= boundaries
     assert all(cell_len(text[start:end].rstrip(" ")) <= width for start, end in spans)
     assert "".join(text[start:end] for start, end in spans) == text.replace("\n", "")
 
@@ -167,8 +167,10 @@ def test_no_line_of_a_pane_breaks_a_grapheme(text: str, width: int) -> None:
 @given(TEXTS, st.integers(4, 12))
 def test_no_line_of_a_lane_breaks_a_grapheme(text: str, width: int) -> None:
     lines = wrapped(text, width)
-    found = [cluster for line in lines for cluster in regex.findall(r"\X", line)]
-    assert found == [one for one in regex.findall(r"\X", "\n".join(wrapped(text, 10_000))) if one != "\n"]
+    clusters = [cluster for line in lines for cluster in regex.findall(r"\X", line)]
+    assert clusters == [
+        cluster for cluster in regex.findall(r"\X", "\n".join(wrapped(text, 10_000))) if cluster != "\n"
+    ]
     assert all(cell_len(line.rstrip(" ")) <= width for line in lines)
 
 
@@ -188,18 +190,18 @@ def spoken(*words: str) -> Transcript:
 def test_a_grapheme_in_parts_is_drawn_whole() -> None:
     answer = AnswerLayout(spoken("ok 👩", "\u200d💻 e", "\u0301!"), 20)
     part = answer.parts[0]
-    drawn = [[(run.text, run.state) for run in part.runs(0, position)] for position in range(4)]
-    assert drawn[0] == [("ok 👩\u200d💻", "ghost"), (" e\u0301", "ghost"), ("!", "ghost")]
-    assert drawn[1] == [("ok 👩", "said"), (" e\u0301", "ghost"), ("!", "ghost")]
-    assert drawn[2] == [("ok 👩\u200d💻", "said"), (" e", "said"), ("!", "ghost")]
-    assert drawn[3] == [("ok 👩\u200d💻", "said"), (" e\u0301", "said"), ("!", "said")]
+    drawings = [[(run.text, run.state) for run in part.runs(0, position)] for position in range(4)]
+    assert drawings[0] == [("ok 👩\u200d💻", "ghost"), (" e\u0301", "ghost"), ("!", "ghost")]
+    assert drawings[1] == [("ok 👩", "said"), (" e\u0301", "ghost"), ("!", "ghost")]
+    assert drawings[2] == [("ok 👩\u200d💻", "said"), (" e", "said"), ("!", "ghost")]
+    assert drawings[3] == [("ok 👩\u200d💻", "said"), (" e\u0301", "said"), ("!", "said")]
 
 
 @each_case("text", ["\u0301" * 1_000_000, "👨\u200d" * 300_000, "🇩" * 500_000, "日e\u0301" * 300_000])
 def test_a_megabyte_of_marks_costs_its_found_lines(text: str) -> None:
-    before = time.thread_time()
+    cpu_before = time.thread_time()
     text_lines = WrappedText(text, 80)
     text_lines.more(200)
     assert len(text_lines) > 100
     tail([("content", text, len(text))], 80, 20)
-    assert time.thread_time() - before < 1.0
+    assert time.thread_time() - cpu_before < 1.0

@@ -153,9 +153,9 @@ def test_a_passing_message_is_one_and_is_soon_gone(tape: Path) -> None:
         async with app.run_test(size=(80, 24), notifications=True) as pilot:
             await shows(pilot, LIVE[:8])
             # At the head: neither over the transport nor over differences, which are at the foot.
-            for said in ("one", "two [/x]"):
-                app.notify(said, title="told", markup=False, timeout=60)
-                await wait_for(pilot, lambda said=said: f"told: {said}" in seen(app).splitlines()[1])
+            for message in ("one", "two [/x]"):
+                app.notify(message, title="told", markup=False, timeout=60)
+                await wait_for(pilot, lambda said=message: f"told: {said}" in seen(app).splitlines()[1])
             assert "one" not in seen(app)
             app.notify("three", title="told", markup=False, timeout=0.1)
             await wait_for(pilot, lambda: "told" not in seen(app))
@@ -164,14 +164,14 @@ def test_a_passing_message_is_one_and_is_soon_gone(tape: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ('marc = "f9"', "marc under [keys] is no action: did you mean mark?"),
         ('mark = "ctrl+b,notakey"', "mark = ctrl+b,notakey: there is no such key; write x, X, f5, "),
     ],
 )
 def test_an_unknown_action_or_key_ends_the_viewer(
-    line: str, said: str, tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, message: str, tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".wiretape.toml").write_text(f'[keys]\nstep = "f8"\n{line}\n')
@@ -180,7 +180,7 @@ def test_an_unknown_action_or_key_ends_the_viewer(
         app = ViewerApp(tape, Watch().clock, config=config.read())
         async with app.run_test(size=(120, 40)) as pilot:
             await wait_for(pilot, lambda: app.failure is not None)
-        assert str(app.failure).startswith(f".wiretape.toml, line 3, column 1: {said}")
+        assert str(app.failure).startswith(f".wiretape.toml, line 3, column 1: {message}")
 
     journey(steps())
 
@@ -200,10 +200,10 @@ def test_a_widget_that_was_taken_away_lays_nothing_out(tape: Path) -> None:
 
 
 def test_the_configuration_sets_keys_and_theme_and_reports_duplicates(tape: Path) -> None:
-    found = Config(keys={"mark": "f9", "follow": "f9"}, theme="nord")
+    config_ = Config(keys={"mark": "f9", "follow": "f9"}, theme="nord")
 
     async def steps() -> None:
-        app = ViewerApp(tape, Watch().clock, config=found)
+        app = ViewerApp(tape, Watch().clock, config=config_)
         async with app.run_test(size=(120, 40), notifications=True) as pilot:
             await shows(pilot, "puts another action on the key of", LIVE[:8])
             assert app.theme == "nord"

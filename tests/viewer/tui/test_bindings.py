@@ -44,12 +44,12 @@ def test_no_screen_has_more_actions_than_one_learns(screen: str) -> None:
 
 
 def test_a_key_has_one_meaning_on_all_screens() -> None:
-    meant: dict[str, set[str]] = {}
+    meanings: dict[str, set[str]] = {}
     for actions in (*SCREENS.values(), APPLICATION, TERMINAL, MENU):
         for action in actions:
             for key in action.keys.split(","):
-                meant.setdefault(key, set()).add(action.name)
-    assert not {key: names for key, names in meant.items() if len(names) > 1}
+                meanings.setdefault(key, set()).add(action.name)
+    assert not {key: names for key, names in meanings.items() if len(names) > 1}
     # A line to type in has keys of its own: it takes all letters.
     assert {key for action in FILTER_LINE for key in action.keys.split(",")} == {"tab", "down", "up", "enter", "escape"}
 
@@ -66,11 +66,11 @@ def test_every_action_that_applies_can_be_run_from_help(screen: str, tape: Path)
         async with staged(tape, SHOWN[screen]) as (app, pilot):
             expected = {action.name for action in (*SCREENS[screen], *APPLICATION)}
 
-            def listed() -> set[str | None]:
+            def names_listed() -> set[str | None]:
                 return {entry.bound.binding.id for entry in entries(app, app.screen.active_bindings)}
 
-            await wait_for(pilot, lambda: listed() >= expected - IDLE[screen])
-            assert listed() <= expected
+            await wait_for(pilot, lambda: names_listed() >= expected - IDLE[screen])
+            assert names_listed() <= expected
             await press(pilot, "f1")
             await shows(pilot, "type to search the actions", "everywhere")
             await press(pilot, "escape")

@@ -38,9 +38,9 @@ def test_from_the_list_filtered_into_an_exchange_and_back(tape: Path) -> None:
         assert terminal.is_restored()
 
 
-@pytest.mark.parametrize("asked", [[COMPLETE], ["--compare", COMPLETE, LIVE]], ids=["one", "two"])
-def test_back_from_a_named_exchange_finds_it_listed(tape: Path, asked: list[str]) -> None:
-    with viewing(tape, *asked) as terminal:
+@pytest.mark.parametrize("arguments", [[COMPLETE], ["--compare", COMPLETE, LIVE]], ids=["one", "two"])
+def test_back_from_a_named_exchange_finds_it_listed(tape: Path, arguments: list[str]) -> None:
+    with viewing(tape, *arguments) as terminal:
         terminal.wait_for("Hello, world")
         terminal.press("q")
         terminal.wait_for(lambda screen: any(line.startswith("▌ ✓ aaaa0000 ") for line in screen.lines))
@@ -74,13 +74,13 @@ def test_a_fault_is_five_lines_and_a_file(tape: Path, tmp_path: Path) -> None:
     with Terminal(["-c", program], 200, environment={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
         assert terminal.ended() == 1
         assert terminal.is_restored()
-        told = [line for line in terminal.screen.lines if line]
-        (kept,) = (tmp_path / "wiretape" / "log").iterdir()
-        assert len(told) == 5
-        assert told[1] == "  RuntimeError: odd ␛]0;title␇ [/x]"
-        assert told[2] == f"The traceback is in {kept}"
-        assert "in broken" in kept.read_text()
-        assert kept.stat().st_mode & 0o077 == 0
+        text_lines = [line for line in terminal.screen.lines if line]
+        (log,) = (tmp_path / "wiretape" / "log").iterdir()
+        assert len(text_lines) == 5
+        assert text_lines[1] == "  RuntimeError: odd ␛]0;title␇ [/x]"
+        assert text_lines[2] == f"The traceback is in {log}"
+        assert "in broken" in log.read_text()
+        assert log.stat().st_mode & 0o077 == 0
 
 
 NOT_KEPT = """
@@ -111,26 +111,26 @@ def test_a_fault_is_reported_even_without_its_file(reason: str, tape: Path, tmp_
     with Terminal(command, 200, environment={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
         assert terminal.ended() == 1
         assert terminal.is_restored()
-        told = [line for line in terminal.screen.lines if line]
-        assert len(told) == 5
-        assert told[1] == "  RuntimeError: odd"
-        assert told[2].startswith("The traceback could not be kept: ")
-        assert told[2].endswith(f": {reason}")
+        text_lines = [line for line in terminal.screen.lines if line]
+        assert len(text_lines) == 5
+        assert text_lines[1] == "  RuntimeError: odd"
+        assert text_lines[2].startswith("The traceback could not be kept: ")
+        assert text_lines[2].endswith(f": {reason}")
 
 
 def test_a_suspended_viewer_resumes_where_it_was(tape: Path) -> None:
     with viewing(tape, COMPLETE, is_fresh=True) as terminal:
         terminal.wait_for("█")  # the timeline, which is drawn last
-        before = list(terminal.screen.lines)
+        lines_before = list(terminal.screen.lines)
         for _ in range(2):
             terminal.press("\x1a")
             terminal.wait_until(terminal.has_stopped)
             while terminal.read(0.01):
                 pass
             assert terminal.is_restored()
-            assert terminal.screen.lines != before
+            assert terminal.screen.lines != lines_before
             terminal.signal(signal.SIGCONT)
-            terminal.wait_for(lambda screen: screen.lines == before)
+            terminal.wait_for(lambda screen: screen.lines == lines_before)
             assert {"1049", "1000"} <= terminal.screen.modes
         terminal.press("qq")
         assert terminal.ended() == 0
@@ -208,17 +208,17 @@ def test_where_there_is_no_utf8_every_sign_is_ascii(tape: Path) -> None:
 
 def refused(*arguments: str, **environment: str) -> Iterator[str]:
     outer, inner = os.openpty()
-    given = os.environ | {"TERM": "xterm"} | environment
-    process = subprocess.run([*RUN, "view", *arguments], stdin=inner, capture_output=True, cwd=ROOT, env=given)
+    environ = os.environ | {"TERM": "xterm"} | environment
+    process = subprocess.run([*RUN, "view", *arguments], stdin=inner, capture_output=True, cwd=ROOT, env=environ)
     os.close(outer)
     os.close(inner)
     yield from (str(process.returncode), process.stderr.decode())
 
 
 def test_without_a_terminal_it_says_what_to_do_instead(tape: Path) -> None:
-    code, said = refused("--db", str(tape))
+    code, message = refused("--db", str(tape))
     assert code == "2"
-    assert "view needs a terminal for its keys and its screen: try 'wiretape ls'" in said
+    assert "view needs a terminal for its keys and its screen: try 'wiretape ls'" in message
 
 
 def test_a_terminal_that_only_prints_gets_advice(tape: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_terminal_that_only_prints_gets_advice(tape: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("zzzz",), 4, "wiretape: no exchange zzzz"),
         (("-f", "ttft>fast"), 2, "expected a duration"),
@@ -239,9 +239,9 @@ def test_a_terminal_that_only_prints_gets_advice(tape: Path) -> None:
     ],
 )
 def test_an_error_is_reported_before_the_screen_is_taken(
-    arguments: tuple[str, ...], code: int, said: str, tape: Path
+    arguments: tuple[str, ...], code: int, message: str, tape: Path
 ) -> None:
     with viewing(tape, *arguments) as terminal:
         assert terminal.ended() == code
-        assert said in " ".join(line.strip() for line in terminal.screen.lines)
+        assert message in " ".join(line.strip() for line in terminal.screen.lines)
         assert b"\x1b[?1049h" not in terminal.sent

@@ -53,7 +53,7 @@ def test_the_last_measures_are_looked_at_too(tape: Path, tmp_path: Path) -> None
 def test_the_viewer_advises_once_in_a_toast(outdated: Path) -> None:
     async def look() -> None:
         async with ViewerApp(outdated, Watch().clock).run_test(size=(120, 40), notifications=True) as pilot:
-            shown = await wait_for(pilot, lambda: re.search(r"an older decoder", seen(pilot.app)))
-            assert shown
+            match = await wait_for(pilot, lambda: re.search(r"an older decoder", seen(pilot.app)))
+            assert match
 
     asyncio.run(look())

@@ -29,14 +29,14 @@ def reader(tape: Path) -> Iterator[Connection]:
         yield connection
 
 
-def verdicts(reader: Connection, where: str = "") -> dict[str, str | None]:
-    condition = conditions.condition(parse(where)) if where else None
+def verdicts(reader: Connection, filter_: str = "") -> dict[str, str | None]:
+    condition = conditions.condition(parse(filter_)) if filter_ else None
     return {row["id"]: row["cache_verdict"] for row in queries.exchanges(reader, ("id", *CACHE), where=condition)}
 
 
 def test_every_generation_that_succeeded_has_a_verdict(reader: Connection) -> None:
-    found = ["first", "hit", "prefix_changed", None, "provider", "first", None]
-    assert verdicts(reader) == dict(zip(IDS, found, strict=True))
+    verdicts_expected = ["first", "hit", "prefix_changed", None, "provider", "first", None]
+    assert verdicts(reader) == dict(zip(IDS, verdicts_expected, strict=True))
 
 
 def test_the_figures_of_a_changed_prefix(reader: Connection) -> None:
@@ -56,8 +56,8 @@ def test_they_are_filtered_by(reader: Connection) -> None:
 
 
 def test_they_are_groups_of_statistics(reader: Connection) -> None:
-    found = overview.samples(reader, ["cache_verdict"], None)
-    assert {one.key for one in found} == {("first",), ("hit",), ("prefix_changed",), ("provider",), (None,)}
+    samples = overview.samples(reader, ["cache_verdict"], None)
+    assert {sample.key for sample in samples} == {("first",), ("hit",), ("prefix_changed",), ("provider",), (None,)}
 
 
 def test_a_new_turn_is_judged_while_somebody_looks(tmp_path: Path) -> None:
@@ -82,10 +82,10 @@ def test_without_the_request_the_verdict_is_unknown(tmp_path: Path) -> None:
         assert verdicts(reader)[IDS[0]] == "unknown"
 
 
-def attributed(id: str, at: int, count: int, read: int = 0) -> Iterator[journal.Frame]:
+def attributed(id: str, at: int, count: int, cached: int = 0) -> Iterator[journal.Frame]:
     """Yield an exchange of Claude Code, whose first block differs in each request."""
     text = f"x-anthropic-billing-header: cc_version=2.1.332.782; cc_entrypoint=cli; cch={at:05x};"
-    yield from turn(id, at, body(count, system=[{"type": "text", "text": text}, *body(1)["system"]]), 2_000, read)
+    yield from turn(id, at, body(count, system=[{"type": "text", "text": text}, *body(1)["system"]]), 2_000, cached)
 
 
 @pytest.mark.parametrize(

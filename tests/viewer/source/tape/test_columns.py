@@ -28,29 +28,29 @@ def test_every_field_has_a_column(connection: Connection, field: str) -> None:
 def test_an_open_exchange_shows_what_is_there(
     connection: Connection, id: str, model: str, outcome: str, reads: int, size: int
 ) -> None:
-    wanted = select(*map(column, ("model", "outcome", "reads", "bytes"))).select_from(JOINED)
+    query = select(*map(column, ("model", "outcome", "reads", "bytes"))).select_from(JOINED)
     with connection.begin():
-        (found,) = connection.execute(wanted.where(exchanges.c.id == id))
-    assert tuple(found) == (model, outcome, reads, size)
+        (row,) = connection.execute(query.where(exchanges.c.id == id))
+    assert tuple(row) == (model, outcome, reads, size)
 
 
 @each_case(
-    ("flags", "shown"),
+    ("flags", "flags_shown"),
     [("", 50.0), ("burst", None), ("backpressure burst coalesced", None), ("bursting", 50.0), ("outburst", 50.0)],
 )
-def test_tokens_a_second_are_withheld_from_bursts(flags: str, shown: float | None) -> None:
-    wanted = select(*map(column, ("tps_user", "e2e_tps", "tpot_ms")), flagged("burst")).select_from(JOINED)
+def test_tokens_a_second_are_withheld_from_bursts(flags: str, flags_shown: float | None) -> None:
+    query = select(*map(column, ("tps_user", "e2e_tps", "tpot_ms")), flagged("burst")).select_from(JOINED)
     with memory() as connection:
         fill(connection, ended(flags=flags, tps_user=50.0, e2e_tps=40.0, tpot_ns=2e7))
         with connection.begin():
-            assert tuple(connection.execute(wanted).one()) == (shown, 40.0, 2e7, shown is None)
+            assert tuple(connection.execute(query).one()) == (flags_shown, 40.0, 2e7, flags_shown is None)
 
 
 def test_ttft_is_withheld_from_answers_that_began_earlier() -> None:
-    wanted = select(*map(column, ("ttft_ms", "ttfo_ms", "ttfc_ms"))).select_from(JOINED)
+    query = select(*map(column, ("ttft_ms", "ttfo_ms", "ttfc_ms"))).select_from(JOINED)
     with memory() as connection:
         fill(connection, ended(flags="continuation", ttft_ns=2_000_000, ttfo_ns=2_000_000, ttfc_ns=1_000_000))
         with connection.begin():
-            ttft_ms, ttfo_ms, ttfc_ms = connection.execute(wanted).one()
+            ttft_ms, ttfo_ms, ttfc_ms = connection.execute(query).one()
     assert (ttft_ms, ttfo_ms) == (None, None)
     assert ttfc_ms is not None

@@ -55,7 +55,7 @@ def test_a_filter_means_the_same_in_sql_and_python(memory: Connection, case: tup
 
 
 @each_case(
-    ("text", "given"),
+    ("text", "facts"),
     [
         ("flag:*", {"flags": ""}),
         ("prompt:b", {"request_body": b"a\0b"}),
@@ -70,8 +70,8 @@ def test_a_filter_means_the_same_in_sql_and_python(memory: Connection, case: tup
         ("text!=name", {"tool_calls": []}),
     ],
 )
-def test_the_hard_cases_are_the_same_too(memory: Connection, text: str, given: dict[str, Any]) -> None:
-    agree(memory, parse(text), ended(**given))
+def test_the_hard_cases_are_the_same_too(memory: Connection, text: str, facts: dict[str, Any]) -> None:
+    agree(memory, parse(text), ended(**facts))
 
 
 def test_an_endless_expression_is_its_authors_slip(memory: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +105,8 @@ def test_only_a_search_that_failed_is_too_slow(memory: Connection, monkeypatch: 
 
 def test_terms_before_an_expression_choose_what_it_searches(memory: Connection) -> None:
     fill(memory, ended(content="a" * 60_000 + "b", started_at="2026-03-01T12:00:00.000000Z"))
-    where = conditions.condition(parse('since:2026-03-02 text~"(a+)+$"'))
-    assert list(queries.exchanges(memory, ("id",), where=where)) == []
+    filter_ = conditions.condition(parse('since:2026-03-02 text~"(a+)+$"'))
+    assert list(queries.exchanges(memory, ("id",), where=filter_)) == []
 
 
 def test_values_are_bound_parameters_and_never_sql() -> None:
@@ -184,8 +184,8 @@ def test_values_are_bound_parameters_and_never_sql() -> None:
     ],
 )
 def test_a_filter_selects_what_it_says(connection: Connection, text: str, ids: list[str]) -> None:
-    where = conditions.condition(parse(text))
-    assert [row["id"] for row in queries.exchanges(connection, ("id",), where=where)] == ids
+    filter_ = conditions.condition(parse(text))
+    assert [row["id"] for row in queries.exchanges(connection, ("id",), where=filter_)] == ids
 
 
 def test_the_largest_parsable_filter_can_be_evaluated(connection: Connection) -> None:

@@ -33,18 +33,18 @@ def test_a_conversation_is_named_by_its_first_tool_prompt(tmp_path: Path) -> Non
 
 
 def test_a_refused_websocket_is_no_turn_of_its_session(tmp_path: Path) -> None:
-    asked = body(1)
+    request = body(1)
     upgrade = [(b"upgrade", b"websocket"), (b"sec-websocket-version", b"13"), (b"session-id", b"run-1")]
     refused = msgspec.structs.replace(begin(IDS[0], 0, b"", "/v1/responses"), method="GET", headers=upgrade)
-    frames = [refused, *response(IDS[0], [(5, b"no")], 426), end(IDS[0], [(5, b"no")]), *turn(IDS[1], 1, asked, 100)]
+    frames = [refused, *response(IDS[0], [(5, b"no")], 426), end(IDS[0], [(5, b"no")]), *turn(IDS[1], 1, request, 100)]
     with queries.opened(recorded(tmp_path / "tape.db", frames)) as connection:
         (row,) = conversations.listed(connection)
     assert (row.id, row.exchanges, row.failed) == (IDS[1], 1, 0)
 
 
 def test_failed_attempts_are_skipped_once_in_finding_tools() -> None:
-    def row(above: int | None, called: str | None, *, answers: bool = True) -> list[object]:
-        return [above, False, 1, "asked", answers, *[None] * 8, called]
+    def row(above: int | None, tool: str | None, *, answers: bool = True) -> list[object]:
+        return [above, False, 1, "asked", answers, *[None] * 8, tool]
 
     assert results_of({1: row(None, "read", answers=False), 2: row(1, None), 3: row(2, None)}, 3) == "read"
     assert results_of({1: row(None, "read", answers=False), 2: row(1, None, answers=False)}, 2) is None

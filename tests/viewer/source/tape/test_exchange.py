@@ -18,15 +18,15 @@ from wiretape.viewer.source.tape import live as watching
 
 
 def test_what_is_known_at_once_needs_no_decoding(connection: Connection) -> None:
-    known = exchange.known(connection, queries.find(connection, COMPLETE))
-    assert (known.row.content, known.exchange.method, known.recorder.pid) == ("Hello, world", "POST", 1)
-    assert known.exchange.headers.response == (("content-type", "text/event-stream"),)
-    assert (known.exchange.end_ns, len(known.gaps)) == (181_500_000, 3 * 8)
+    facts = exchange.known(connection, queries.find(connection, COMPLETE))
+    assert (facts.row.content, facts.exchange.method, facts.recorder.pid) == ("Hello, world", "POST", 1)
+    assert facts.exchange.headers.response == (("content-type", "text/event-stream"),)
+    assert (facts.exchange.end_ns, len(facts.gaps)) == (181_500_000, 3 * 8)
 
 
 def test_a_running_exchange_has_no_end_or_gaps(connection: Connection) -> None:
-    known = exchange.known(connection, queries.find(connection, LIVE))
-    assert (known.exchange.end_ns, known.gaps, known.row.ended_by) == (None, b"", None)
+    facts = exchange.known(connection, queries.find(connection, LIVE))
+    assert (facts.exchange.end_ns, facts.gaps, facts.row.ended_by) == (None, b"", None)
 
 
 def test_a_running_exchange_is_measured_like_its_list(connection: Connection) -> None:
@@ -62,9 +62,9 @@ def test_an_ended_exchange_is_final_and_unchanged(connection: Connection) -> Non
     assert not exchange.is_final(connection, live, exchange.stored(connection, live))
     recording = answer.recording
     cut = recording._replace(exchange=dataclasses.replace(recording.exchange, ended_by="eof"))
-    others = {"id": "f" * 16, "outcome": "truncated", "recording": cut}
-    for name, other in others.items():
-        assert not exchange.is_final(connection, no, dataclasses.replace(answer, **{name: other}))  # type: ignore[arg-type]
+    changes = {"id": "f" * 16, "outcome": "truncated", "recording": cut}
+    for name, value in changes.items():
+        assert not exchange.is_final(connection, no, dataclasses.replace(answer, **{name: value}))  # type: ignore[arg-type]
     assert not exchange.is_final(connection, queries.find(connection, TRUNCATED), answer)
     with pytest.raises(NoResultFound):
         exchange.is_final(connection, 999, answer)
@@ -73,9 +73,9 @@ def test_an_ended_exchange_is_final_and_unchanged(connection: Connection) -> Non
 def test_the_reads_asked_for_are_given_by_their_seq(tape: Path) -> None:
     with queries.opened(tape) as connection:
         no = queries.find(connection, COMPLETE)
-        found = exchange.reads_between(connection, no, 1, 2)
+        reads = exchange.reads_between(connection, no, 1, 2)
         assert exchange.reads_between(connection, no, 900, 999) == {}
-    assert [(seq, read.seq, read.at_ns, read.size) for seq, read in found.items()] == [
+    assert [(seq, read.seq, read.at_ns, read.size) for seq, read in reads.items()] == [
         (seq, seq, COMPLETE_READS[seq][0] * MS, len(COMPLETE_READS[seq][1])) for seq in (1, 2)
     ]
 

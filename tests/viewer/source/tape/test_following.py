@@ -82,8 +82,8 @@ def test_the_last_that_ended_come_first(growing: Path) -> None:
             ODD,
         ]
         assert next(live.ended(connection, ("id",), last=0, wait=at_once)) == []
-        where = conditions.condition(parse("is:ok"))
-        assert [row["id"] for row in next(live.ended(connection, ("id",), where, wait=at_once))] == [COMPLETE, TOOLS]
+        filter_ = conditions.condition(parse("is:ok"))
+        assert [row["id"] for row in next(live.ended(connection, ("id",), filter_, wait=at_once))] == [COMPLETE, TOOLS]
 
 
 def test_an_exchange_comes_when_it_ends_and_once(growing: Path) -> None:
@@ -127,19 +127,19 @@ def test_what_is_derived_again_does_not_come_again(growing: Path) -> None:
             return step()
         raise Over
 
-    came: list[str] = []
+    ids: list[str] = []
     with queries.opened(growing) as connection, contextlib.suppress(Over):
         for batch in live.ended(connection, ("id",), last=0, wait=wait):
-            came += [row["id"] for row in batch]
-    assert came == [LATER]
+            ids += [row["id"] for row in batch]
+    assert ids == [LATER]
 
 
 def test_a_tapes_version_changes_with_writes_and_connections(growing: Path) -> None:
-    with queries.opened(growing) as connection, queries.opened(growing) as other:
-        before = following.version(connection)
-        assert following.version(connection) == before != following.version(other)
+    with queries.opened(growing) as connection, queries.opened(growing) as other_connection:
+        version_before = following.version(connection)
+        assert following.version(connection) == version_before != following.version(other_connection)
         write(growing, [begin(LATER, 8, b"{}")])
-        assert following.version(connection) != before
+        assert following.version(connection) != version_before
 
 
 def test_a_poll_tells_new_settled_and_running_exchanges(growing: Path) -> None:
@@ -149,13 +149,13 @@ def test_a_poll_tells_new_settled_and_running_exchanges(growing: Path) -> None:
 
     with queries.opened(growing) as connection:
         with connection.begin():
-            first = following.start(connection)
-        assert (first.newest, first.unsettled, polled(first)) == (7, {7}, None)
+            start = following.start(connection)
+        assert (start.newest, start.unsettled, polled(start)) == (7, {7}, None)
         write(growing, [begin(LATER, 8, b"{}"), begin(LAST, 9, b"{}"), *ending(LAST, COMPLETE_READS)])
-        found = polled(first)
-        assert found is not None
-        assert (found.new, found.settled, found.seen.unsettled) == ({8, 9}, {9}, {7, 8})
-        assert polled(found.seen) is None
+        polled_ids = polled(start)
+        assert polled_ids is not None
+        assert (polled_ids.new, polled_ids.settled, polled_ids.seen.unsettled) == ({8, 9}, {9}, {7, 8})
+        assert polled(polled_ids.seen) is None
 
 
 @pytest.mark.damages

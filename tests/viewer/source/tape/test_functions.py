@@ -31,25 +31,25 @@ def recording(tmp_path: Path) -> Iterator[tuple[Store, Connection]]:
             yield store, reader
 
 
-def named(reader: Connection, where: str = "") -> dict[str, tuple[str | None, str | None]]:
-    condition = conditions.condition(parse(where)) if where else None
+def names_of(reader: Connection, filter_: str = "") -> dict[str, tuple[str | None, str | None]]:
+    condition = conditions.condition(parse(filter_)) if filter_ else None
     rows = queries.exchanges(reader, ("id", "conversation", "continues"), where=condition)
     return {row["id"]: (row["conversation"], row["continues"]) for row in rows}
 
 
 def test_what_is_recorded_while_somebody_looks_finds_its_conversation(recording: tuple[Store, Connection]) -> None:
     store, reader = recording
-    key = named(reader)["keyed1"][0]
-    assert named(reader) == {"a1": ("a1", None), "u1": ("u1", None), "keyed1": (key, None)}
+    key = names_of(reader)["keyed1"][0]
+    assert names_of(reader) == {"a1": ("a1", None), "u1": ("u1", None), "keyed1": (key, None)}
     assert len(key or "") == 8, "the hash that stands for the key of a redacted header"
     store.append(turn("u2", ASKED, ANSWERED, MORE)[:-1])
-    assert named(reader, "conversation:u1") == {"u1": ("u1", None), "u2": ("u1", "u1")}, "it still runs"
+    assert names_of(reader, "conversation:u1") == {"u1": ("u1", None), "u2": ("u1", "u1")}, "it still runs"
     record(store, turn("u2", ASKED, ANSWERED, MORE)[-1:])
     record(
         store, [*turn("keyed2", ASKED, ANSWERED, MORE, headers=KEY), *turn("c1", ASKED, metadata={"thread_id": "T/1"})]
     )
-    assert named(reader, "conversation:t/") == {"c1": ("T/1", None)}
-    assert named(reader, f"conversation:{key} has:conversation") == {"keyed1": (key, None), "keyed2": (key, "a1")}
+    assert names_of(reader, "conversation:t/") == {"c1": ("T/1", None)}
+    assert names_of(reader, f"conversation:{key} has:conversation") == {"keyed1": (key, None), "keyed2": (key, "a1")}
     counts = {sample.key: sample.size for sample in overview.samples(reader, ("conversation",))}
     assert counts == {("a1",): 1, ("u1",): 2, (key,): 2, ("T/1",): 1}
 
@@ -57,29 +57,29 @@ def test_what_is_recorded_while_somebody_looks_finds_its_conversation(recording:
 def test_an_incomplete_request_is_reread_when_whole(recording: tuple[Store, Connection]) -> None:
     store, reader = recording
     body = json.dumps({"messages": [ASKED, ANSWERED, MORE]}).encode()
-    *begun, ended = upload("late", [body[:20], body[20:]])
-    store.append(begun)
-    assert named(reader)["late"] == ("late", None)
-    store.append([ended])
-    assert named(reader)["late"] == ("u1", "u1")
+    *opening, ending = upload("late", [body[:20], body[20:]])
+    store.append(opening)
+    assert names_of(reader)["late"] == ("late", None)
+    store.append([ending])
+    assert names_of(reader)["late"] == ("u1", "u1")
 
 
 def test_deleting_the_first_exchange_renames_a_conversation(recording: tuple[Store, Connection]) -> None:
     store, reader = recording
     record(store, [*turn("u2", ASKED, ANSWERED, MORE)])
-    assert named(reader)["u2"] == ("u1", "u1")
+    assert names_of(reader)["u2"] == ("u1", "u1")
     with store.connection.begin():
         for table in ("measures", "bodies", "settlements"):
             store.connection.exec_driver_sql(f"DELETE FROM {table} WHERE exchange_no < 3")
         store.connection.exec_driver_sql("DELETE FROM exchanges WHERE no < 3")
-    assert named(reader)["u2"] == ("u2", None)
+    assert names_of(reader)["u2"] == ("u2", None)
 
 
 def test_a_conversation_list_has_the_totals_of_matches(recording: tuple[Store, Connection]) -> None:
     store, reader = recording
     record(store, turn("u2", ASKED, ANSWERED, MORE))
     store.append([*turn("c1", MORE)[:-1], *turn("d1", path="/v1/embeddings")[:-1]])
-    key = named(reader)["keyed1"][0]
+    key = names_of(reader)["keyed1"][0]
     totals = [(row.conversation, row.exchanges, row.open, row.asked) for row in conversations.listed(reader)]
     assert totals == [("c1", 1, 1, None), ("u1", 2, 0, "Hi"), (key, 1, 0, "More"), ("a1", 1, 0, "Hi")]
     assert [row.models for row in conversations.listed(reader, limit=2)] == [["m"], ["m"]]
@@ -91,9 +91,9 @@ def test_a_conversation_list_has_the_totals_of_matches(recording: tuple[Store, C
 def test_rebuilding_changes_no_conversation(recording: tuple[Store, Connection]) -> None:
     store, reader = recording
     record(store, turn("u2", ASKED, ANSWERED, MORE))
-    before = named(reader)
+    names_before = names_of(reader)
     assert not any(rederive(store))
-    assert named(reader) == before
+    assert names_of(reader) == names_before
 
 
 def test_a_single_exchange_has_the_lists_conversation(recording: tuple[Store, Connection]) -> None:
@@ -102,8 +102,8 @@ def test_a_single_exchange_has_the_lists_conversation(recording: tuple[Store, Co
     store.append([*turn("c1", ASKED, ANSWERED, MORE)[:-1]])
     fields = ("conversation", "continues")
     alone = [queries.worked_out(reader, no, fields) for no in queries.numbers(reader)]
-    one_by_one = {id: tuple(one.values()) for id, one in zip(named(reader), alone, strict=True)}
-    assert one_by_one == named(reader)
+    one_by_one = {id: tuple(row.values()) for id, row in zip(names_of(reader), alone, strict=True)}
+    assert one_by_one == names_of(reader)
     assert (one_by_one["u1"], one_by_one["u2"], one_by_one["e1"]) == (("u1", None), ("u1", "u1"), (None, None))
 
 

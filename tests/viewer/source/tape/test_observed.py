@@ -53,8 +53,8 @@ def test_measuring_processes_end_with_their_killed_parent(tape: Path) -> None:
 
 
 def test_only_what_fits_is_measured(connection: Connection, tape: Path) -> None:
-    (one,) = observed.measured(connection, tape, "vllm", conditions.condition(parse(f"id:{COMPLETE}")))
-    assert one[1] == "complete"
+    (measured,) = observed.measured(connection, tape, "vllm", conditions.condition(parse(f"id:{COMPLETE}")))
+    assert measured[1] == "complete"
 
 
 MESSAGE = b'{"type":"message_start","message":{"type":"message","role":"assistant","model":"c","content":[]}}'
@@ -71,5 +71,5 @@ def test_litellms_own_answer_is_known_by_its_headers(tmp_path: Path) -> None:
         frames += [begin(id, 1, b"{}", "/v1/messages"), head, *reads, end(id, READS)]
     tape = recorded(tmp_path / "tape.db", frames)
     with queries.opened(tape) as connection:
-        firsts = [found.numbers["ttft_s"] for found, *_ in observed.measured(connection, tape, "litellm")]
+        firsts = [measured.numbers["ttft_s"] for measured, *_ in observed.measured(connection, tape, "litellm")]
     assert firsts == [0.07, 0.03]

@@ -39,27 +39,27 @@ def test_batches_neither_lose_nor_repeat_rows(
 @pytest.mark.parametrize("batch", [1, 2, 1000])
 def test_a_filter_comes_before_the_limit(connection: Connection, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Connection, "batch", batch)
-    where = conditions.condition(parse("is:err"))
-    failed = queries.exchanges(connection, ("id",), newest_first=True, limit=3, where=where)
+    filter_ = conditions.condition(parse("is:err"))
+    failed = queries.exchanges(connection, ("id",), newest_first=True, limit=3, where=filter_)
     assert [row["id"] for row in failed] == [ODD, FAILED, LIMITED]
 
 
 def test_each_query_may_search_for_so_long_anew(tape: Path) -> None:
-    where = conditions.condition(parse('text~"o"'))
+    filter_ = conditions.condition(parse('text~"o"'))
     with queries.opened(tape) as connection:
-        expected = queries.count(connection, where)
+        expected = queries.count(connection, filter_)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(values, "QUERY_SECONDS", -1)
             with pytest.raises(TooSlow), queries.explained(tape):
-                queries.count(connection, where)
-        assert queries.count(connection, where) == expected > 1
+                queries.count(connection, filter_)
+        assert queries.count(connection, filter_) == expected > 1
 
 
 def test_reads_and_chunks_belong_to_matching_exchanges(connection: Connection) -> None:
-    where = conditions.condition(parse("is:ok"))
+    filter_ = conditions.condition(parse("is:ok"))
     for source in (queries.all_reads, queries.all_chunks):
         expected = [row for row in source(connection) if row["id"] in (COMPLETE, TOOLS)]
-        assert list(source(connection, where)) == expected
+        assert list(source(connection, filter_)) == expected
         assert expected != []
 
 
@@ -76,23 +76,23 @@ def test_orders_put_unknowns_last_and_newest_equals_first(
     connection: Connection, by: str, descending: bool, ids: list[str], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connection, "batch", batch)
-    found = queries.ordered(connection, ("id",), by, descending=descending)
-    assert [row["id"] for row in found] == ids
-    where = conditions.condition(parse("ttft>=100ms"))
-    limited = queries.ordered(connection, ("id",), by, descending=descending, limit=1, where=where)
+    ordered_rows = queries.ordered(connection, ("id",), by, descending=descending)
+    assert [row["id"] for row in ordered_rows] == ids
+    filter_ = conditions.condition(parse("ttft>=100ms"))
+    limited = queries.ordered(connection, ("id",), by, descending=descending, limit=1, where=filter_)
     assert [row["id"] for row in limited] == [next(id for id in ids if id in (COMPLETE, TRUNCATED))]
 
 
 def lists(connection: Connection) -> list[list[rows.TableRow]]:
     """Read everything that comes in batches; a batch that repeats itself ends after 100 rows."""
-    found = (
+    row_sources = (
         queries.exchanges(connection),
         queries.exchanges(connection, newest_first=True),
         queries.exchanges(connection, newest_first=True, limit=5),
         queries.all_reads(connection),
         queries.all_chunks(connection),
     )
-    return [list(itertools.islice(some, 100)) for some in found]
+    return [list(itertools.islice(some, 100)) for some in row_sources]
 
 
 @each_case(("limit", "count"), [(1, 1), (3, 3), (7, 7), (99, 7)])
@@ -147,7 +147,7 @@ def test_an_exchange_is_found_by_prefix_or_by_age(connection: Connection, refere
 
 
 @each_case(
-    ("reference", "said"),
+    ("reference", "message"),
     [
         ("aaaa", f"fits several exchanges: {COMPLETE}, {TOOLS}: give more"),
         ("bbbb", f"no exchange bbbb; the newest: {LIVE}, e0"),
@@ -159,10 +159,12 @@ def test_an_exchange_is_found_by_prefix_or_by_age(connection: Connection, refere
         ("\x1b[2Jx", "no exchange ␛[2Jx"),
     ],
 )
-def test_a_reference_that_fits_none_or_several_is_explained(connection: Connection, reference: str, said: str) -> None:
+def test_a_reference_that_fits_none_or_several_is_explained(
+    connection: Connection, reference: str, message: str
+) -> None:
     with pytest.raises(errors.NotFound) as failure:
         queries.find(connection, reference)
-    assert said in str(failure.value)
+    assert message in str(failure.value)
 
 
 def test_a_body_and_a_request_come_byte_for_byte(connection: Connection) -> None:
@@ -189,14 +191,14 @@ def test_what_one_transaction_reads_is_of_one_moment(tape: Path, tmp_path: Path)
     shutil.copy(tape, copy)
     count = "SELECT count(*) FROM segments"
     with queries.opened(copy) as connection, connection.begin():
-        before = connection.exec_driver_sql(count).scalar()
+        count_before = connection.exec_driver_sql(count).scalar()
         with sqlite3.connect(copy) as writer:
             writer.execute("INSERT INTO segments VALUES (1, 0, 0, '[]', '[]', '[]', x'00')")
         within = connection.exec_driver_sql(count).scalar()
         writer.execute("DELETE FROM segments WHERE exchange_no = 1")
         writer.commit()
         writer.close()
-    assert (before, within) == (1, 1)
+    assert (count_before, within) == (1, 1)
 
 
 def test_a_reader_cannot_write(connection: Connection) -> None:
@@ -205,11 +207,11 @@ def test_a_reader_cannot_write(connection: Connection) -> None:
 
 
 def test_a_missing_tape_and_a_foreign_file_are_distinguished(tmp_path: Path) -> None:
-    other = tmp_path / "other.db"
-    with sqlite3.connect(other) as foreign:
+    other_tape = tmp_path / "other.db"
+    with sqlite3.connect(other_tape) as foreign:
         foreign.execute("CREATE TABLE t (x)")
     foreign.close()
-    with pytest.raises(errors.ForeignFile, match="another application's database"), queries.opened(other):
+    with pytest.raises(errors.ForeignFile, match="another application's database"), queries.opened(other_tape):
         pass
     with pytest.raises(errors.NotFound, match="no tape at"), queries.opened(tmp_path / "none.db"):
         pass
@@ -237,13 +239,13 @@ def harmed(tape: Path, tmp_path: Path, harm: str) -> Path:
 
 @pytest.mark.damages
 def test_damaged_values_are_unknown_with_a_line_each(tape: Path, tmp_path: Path) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     copy = harmed(tape, tmp_path, "measures SET tool_calls = '[{', ttft_ns = 'soon', icl = x'01' WHERE exchange_no = 2")
-    with queries.opened(copy, told.append) as connection:
+    with queries.opened(copy, messages.append) as connection:
         row = queries.detail(connection, 2)
         assert (row.tool_calls, row.ttft_ms, row.outcome) == (None, None, "complete")
         assert [gaps for id, gaps in queries.packed_gaps(connection) if id == TOOLS] == [b""]
-    assert told == [
+    assert messages == [
         f"exchange {TOOLS} is damaged: measures.icl is a blob of 1 bytes, not a packed array of numbers; "
         "measures.tool_calls is text, not JSON of its shape; measures.ttft_ns is text, not a number of nanoseconds: "
         "run 'wiretape db rebuild'"
@@ -252,15 +254,15 @@ def test_damaged_values_are_unknown_with_a_line_each(tape: Path, tmp_path: Path)
 
 @pytest.mark.damages
 def test_a_damaged_body_is_reported_and_empty_not_raw(tape: Path, tmp_path: Path) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     with queries.opened(
-        harmed(tape, tmp_path, "bodies SET data = x'00' WHERE exchange_no = 1"), told.append
+        harmed(tape, tmp_path, "bodies SET data = x'00' WHERE exchange_no = 1"), messages.append
     ) as connection:
         assert queries.observed(connection, 1)[2].items() == []
         assert len(list(queries.all_chunks(connection))) > 1
         with pytest.raises(errors.TapeDamaged, match="see 'wiretape db check'"):
             queries.body(connection, 1)
-    assert told == [f"exchange {COMPLETE} is damaged: its body cannot be unpacked: see 'wiretape db check'"]
+    assert messages == [f"exchange {COMPLETE} is damaged: its body cannot be unpacked: see 'wiretape db check'"]
 
 
 def test_exchanges_are_counted_and_numbered_as_a_filter_says(connection: Connection) -> None:
@@ -276,7 +278,7 @@ def test_any_number_of_exchanges_can_be_named(connection: Connection) -> None:
 
 
 def test_an_exchange_is_read_as_a_whole(connection: Connection) -> None:
-    one = exchange.full(connection, queries.find(connection, COMPLETE))
-    assert one.body == queries.body(connection, queries.find(connection, COMPLETE))
-    assert (one.row.outcome, one.row.model, len(one.reads)) == ("complete", "gpt-x-mini", 6)
-    assert len(one.decoded.kinds) == 9
+    exchange_ = exchange.full(connection, queries.find(connection, COMPLETE))
+    assert exchange_.body == queries.body(connection, queries.find(connection, COMPLETE))
+    assert (exchange_.row.outcome, exchange_.row.model, len(exchange_.reads)) == ("complete", "gpt-x-mini", 6)
+    assert len(exchange_.decoded.kinds) == 9

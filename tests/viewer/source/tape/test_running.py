@@ -27,8 +27,8 @@ def test_a_running_exchange_is_measured_without_an_ending(connection: Connection
 
 
 def test_measured_again_one_that_has_ended_is_the_same(connection: Connection) -> None:
-    before = queries.detail(connection, queries.find(connection, COMPLETE))
-    assert measured(connection, COMPLETE) == replace(before, flags=[])
+    row_before = queries.detail(connection, queries.find(connection, COMPLETE))
+    assert measured(connection, COMPLETE) == replace(row_before, flags=[])
 
 
 def test_only_what_runs_and_is_not_large_is_measured() -> None:

@@ -52,9 +52,9 @@ def test_unknown_is_no_number(connection: Connection) -> None:
     ],
 )
 def test_exchanges_are_grouped(connection: Connection, by: tuple[str, ...], expected: dict[Key, int]) -> None:
-    found = overview.samples(connection, by)
-    assert {sample.key: sample.size for sample in found} == expected
-    assert sum(sample.gaps.size for sample in found) == 5
+    samples = overview.samples(connection, by)
+    assert {sample.key: sample.size for sample in samples} == expected
+    assert sum(sample.gaps.size for sample in samples) == 5
 
 
 def test_a_model_is_the_answering_or_requested_one(connection: Connection) -> None:
@@ -97,11 +97,11 @@ def tape_of_many(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 9, 10])
 def test_batches_of_any_size_give_the_same(many: Connection, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    (whole,) = overview.samples(many)
+    (pooled,) = overview.samples(many)
     monkeypatch.setattr(Connection, "batch", size)
     (pieced,) = overview.samples(many)
-    assert pieced.columns["ttft"].tolist() == whole.columns["ttft"].tolist() == [4] * 9
-    assert pieced.gaps.tolist() == whole.gaps.tolist() == [2_000_000] * 9
+    assert pieced.columns["ttft"].tolist() == pooled.columns["ttft"].tolist() == [4] * 9
+    assert pieced.gaps.tolist() == pooled.gaps.tolist() == [2_000_000] * 9
 
 
 @pytest.mark.damages
@@ -113,14 +113,14 @@ def test_exchanges_without_measures_are_counted_apart(tape_of_many: Path) -> Non
 
 
 def test_burst_tokens_a_second_are_omitted_and_counted() -> None:
-    given = [
+    rows = [
         ("burst", 50.0, "complete"),
         ("burst", None, "complete"),
         ("burst", 9.0, "truncated"),
         ("", 20.0, "complete"),
     ]
     tape: Stored = []
-    for no, (flags, tps, outcome) in enumerate(given, 1):
+    for no, (flags, tps, outcome) in enumerate(rows, 1):
         tape += ended(no=no, id=f"e{no}", exchange_no=no, flags=flags, tps_user=tps, outcome=outcome)
     with memory() as connection:
         fill(connection, tape)
@@ -131,9 +131,9 @@ def test_burst_tokens_a_second_are_omitted_and_counted() -> None:
 
 
 def test_those_that_the_client_held_up_are_counted() -> None:
-    given = [("backpressure burst", "complete"), ("stall", "complete"), ("backpressure", "truncated")]
+    rows = [("backpressure burst", "complete"), ("stall", "complete"), ("backpressure", "truncated")]
     tape: Stored = []
-    for no, (flags, outcome) in enumerate(given, 1):
+    for no, (flags, outcome) in enumerate(rows, 1):
         tape += ended(no=no, id=f"e{no}", exchange_no=no, flags=flags, outcome=outcome)
     with memory() as connection:
         fill(connection, tape)

@@ -28,7 +28,7 @@ def tape(tmp_path: Path) -> Path:
     return session_tape(tmp_path / "sessions.db")
 
 
-def asked(tape: Path, question: Callable[[Source], object]) -> object:
+def answer_of(tape: Path, question: Callable[[Source], object]) -> object:
     with TapePlace(tape).opened() as source:
         return question(source)
 
@@ -42,15 +42,17 @@ def accounts(tape: Path) -> dict[str, Account]:
 
 def test_own_times_add_up_to_a_sessions_parts(tape: Path) -> None:
     with queries.opened(tape) as connection:
-        own = [one.counted.own_time for one in session.traced(connection, [1, 2, 3])]
+        own_times = [traced.counted.own_time for traced in session.traced(connection, [1, 2, 3])]
     parts = accounts(tape)[KEY].parts
-    assert {part: sum(times[part] for times in own) for part in OWN_PARTS} == {part: parts[part] for part in OWN_PARTS}
+    assert {part: sum(times[part] for times in own_times) for part in OWN_PARTS} == {
+        part: parts[part] for part in OWN_PARTS
+    }
 
 
 def test_the_time_before_exchanges_matches_their_sessions_account(tape: Path) -> None:
     with queries.opened(tape) as connection:
-        known = sessions.before(connection, [4, 3, 2, 1])
-    assert known == {2: ("tools", 2000 * MS), 3: ("backoff", 1000 * MS)}
+        waits = sessions.before(connection, [4, 3, 2, 1])
+    assert waits == {2: ("tools", 2000 * MS), 3: ("backoff", 1000 * MS)}
 
 
 def test_the_time_before_needs_only_earlier_exchanges(tape: Path) -> None:
@@ -65,9 +67,9 @@ def test_only_spans_have_the_parameters_of_requests(tmp_path: Path) -> None:
         record(store, [begin("1" * 16, body=request), head("1" * 16), *body("1" * 16, STREAM), end("1" * 16, STREAM)])
     with queries.opened(tmp_path / "a.db") as connection:
         (counted,) = session.traced(connection, [1])
-        (told,) = session.traced(connection, [1], of_spans=True)
+        (traced,) = session.traced(connection, [1], of_spans=True)
     assert counted.parameters == NO_PARAMETERS
-    assert told.parameters == RequestParameters(max_tokens=9, stop_sequences=("a",))
+    assert traced.parameters == RequestParameters(max_tokens=9, stop_sequences=("a",))
 
 
 @pytest.mark.damages
@@ -84,14 +86,19 @@ def test_waits_are_unknown_beside_unmeasured_exchanges_or_large_tapes(
 
 
 def test_a_recorded_session_is_accounted_to_the_nanosecond(tape: Path) -> None:
-    found = accounts(tape)
-    assert [*found] == [KEY, OTHER]
-    assert {name: ns / MS for name, ns in found[KEY].parts.items()} == {
+    accounts_ = accounts(tape)
+    assert [*accounts_] == [KEY, OTHER]
+    assert {name: ns / MS for name, ns in accounts_[KEY].parts.items()} == {
         "streaming": 1400, "stalled": 3000, "waiting": 900, "closing": 50, "failed": 50, "backoff": 1000, "tools": 2000,
         "idle": 0,
     }  # fmt: skip
-    assert (found[KEY].wall_ns, found[KEY].turns, found[KEY].failed, found[KEY].exchanges) == (8400 * MS, 2, 1, 3)
-    assert not found[KEY].clock_step
+    assert (accounts_[KEY].wall_ns, accounts_[KEY].turns, accounts_[KEY].failed, accounts_[KEY].exchanges) == (
+        8400 * MS,
+        2,
+        1,
+        3,
+    )
+    assert not accounts_[KEY].clock_step
 
 
 def turns_taped(tape: Path, turns: dict[str, int], calls: str) -> Path:
@@ -99,12 +106,12 @@ def turns_taped(tape: Path, turns: dict[str, int], calls: str) -> Path:
     call = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f"}}]}}]}\n\n'
     with opened(tape) as store:
         for text, at_ms in turns.items():
-            said = [{"role": ("user", "assistant")[one.isupper()], "content": one} for one in text.strip()]
-            asked_for = json.dumps({"metadata": {"session_id": "k"}, "messages": said}).encode()
+            messages = [{"role": ("user", "assistant")[letter.isupper()], "content": letter} for letter in text.strip()]
+            asked_for = json.dumps({"metadata": {"session_id": "k"}, "messages": messages}).encode()
             stream = [*STREAM[:1], call if text == calls else b": \n\n", *STREAM[1:]]
             id = f"a{at_ms:03}"
-            first = begin(id, body=asked_for, boot_ns=at_ms * MS)
-            record(store, [first, head(id), *body(id, stream), end(id, stream)])
+            opening = begin(id, body=asked_for, boot_ns=at_ms * MS)
+            record(store, [opening, head(id), *body(id, stream), end(id, stream)])
     return tape
 
 
@@ -126,8 +133,8 @@ def test_predecessors_explain_pauses_in_any_order_and_in_branches(
 
 def test_predecessors_began_earlier_whatever_the_order_of_writing(tmp_path: Path) -> None:
     tape = turns_taped(tmp_path / "turns.db", {"a": 0, "aBcDe": 200, "aBc": 100}, "")
-    shown = json.loads(run(tape, "ls", "--columns", "id,cache_idle_ms,cache_broken_at", "--format", "json").stdout)
-    assert {row["id"]: (row["cache_idle_ms"], row["cache_broken_at"]) for row in shown} == {
+    rows = json.loads(run(tape, "ls", "--columns", "id,cache_idle_ms,cache_broken_at", "--format", "json").stdout)
+    assert {row["id"]: (row["cache_idle_ms"], row["cache_broken_at"]) for row in rows} == {
         "a000": (None, None), "a100": (100, None), "a200": (100, None)
     }  # fmt: skip
 
@@ -141,9 +148,9 @@ def test_an_edited_history_continues_the_most_equal_turn(tmp_path: Path) -> None
 def test_unshipped_answers_reveal_tools_by_later_results(
     tape: Path,
 ) -> None:
-    before = accounts(tape)
+    accounts_ = accounts(tape)
     damage(tape, "UPDATE measures SET tool_calls = NULL, flags = trim(coalesce(flags, '') || ' bytes_not_shipped')")
-    assert accounts(tape) == before
+    assert accounts(tape) == accounts_
 
 
 def test_a_clock_step_within_a_boot_changes_nothing(tape: Path) -> None:
@@ -156,19 +163,19 @@ def test_a_clock_set_back_between_boots_is_flagged(tape: Path) -> None:
         tape,
         f"UPDATE exchanges SET boot_ns = NULL, started_at = '2026-03-01T09:00:00.000000Z' WHERE id = '{SECOND}'",
     )
-    found = accounts(tape)[KEY]
-    assert found.clock_step
-    assert found.wall_ns == (3450 + 3900) * MS
+    accounts_ = accounts(tape)[KEY]
+    assert accounts_.clock_step
+    assert accounts_.wall_ns == (3450 + 3900) * MS
 
 
 def test_a_session_is_named_by_its_key_or_prefix(tape: Path) -> None:
-    assert [asked(tape, lambda source, one=one: source.session(one)) for one in (f"s:{KEY}", "s:agent-o", "@s")] == [
+    assert [answer_of(tape, lambda source, key_=key: source.session(key_)) for key in (f"s:{KEY}", "s:agent-o", "@s")] == [
         KEY, KEY, OTHER
     ]  # fmt: skip
     with pytest.raises(NotFound, match="s:agent fits several sessions: agent-two-1b2c, agent-one-7f3a: give more"):
-        asked(tape, lambda source: source.session("s:agent"))
+        answer_of(tape, lambda source: source.session("s:agent"))
     with pytest.raises(NotFound, match="no session s:nobody: 'wiretape ls --by conversation' lists them"):
-        asked(tape, lambda source: source.session("s:nobody"))
+        answer_of(tape, lambda source: source.session("s:nobody"))
 
 
 def test_keys_in_headers_and_bodies_name_one_session(tmp_path: Path) -> None:
@@ -180,7 +187,7 @@ def test_keys_in_headers_and_bodies_name_one_session(tmp_path: Path) -> None:
             record(store, [begin(id, **asked_for), head(id), *body(id, STREAM), end(id, STREAM)])
     [(name, account)] = accounts(tape).items()
     assert account.exchanges == 3
-    assert asked(tape, lambda source: source.session("s:my-own-key")) == name != "my-own-key"
+    assert answer_of(tape, lambda source: source.session("s:my-own-key")) == name != "my-own-key"
 
 
 def test_counted_tokens_are_not_used_ones(tmp_path: Path) -> None:
@@ -193,20 +200,20 @@ def test_counted_tokens_are_not_used_ones(tmp_path: Path) -> None:
     with opened(tape := tmp_path / "counted.db") as store:
         record(store, [begin("a1", body=asked_for), head("a1", json_head), *body("a1", answer), end("a1", answer)])
         count = [b'{"input_tokens": 40}']
-        first = begin("a2", body=asked_for, path="/v1/messages/count_tokens")
-        record(store, [first, head("a2", json_head), *body("a2", count), end("a2", count)])
-    [listed] = json.loads(run(tape, "ls", "--by", "conversation", "--format", "json").stdout)
-    assert (listed["exchanges"], listed["input_tokens"], listed["output_tokens"]) == (2, 7, 2)
+        opening = begin("a2", body=asked_for, path="/v1/messages/count_tokens")
+        record(store, [opening, head("a2", json_head), *body("a2", count), end("a2", count)])
+    [row] = json.loads(run(tape, "ls", "--by", "conversation", "--format", "json").stdout)
+    assert (row["exchanges"], row["input_tokens"], row["output_tokens"]) == (2, 7, 2)
 
 
 def test_a_whole_key_is_no_beginning_of_another(tape: Path) -> None:
     damage(tape, f"UPDATE measures SET conversation_key = '{KEY}0' WHERE conversation_key = '{OTHER}'")
-    assert asked(tape, lambda source: source.session(f"s:{KEY}")) == KEY
+    assert answer_of(tape, lambda source: source.session(f"s:{KEY}")) == KEY
 
 
 def test_a_session_stands_for_its_exchanges_and_first(tape: Path) -> None:
-    assert asked(tape, lambda source: source.referred(f"s:{KEY}")) == [1, 2, 3]
-    assert asked(tape, lambda source: source.find(f"s:{KEY}")) == 1
+    assert answer_of(tape, lambda source: source.referred(f"s:{KEY}")) == [1, 2, 3]
+    assert answer_of(tape, lambda source: source.find(f"s:{KEY}")) == 1
     ids = run(tape, "export", "s:agent-one", "--columns", "id").stdout.split()
     assert ids[1:] == [FIRST, "bbbb000000000002", SECOND]
 
@@ -218,4 +225,4 @@ def test_sessions_read_together_have_their_separate_accounts(tmp_path: Path) -> 
         together = dict(sessions.accounts(connection, DEFAULT, STILL))
         alone = [dict(sessions.accounts(connection, DEFAULT, STILL, names=[name])) for name in [*together][::25]]
     assert len(together) == 230
-    assert all(found.items() <= together.items() for found in alone)
+    assert all(account.items() <= together.items() for account in alone)

@@ -14,7 +14,7 @@ from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.source.tape import exchange, queries
 
 
-def read(tape: Path, id: str) -> Turn:
+def turn_of(tape: Path, id: str) -> Turn:
     with queries.opened(tape) as connection:
         return exchange.turn(connection, queries.find(connection, id))
 
@@ -26,7 +26,7 @@ def prompt_of(tape: Path, id: str) -> Prompt:
 
 def test_a_turn_is_read_with_its_predecessor(tmp_path: Path) -> None:
     tape = recorded(tmp_path / "t.db", list(turns.frames()))
-    first, second = read(tape, turns.FIRST), read(tape, turns.SECOND)
+    first, second = turn_of(tape, turns.FIRST), turn_of(tape, turns.SECOND)
     assert (first.since, first.repeated) == ("", 0)
     assert (second.since, second.repeated) == (turns.FIRST[:8], 2)
 
@@ -34,12 +34,18 @@ def test_a_turn_is_read_with_its_predecessor(tmp_path: Path) -> None:
 def test_what_was_asked_over_a_websocket_is_one_conversation(tmp_path: Path) -> None:
     upstream, client = side(), side(client=True)
     more = json.dumps({"type": "response.create", "input": "Again", "previous_response_id": "resp_1"})
-    came = [bytes(upstream.send_data("".join(one))) for number in (1, 2) for one in response(number, f"Hi {number}")]
+    received = [
+        bytes(upstream.send_data("".join(message))) for number in (1, 2) for message in response(number, f"Hi {number}")
+    ]
     sent = [bytes(client.send_data(ASK)), b"", b"", bytes(client.send_data(more)), b"", b""]
-    tape = recorded(tmp_path / "t.db", frames.websocket("abcd000000000001", came, sent))
-    turn = read(tape, "abcd000000000001")
+    tape = recorded(tmp_path / "t.db", frames.websocket("abcd000000000001", received, sent))
+    turn = turn_of(tape, "abcd000000000001")
     assert turn.content.prompt is not None
-    assert [one.parts for one in turn.content.prompt.messages] == [(Text("Hi"),), (Text("Hi 1"),), (Text("Again"),)]
+    assert [message.parts for message in turn.content.prompt.messages] == [
+        (Text("Hi"),),
+        (Text("Hi 1"),),
+        (Text("Again"),),
+    ]
     assert (turn.content.answer, turn.repeated) == ((Text("Hi 2"),), 2)
     assert "on this WebSocket" in turn.since
 

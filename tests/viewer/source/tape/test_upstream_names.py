@@ -29,13 +29,13 @@ def test_a_url_of_exactly_one_upstream_has_a_name(url: str | None, name: str | N
     assert upstream_name(json.dumps(PAIRS), url) == name
 
 
-@each_case("stored", [None, b"[]", "{", "7", "[1]", '[["a"]]', '[[["a"], "http://a"]]', '{"a": "http://a"}'])
-def test_a_damaged_cell_names_nothing(stored: object) -> None:
-    assert upstream_name(stored, "http://a") is None
+@each_case("value", [None, b"[]", "{", "7", "[1]", '[["a"]]', '[[["a"], "http://a"]]', '{"a": "http://a"}'])
+def test_a_damaged_cell_names_nothing(value: object) -> None:
+    assert upstream_name(value, "http://a") is None
 
 
 @pytest.fixture
-def named(tmp_path: Path) -> Path:
+def tape_with_names(tmp_path: Path) -> Path:
     path = tmp_path / "tape.db"
     session = msgspec.structs.replace(SESSION, upstreams=[(name, url) for name, url in PAIRS])
     with opened(path, session) as store:
@@ -56,8 +56,8 @@ def test_a_name_is_column_filter_and_group(named: Path) -> None:
 
 
 def test_only_a_screen_names_groups_of_upstreams(named: Path) -> None:
-    header, first, *_ = run(named, "stats", "--by", "upstream", "--format", "table").stdout.splitlines()
+    header, first_line, *_ = run(named, "stats", "--by", "upstream", "--format", "table").stdout.splitlines()
     assert header.split()[:2] == ["upstream", "upstream_name"]
-    assert first.split()[:2] == ["http://a", "old"]
+    assert first_line.split()[:2] == ["http://a", "old"]
     (row, *_) = json.loads(run(named, "stats", "--by", "upstream", "--format", "json").stdout)
     assert "upstream_name" not in row

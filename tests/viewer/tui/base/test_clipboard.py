@@ -26,10 +26,10 @@ def test_a_copy_goes_to_clipboard_and_private_file(tape: Path, tmp_path: Path, m
             await press(pilot, "j", "enter")
             await wait_for(pilot, lambda: app.toasts)
             assert app.clipboard == HOSTILE
-            kept = tmp_path / "wiretape" / "clip"
-            assert app.toasts == [f"text: {len(HOSTILE)} characters, to the terminal's clipboard and {kept}"]
-            assert kept.read_text("utf-8") == HOSTILE
-            assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+            clip = tmp_path / "wiretape" / "clip"
+            assert app.toasts == [f"text: {len(HOSTILE)} characters, to the terminal's clipboard and {clip}"]
+            assert clip.read_text("utf-8") == HOSTILE
+            assert stat.S_IMODE(clip.stat().st_mode) == 0o600
 
     journey(steps())
 
@@ -41,23 +41,26 @@ def test_an_oversized_copy_names_its_command_instead(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path if has_file else tmp_path / "nowhere"))
     most, long = "é" * (clipboard.MOST // 2), "é" * (clipboard.MOST // 2 + 1)
 
-    async def given() -> str:
+    async def text_given() -> str:
         return long
 
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
             clipboard.copy(app, "most", most)
-            app.push_screen(copy_menu(app, [("SSE", Later("as it came", given, "wiretape show ab"))]))
+            app.push_screen(copy_menu(app, [("SSE", Later("as it came", text_given, "wiretape show ab"))]))
             await shows(pilot, "as it came")
             await press(pilot, "enter")
             await wait_for(pilot, lambda: len(app.toasts) == 2)
             clipboard.copy(app, "long", long)
             assert app.clipboard == most
-            kept = tmp_path / "wiretape" / "clip"
-            where = f"only to {kept}" if has_file else "not copied"
-            told = f": 449,996 bytes are more than a terminal's clipboard takes (449,994): {where}. "
-            assert app.toasts[1:] == [f"SSE{told}wiretape show ab gives them", f"long{told}x exports them"]
-            assert not has_file or kept.read_text("utf-8") == long
+            clip = tmp_path / "wiretape" / "clip"
+            destination = f"only to {clip}" if has_file else "not copied"
+            explanation = f": 449,996 bytes are more than a terminal's clipboard takes (449,994): {destination}. "
+            assert app.toasts[1:] == [
+                f"SSE{explanation}wiretape show ab gives them",
+                f"long{explanation}x exports them",
+            ]
+            assert not has_file or clip.read_text("utf-8") == long
 
     journey(steps())
 
@@ -87,14 +90,14 @@ def test_without_a_runtime_directory_nothing_is_kept(tmp_path: Path, monkeypatch
 
 def test_links_are_not_followed_and_old_files_become_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    kept = tmp_path / "wiretape" / "clip"
-    kept.parent.mkdir()
-    kept.write_text("old and longer")
-    kept.chmod(0o644)
-    assert clipboard.save("new") == kept
-    assert (kept.read_text(), stat.S_IMODE(kept.stat().st_mode)) == ("new", 0o600)
-    kept.unlink()
+    clip = tmp_path / "wiretape" / "clip"
+    clip.parent.mkdir()
+    clip.write_text("old and longer")
+    clip.chmod(0o644)
+    assert clipboard.save("new") == clip
+    assert (clip.read_text(), stat.S_IMODE(clip.stat().st_mode)) == ("new", 0o600)
+    clip.unlink()
     (tmp_path / "other").write_text("other")
-    kept.symlink_to(tmp_path / "other")
+    clip.symlink_to(tmp_path / "other")
     assert clipboard.save("new") is None
     assert (tmp_path / "other").read_text() == "other"

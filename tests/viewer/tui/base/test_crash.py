@@ -23,14 +23,14 @@ def broken(text: str) -> Exception:
 
 
 def test_a_fault_is_reported_and_its_traceback_kept(state: Path) -> None:
-    told = app.report_crash(broken("no such thing"), SYSTEM).splitlines()
-    (kept,) = state.rglob("view-*.txt")
-    assert told[1] == "  LookupError: no such thing"
-    assert "in broken" in kept.read_text("utf-8")
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    report_lines = app.report_crash(broken("no such thing"), SYSTEM).splitlines()
+    (log,) = state.rglob("view-*.txt")
+    assert report_lines[1] == "  LookupError: no such thing"
+    assert "in broken" in log.read_text("utf-8")
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
 def test_what_a_fault_quotes_cannot_control_the_terminal() -> None:
-    told = app.report_crash(broken("\x1b]0;title\x07\n[bold]"), SYSTEM)
-    assert len(told.splitlines()) == 5
-    assert "\x1b" not in told
+    report_lines = app.report_crash(broken("\x1b]0;title\x07\n[bold]"), SYSTEM)
+    assert len(report_lines.splitlines()) == 5
+    assert "\x1b" not in report_lines

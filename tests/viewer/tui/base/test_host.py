@@ -33,16 +33,16 @@ def test_a_question_is_answered_in_the_tapes_thread(tape: Path) -> None:
 def test_a_newer_question_ends_an_older_of_its_key(tape: Path) -> None:
     async def steps() -> None:
         reader = TapeReader(tape)
-        asked, begun = [], threading.Event()
+        questions, started = [], threading.Event()
 
         def long(source: TapeSource) -> int:
-            begun.set()
+            started.set()
             return endless(source)
 
-        asked = [asyncio.create_task(reader.read(long, "list"))]
-        await asyncio.to_thread(begun.wait)
-        asked += [asyncio.create_task(reader.read(TapeSource.count, "list"))]
-        first, second = await asyncio.gather(*asked, return_exceptions=True)
+        questions = [asyncio.create_task(reader.read(long, "list"))]
+        await asyncio.to_thread(started.wait)
+        questions += [asyncio.create_task(reader.read(TapeSource.count, "list"))]
+        first, second = await asyncio.gather(*questions, return_exceptions=True)
         assert isinstance(first, Superseded)
         assert second == 7
         assert await reader.read(TapeSource.count) == 7
@@ -53,15 +53,15 @@ def test_a_newer_question_ends_an_older_of_its_key(tape: Path) -> None:
 
 def test_a_question_ends_when_nobody_waits_for_it(tape: Path) -> None:
     async def steps() -> None:
-        reader, begun = TapeReader(tape), threading.Event()
+        reader, started = TapeReader(tape), threading.Event()
 
         def long(source: TapeSource) -> int:
-            begun.set()
+            started.set()
             return endless(source)
 
-        asked = asyncio.create_task(reader.read(long))
-        await asyncio.to_thread(begun.wait)
-        asked.cancel()
+        questions = asyncio.create_task(reader.read(long))
+        await asyncio.to_thread(started.wait)
+        questions.cancel()
         assert await asyncio.wait_for(reader.read(TapeSource.count), 60) == 7
         reader.close()
 
@@ -94,13 +94,13 @@ def test_closing_ends_questions_without_waiting_for_them(is_endless: bool, tape:
 
     async def steps() -> None:
         reader = TapeReader(tape)
-        asked = asyncio.create_task(reader.read(long))
+        questions = asyncio.create_task(reader.read(long))
         await asyncio.to_thread(begun.wait)
         started = time.perf_counter()
         reader.close()
         assert time.perf_counter() - started < 50  # it would wait 60 s
         release.set()
-        asked.cancel()
+        questions.cancel()
 
     asyncio.run(steps())
 

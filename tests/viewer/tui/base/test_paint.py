@@ -20,8 +20,8 @@ def test_a_strip_has_the_requested_width_and_is_safe() -> None:
 
 
 def test_content_is_never_markup() -> None:
-    shown = paint.content("[bold]x[/] [/y] [@click=app.leave]z\n\x1b[2J")
-    assert shown.plain == "[bold]x[/] [/y] [@click=app.leave]z\n␛[2J"
+    text = paint.content("[bold]x[/] [/y] [@click=app.leave]z\n\x1b[2J")
+    assert text.plain == "[bold]x[/] [/y] [@click=app.leave]z\n␛[2J"
 
 
 @pytest.mark.parametrize(
@@ -51,5 +51,9 @@ def test_without_colours_only_meaningful_grounds_are_reversed() -> None:
         "panel": Style(color="#d9e1e8", bgcolor=DARK.panel),
         "chosen": Style(color="red", reverse=True),
     }
-    drawn = theme.WITHOUT_COLORS.apply([Segment(name, look) for name, look in looks.items()], screen)
-    assert [segment.style for segment in drawn] == [Style(bold=True, reverse=True), Style(), Style(reverse=True)]
+    drawn_segments = theme.WITHOUT_COLORS.apply([Segment(name, look) for name, look in looks.items()], screen)
+    assert [segment.style for segment in drawn_segments] == [
+        Style(bold=True, reverse=True),
+        Style(),
+        Style(reverse=True),
+    ]

@@ -65,8 +65,8 @@ def sgr(colour: str) -> bytes:
     return b"48;2;%d;%d;%d" % tuple(bytes.fromhex(colour[1:]))
 
 
-def is_drawn(terminal: Terminal, theme: Theme, before: int = 0) -> Callable[[Screen], bool]:
-    return lambda _: sgr(str(theme.background)) in terminal.sent[before:]
+def is_drawn(terminal: Terminal, theme: Theme, length_before: int = 0) -> Callable[[Screen], bool]:
+    return lambda _: sgr(str(theme.background)) in terminal.sent[length_before:]
 
 
 def test_the_theme_follows_the_terminals_answer_whenever_it_comes(tape: Path) -> None:
@@ -76,9 +76,9 @@ def test_the_theme_follows_the_terminals_answer_whenever_it_comes(tape: Path) ->
         assert is_drawn(terminal, DARK)(terminal.screen)
         terminal.press(ANSWER % ("ffff", "ffff", "ffff"))
         terminal.wait_for(is_drawn(terminal, LIGHT))
-        before = len(terminal.sent)
+        length_before = len(terminal.sent)
         terminal.press(ANSWER % ("1d", "1f", "21"))
-        terminal.wait_for(is_drawn(terminal, DARK, before))
+        terminal.wait_for(is_drawn(terminal, DARK, length_before))
         assert not any("rgb" in line for line in terminal.screen.lines)  # nor as keys: / would begin a filter
         terminal.press("\x1b[15~")
         terminal.wait_for("theme: wiretape-light")
@@ -96,13 +96,16 @@ def test_the_theme_follows_the_terminals_answer_whenever_it_comes(tape: Path) ->
 def test_an_option_is_above_the_variables_and_asks_nothing(
     tape: Path, options: tuple[str, ...], environment: dict[str, str], theme: Theme
 ) -> None:
-    given = {"COLORTERM": "truecolor", **environment}
-    with Terminal([*CLI, "view", "--db", str(tape), *options], environment=given) as terminal:
+    environ = {"COLORTERM": "truecolor", **environment}
+    with Terminal([*CLI, "view", "--db", str(tape), *options], environment=environ) as terminal:
         terminal.wait_for(LIVE[:8])
         terminal.press("q")
         assert terminal.ended() == 0
-    other = LIGHT if theme is DARK else DARK
-    assert (sgr(str(theme.background)) in terminal.sent, sgr(str(other.background)) in terminal.sent) == (True, False)
+    other_theme = LIGHT if theme is DARK else DARK
+    assert (sgr(str(theme.background)) in terminal.sent, sgr(str(other_theme.background)) in terminal.sent) == (
+        True,
+        False,
+    )
     is_auto = options in ((), ("--theme", "auto")) and "WIRETAPE_THEME" not in environment
     assert (QUERY.encode() in terminal.sent) == is_auto
 
@@ -124,7 +127,9 @@ def visit(terminal: Terminal, visits: Iterable[tuple[str, str]]) -> None:
     for keys, shown in visits:
         terminal.press(keys)
         text = shown.removeprefix("-")
-        terminal.wait_for(lambda screen, text=text, here=text == shown: here == (text in "\n".join(screen.lines)))
+        terminal.wait_for(
+            lambda screen, text=text, is_visible=text == shown: is_visible == (text in "\n".join(screen.lines))
+        )
 
 
 ASKED = (
@@ -144,9 +149,9 @@ def test_every_text_has_enough_contrast(tape: Path, theme: str) -> None:
         visit(terminal, [*VISITS, *ASKED])
         terminal.press("q")
         assert terminal.ended() == 0
-    drawn = {(text, ground): sample for text, ground, sample in pairs(terminal.sent.decode())}
-    assert len(drawn) > 40
-    assert {sample: found for sample, found in drawn.items() if contrast(*sample) < 4.5} == {}
+    samples = {(text, ground): sample for text, ground, sample in pairs(terminal.sent.decode())}
+    assert len(samples) > 40
+    assert {sample: sample_pair for sample, sample_pair in samples.items() if contrast(*sample) < 4.5} == {}
 
 
 def test_no_color_sends_no_colours_from_any_screen(tape: Path) -> None:
@@ -201,8 +206,8 @@ def test_a_replay_survives_a_terminal_that_takes_nothing(tmp_path: Path) -> None
     with Terminal(["-c", SLOW, str(path), str(result)], 140, 40) as terminal:
         terminal.wait_for("word0")
         terminal.wait_until(result.exists)
-        found = json.loads(result.read_text())
-        assert 0 <= found["took"] - found["end"] < 5 * 10**9  # however busy the machine is
+        answer = json.loads(result.read_text())
+        assert 0 <= answer["took"] - answer["end"] < 5 * 10**9  # however busy the machine is
         terminal.wait_for("terminal is slow")
         terminal.wait_for(lambda screen: any("#61/#61" in line for line in screen.lines))
         terminal.wait_for("word59")
@@ -221,10 +226,10 @@ def test_an_event_costs_few_bytes(tmp_path: Path) -> None:
         terminal.wait_for("word59")
         costs = []
         for number in range(21, 32):
-            before = len(terminal.sent)
+            length_before = len(terminal.sent)
             terminal.press(".")
             terminal.wait_for(f"#{number - 1}/#60")
-            costs.append(len(terminal.sent) - before)
+            costs.append(len(terminal.sent) - length_before)
         assert sorted(costs)[len(costs) // 2] <= 400
         terminal.press("qq")
         assert terminal.ended() == 0

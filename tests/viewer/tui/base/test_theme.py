@@ -16,11 +16,15 @@ TONES = {colour.removeprefix("$") for colour in themes.COLORS.values()}
 MARKED = ("primary-muted", "accent-muted", "warning-muted", "error-muted", "block-cursor-background")
 
 
-@pytest.mark.parametrize(("one", "two", "ratio"), [
+@pytest.mark.parametrize(("first_color", "second_color", "ratio"), [
     ("#000000", "#ffffff", 21.0), ("#ffffff", "#ffffff", 1.0), ("#767676", "#ffffff", 4.54),
 ])  # fmt: skip
-def test_contrast_is_that_of_wcag(one: str, two: str, ratio: float) -> None:
-    assert themes.contrast(one, two) == themes.contrast(two, one) == pytest.approx(ratio, abs=0.01)
+def test_contrast_is_that_of_wcag(first_color: str, second_color: str, ratio: float) -> None:
+    assert (
+        themes.contrast(first_color, second_color)
+        == themes.contrast(second_color, first_color)
+        == pytest.approx(ratio, abs=0.01)
+    )
 
 
 @pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
@@ -35,8 +39,10 @@ def test_every_text_stands_out_from_every_ground(theme: Theme) -> None:
 def test_without_colours_cursors_are_reversed_and_panels_not(theme: Theme) -> None:
     grounds = {**theme.to_color_system().generate(), **theme.variables}
     for name in (*MARKED, "surface", "panel"):
-        drawn = themes.WITHOUT_COLORS.apply([Segment("x", Style(bgcolor=grounds[name]))], Color.parse(theme.background))
-        assert (name, bool(drawn[0].style.reverse)) == (name, name in MARKED)
+        drawn_segments = themes.WITHOUT_COLORS.apply(
+            [Segment("x", Style(bgcolor=grounds[name]))], Color.parse(theme.background)
+        )
+        assert (name, bool(drawn_segments[0].style.reverse)) == (name, name in MARKED)
 
 
 def test_there_is_a_dark_one_and_a_light_one() -> None:

@@ -99,14 +99,14 @@ def test_both_lanes_grow_on_one_clock(tape: Path, monkeypatch: pytest.MonkeyPatc
 def test_aligning_swapping_speed_and_idle_are_reported(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, FAILED_NO)) as (_, pilot):
-            before = await shows(pilot, _PARTS)
+            previous = await shows(pilot, _PARTS)
             await press(pilot, "A")
             await shows(pilot, "align: first byte")
             await press(pilot, "A", "A")
             await shows(pilot, "align: content offset")
             await press(pilot, "A", "greater_than_sign", "i", "X")
             text = await shows(pilot, "align: request sent", "2×", "idle ≤ 2 s", "─ A d0000000")
-            assert _line(before, "A   ").split()[1] == _line(text, "B   ").split()[1] == "110.0"
+            assert _line(previous, "A   ").split()[1] == _line(text, "B   ").split()[1] == "110.0"
             await press(pilot, "less_than_sign")
             await shows(pilot, "· 1× ·")
 
@@ -284,10 +284,10 @@ def test_what_is_racing_when_more_comes_goes_on(tmp_path: Path) -> None:
 
 
 def test_another_tape_in_its_place_has_other_exchanges(tmp_path: Path) -> None:
-    path, other = tmp_path / "tape.db", tmp_path / "other.db"
+    path, second_tape = tmp_path / "tape.db", tmp_path / "other.db"
 
     async def steps() -> None:
-        with recorder(other) as later:
+        with recorder(second_tape) as later:
             for number in range(2):
                 later.record(f"c{number:015}", COMPLETE_READS)
         with recorder(path) as tape:
@@ -297,7 +297,7 @@ def test_another_tape_in_its_place_has_other_exchanges(tmp_path: Path) -> None:
                 await shows(pilot, "● open")
                 for ending in ("-wal", "-shm", ""):
                     path.with_name(f"tape.db{ending}").unlink()
-                other.rename(path)
+                second_tape.rename(path)
                 await shows(pilot, "compare · B: this exchange is not on the tape any more", "Hel▏")
 
     journey(steps())
@@ -388,14 +388,14 @@ def test_the_figures_match_the_copied_command(tape: Path) -> None:
             assert isinstance(screen, CompareScreen)
             copies = dict(screen.copies())
             assert copies["command"] == f"wiretape compare --db {tape} {COMPLETE} {TOOLS}"
-            said = json.loads(run(tape, *copies["command"].split()[1:], "--format", "json").output)
-            rows = {row["metric"]: row for row in said}
+            printed = json.loads(run(tape, *copies["command"].split()[1:], "--format", "json").output)
+            rows = {row["metric"]: row for row in printed}
             for name in ("ttft_ms", "duration_ms"):
                 assert f"{rows[name]['a']:,.1f}" in _line(text, "A   ")
                 assert f"{rows[name]['b']:,.1f}" in _line(text, "B   ")
             assert copies["text of A"] == "Hello, world"
             exported = ["export", "--db", str(tape), COMPLETE, TOOLS]
-            assert exported in [given for _, given in screen.exports()]
+            assert exported in [arguments for _, arguments in screen.exports()]
 
     journey(steps())
 

@@ -64,9 +64,9 @@ def test_the_row_under_the_cursor_is_described_and_opened(tape: Path) -> None:
             copies = dict(screen.copies())
             assert copies["id"] == TOOLS
             assert copies["all ids"].split()[:2] == [COMPLETE, TOOLS]
-            listed = run(tape, *copies["their list"].split()[1:]).output
-            assert (listed.count("gpt-x-mini"), "complete" in listed) == (3, True)
-            assert next(given[-3:] for _, given in screen.exports()) == copies["all ids"].split()
+            output = run(tape, *copies["their list"].split()[1:]).output
+            assert (output.count("gpt-x-mini"), "complete" in output) == (3, True)
+            assert next(arguments[-3:] for _, arguments in screen.exports()) == copies["all ids"].split()
             await press(pilot, "enter")
             await wait_for(pilot, lambda: isinstance(app.screen, InspectorScreen))
 

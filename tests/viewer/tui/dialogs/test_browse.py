@@ -25,7 +25,7 @@ echo "$path" >>"$0.got"
 
 
 @pytest.fixture
-def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def browser_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Name a browser that keeps the paths of the pages it gets, and the last page; return the paths' file."""
     browser = tmp_path / "browser"
     browser.write_text(BROWSER)
@@ -41,9 +41,11 @@ def paths(got: Path) -> list[Path]:
 
 async def browse(app: Stage, pilot: Pilot[Any]) -> None:
     """Press the key, and wait until the browser has the page and its process is over."""
-    before = len(app.toasts)
+    toast_count = len(app.toasts)
     await press(pilot, "w")
-    await wait_for(pilot, lambda: [one for one in app.toasts[before:] if "page is opened in the browser" in one])
+    await wait_for(
+        pilot, lambda: [toast for toast in app.toasts[toast_count:] if "page is opened in the browser" in toast]
+    )
 
 
 def data(page: Path) -> str:
@@ -125,9 +127,9 @@ def test_without_a_browser_the_path_is_shown(tape: Path, opened: Path, monkeypat
             assert isinstance(screen, InspectorScreen)
             await wait_for(pilot, screen.exports)
             await press(pilot, "w")
-            told = await wait_for(pilot, lambda: [one for one in app.toasts if "no browser here" in one])
+            toast = await wait_for(pilot, lambda: [one for one in app.toasts if "no browser here" in one])
             (page,) = opened.parent.glob("wiretape-page-*/page.html")
-            assert str(page) in told[0]
+            assert str(page) in toast[0]
 
     journey(steps())
 

@@ -96,11 +96,11 @@ def test_a_second_key_before_the_first_does_nothing(tape: Path) -> None:
             assert isinstance(below, Counter)
             open_help(app)
             await shows(pilot, "take one away")
-            asked = app.screen
-            assert isinstance(asked, HelpScreen)
+            asking = app.screen
+            assert isinstance(asking, HelpScreen)
             for _ in range(2):
-                asked.on_input_submitted()
-                asked.action_cancel()
+                asking.on_input_submitted()
+                asking.action_cancel()
             await wait_for(pilot, lambda: below.count == 1)
             assert app.screen is below
 
@@ -111,37 +111,44 @@ def test_keys_stand_in_groups_by_what_they_are_for(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(1, 2)) as (app, pilot):
             await shows(pilot, "text diff")
-            found = [entry.group for entry in entries(app, app.screen.active_bindings)]
-            assert found == sorted(found, key=GROUPS.index)
-            assert set(found) == set(GROUPS)
-            said = {entry.meaning: entry.group for entry in entries(app, app.screen.active_bindings)}
-            assert (said["race or pause"], said["the next event of both"], said["swap A and B"]) == (
+            groups = [entry.group for entry in entries(app, app.screen.active_bindings)]
+            assert groups == sorted(groups, key=GROUPS.index)
+            assert set(groups) == set(GROUPS)
+            groups_by_meaning = {entry.meaning: entry.group for entry in entries(app, app.screen.active_bindings)}
+            assert (
+                groups_by_meaning["race or pause"],
+                groups_by_meaning["the next event of both"],
+                groups_by_meaning["swap A and B"],
+            ) == (
                 "playing",
                 "the playhead",
                 "on this screen",
             )
-            assert (said["dark or light theme (colours)"], said["to the start"]) == ("everywhere", "moving about")
+            assert (groups_by_meaning["dark or light theme (colours)"], groups_by_meaning["to the start"]) == (
+                "everywhere",
+                "moving about",
+            )
 
     journey(steps())
 
 
 def test_keys_are_found_by_common_words_and_names(tape: Path) -> None:
-    def found(app: Stage, text: str) -> list[str | None]:
+    def groups_of(app: Stage, text: str) -> list[str | None]:
         return [entry.bound.binding.id for entry in entries(app, app.screen.active_bindings) if entry.matches(text)]
 
     async def steps() -> None:
         screen = InspectorScreen(1)
         async with staged(tape, lambda: screen) as (app, pilot):
             await wait_for(pilot, lambda: screen.is_open)
-            assert found(app, "Speed") == ["faster", "slower"]
-            assert found(app, "pause") == ["play"]
+            assert groups_of(app, "Speed") == ["faster", "slower"]
+            assert groups_of(app, "pause") == ["play"]
             await press(pilot, "q")
             await wait_for(pilot, lambda: isinstance(app.screen, StreamsScreen) and app.focused)
-            assert found(app, "sort") == ["order", "reverse"]
-            assert found(app, "search") == ["filter", "help"]
-            assert "page_up" in found(app, "^u")
-            assert "page_up" in found(app, "ctrl+u")
-            assert found(app, "scroll") == []  # which nothing here does
+            assert groups_of(app, "sort") == ["order", "reverse"]
+            assert groups_of(app, "search") == ["filter", "help"]
+            assert "page_up" in groups_of(app, "^u")
+            assert "page_up" in groups_of(app, "ctrl+u")
+            assert groups_of(app, "scroll") == []  # which nothing here does
 
     journey(steps())
 

@@ -31,19 +31,19 @@ def test_nothing_to_copy_is_reported(tape: Path) -> None:
 def test_an_export_is_written_beside_the_viewer_and_reported(tape: Path, tmp_path: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
-            for name, said in [("out.csv", "out.csv"), ("nowhere/x.csv", "nowhere")]:
-                before = len(app.toasts)
+            for name, words in [("out.csv", "out.csv"), ("nowhere/x.csv", "nowhere")]:
+                toast_count = len(app.toasts)
                 app.push_screen(export_menu(app, [("one [/ exchange", ["export", COMPLETE])]))
                 await shows(pilot, f"wiretape export {COMPLETE}")
                 await press(pilot, "enter")
                 await shows(pilot, "one [/ exchange: write to", "one-exchange.csv")
                 await typed(pilot, str(tmp_path))
                 await shows(pilot, "that is there already: another name, please")
-                asked = app.screen
-                assert isinstance(asked, AskScreen)
-                asked.dismiss(str(tmp_path / name))
-                await wait_for(pilot, lambda before=before: len(app.toasts) > before)
-                assert said in app.toasts[-1] or app.toasts[-1].startswith("1 row")
+                asking = app.screen
+                assert isinstance(asking, AskScreen)
+                asking.dismiss(str(tmp_path / name))
+                await wait_for(pilot, lambda before=toast_count: len(app.toasts) > before)
+                assert words in app.toasts[-1] or app.toasts[-1].startswith("1 row")
             assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith(COMPLETE)
 
     journey(steps())
@@ -55,8 +55,8 @@ def test_commands_are_shown_whole_and_other_texts_begun(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
             app.push_screen(export_menu(app, [("all", arguments)]))
-            shown = await shows(pilot, "all ", "screenshot  this screen")
-            lines = [line.strip("│ ▏").removeprefix("all").strip() for line in shown.splitlines() if "│" in line]
+            screen_text = await shows(pilot, "all ", "screenshot  this screen")
+            lines = [line.strip("│ ▏").removeprefix("all").strip() for line in screen_text.splitlines() if "│" in line]
             assert shlex.join(["wiretape", *arguments]).replace(" ", "") in "".join(lines).replace(" ", "")
             await press(pilot, "escape")
             app.push_screen(copy_menu(app, [("text", "word " * 100), ("id", COMPLETE)]))
@@ -77,17 +77,17 @@ def test_a_name_is_proposed_that_is_not_taken(tmp_path: Path, monkeypatch: pytes
 def test_a_line_with_a_mistake_is_not_taken(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
-            taken: list[str | None] = []
-            app.push_screen(AskScreen("name [/", "", lambda text: None if text else "say something [/"), taken.append)
+            choices: list[str | None] = []
+            app.push_screen(AskScreen("name [/", "", lambda text: None if text else "say something [/"), choices.append)
             await shows(pilot, "name [/")
             await press(pilot, "a", "backspace")
             await shows(pilot, "say something [/")
             await press(pilot, "enter", "b", "enter")
-            await wait_for(pilot, lambda: taken == ["b"])
-            app.push_screen(AskScreen("name", HOSTILE.replace("\n", " ")), taken.append)
+            await wait_for(pilot, lambda: choices == ["b"])
+            app.push_screen(AskScreen("name", HOSTILE.replace("\n", " ")), choices.append)
             assert "\x1b" not in await shows(pilot, "name")
             await press(pilot, "escape")
-            await wait_for(pilot, lambda: taken == ["b", None])
+            await wait_for(pilot, lambda: choices == ["b", None])
             assert "name" not in seen(app)
 
     journey(steps())
@@ -103,14 +103,14 @@ def test_a_second_key_before_the_first_does_nothing(tape: Path) -> None:
             menu.choose(0)
             menu.choose(0)
             menu.action_cancel()
-            taken: list[str | None] = []
-            asked = AskScreen("name", "x")
+            choices: list[str | None] = []
+            asking = AskScreen("name", "x")
             await wait_for(pilot, lambda: app.screen is below)
-            app.push_screen(asked, taken.append)
+            app.push_screen(asking, choices.append)
             await shows(pilot, "name")
-            asked.action_cancel()
-            asked.action_cancel()
-            await wait_for(pilot, lambda: taken == [None])
+            asking.action_cancel()
+            asking.action_cancel()
+            await wait_for(pilot, lambda: choices == [None])
             assert app.screen is below
             assert len(app.screen_stack) == depth
             assert len(app.toasts) == 1
@@ -119,21 +119,21 @@ def test_a_second_key_before_the_first_does_nothing(tape: Path) -> None:
 
 
 def test_a_lazily_made_text_is_described_until_chosen(tape: Path) -> None:
-    async def given() -> str:
+    async def text_given() -> str:
         return "made"
 
     async def failing() -> str:
         raise NotFound("it is gone")
 
-    offered = [("now", "there"), ("later", Later("when chosen", given)), ("never", Later("not at all", failing))]
+    offered = [("now", "there"), ("later", Later("when chosen", text_given)), ("never", Later("not at all", failing))]
 
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
-            for down, told in ((1, "later: 4 characters"), (2, "it is gone")):
+            for down, message in ((1, "later: 4 characters"), (2, "it is gone")):
                 app.push_screen(copy_menu(app, offered))
                 await shows(pilot, "when chosen", "not at all")
                 await press(pilot, *["j"] * down, "enter")
-                await wait_for(pilot, lambda told=told: [one for one in app.toasts if told in one])
+                await wait_for(pilot, lambda told=message: [toast for toast in app.toasts if told in toast])
             assert app.clipboard == "made"
 
     journey(steps())

@@ -72,9 +72,9 @@ def test_pagers_and_editors_return_the_terminal(odd: Path, tmp_path: Path) -> No
     folder = {"TMPDIR": str(tmp_path), "VISUAL": editor, "WIRETAPE_PAGER": pager, "PAGER": "no-such"}
     with viewing(odd, "@", **folder) as terminal:
         terminal.wait_for("#–/#1")
-        for keys, said in ((PAGER_KEYS, "it pages"), (EDITOR_KEYS, "it edits")):
+        for keys, words in ((PAGER_KEYS, "it pages"), (EDITOR_KEYS, "it edits")):
             choose(terminal, keys)
-            terminal.wait_for(said)
+            terminal.wait_for(words)
             assert terminal.is_restored()
             terminal.press("\n")
             terminal.wait_for(lambda screen: "1049" in screen.modes and any("q back" in line for line in screen.lines))
@@ -133,11 +133,11 @@ def test_an_interrupt_ends_programs_and_an_end_ends_both(tape: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [("data: {}\n\n", ".sse"), (json.dumps({"a": 1}), ".json"), ("{ words", ".txt"), ("words", ".txt"), ("", ".txt")],
 )
-def test_a_file_name_says_what_it_holds(text: str, found: str) -> None:
-    assert outside.suffix(text) == found
+def test_a_file_name_says_what_it_holds(text: str, expected: str) -> None:
+    assert outside.suffix(text) == expected
 
 
 def test_the_first_variable_that_names_a_program_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,20 +169,20 @@ def test_a_screen_describes_itself_or_offers_all_copies() -> None:
 
 
 def test_offering_a_text_does_not_make_it(tape: Path) -> None:
-    made = list[str]()
+    calls = list[str]()
 
     class Paging(Screen[None]):
         def copies(self) -> list[tuple[str, str]]:
             return []
 
         def pages(self) -> tuple[str, str]:
-            made.append("made")
+            calls.append("made")
             return "events.txt", "long"
 
     async def steps() -> None:
         async with staged(tape, Paging) as (app, pilot):
             app.push_screen(copy_menu(app, [], app.screen))
             await shows(pilot, "pager", "editor")
-            assert not made
+            assert not calls
 
     journey(steps())

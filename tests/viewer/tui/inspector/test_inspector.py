@@ -80,15 +80,15 @@ def stalled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts += [(399 + 11 * at, event({"reasoning_content": f" thought {at}"})) for at in range(12)]
     words = "The scheduler keeps two queues: one for prefill and one for decode. When a long prompt arrives the queue"
     parts += [(900 + 11 * at, event({"content": f"{word} "})) for at, word in enumerate(words.split())]
-    rest = "waits for the chunk to finish, which is what you see as a stall in the stream."
+    remainder = "waits for the chunk to finish, which is what you see as a stall in the stream."
     at_ms = parts[-1][0] + 2914
     parts.append((at_ms, event({"content": "waits "}) + event({"content": "for "})))
-    parts += [(at_ms + 11 * at, event({"content": f"{word} "})) for at, word in enumerate(rest.split()[2:], 1)]
-    last = parts[-1][0]
+    parts += [(at_ms + 11 * at, event({"content": f"{word} "})) for at, word in enumerate(remainder.split()[2:], 1)]
+    last_ms = parts[-1][0]
     tool = {"index": 0, "id": "call_1", "function": {"name": "get_metrics", "arguments": '{"window":'}}
-    parts.append((last + 30, event({"tool_calls": [tool]})))
-    parts.append((last + 41, event({"tool_calls": [{"index": 0, "function": {"arguments": '"5m"}'}}]})))
-    parts.append((last + 60, event({}, "tool_calls") + DONE))
+    parts.append((last_ms + 30, event({"tool_calls": [tool]})))
+    parts.append((last_ms + 41, event({"tool_calls": [{"index": 0, "function": {"arguments": '"5m"}'}}]})))
+    parts.append((last_ms + 60, event({}, "tool_calls") + DONE))
     path = tmp_path_factory.mktemp("stalled") / "tape.db"
     with recorder(path) as tape:
         tape.record(STALLED, parts, path="/v1/chat/completions")
@@ -276,9 +276,9 @@ def test_events_are_filtered_and_a_wrong_filter_is_reported(stalled: Path) -> No
             await wait_for(pilot, lambda: screen.panes.events.row_count == 2)
             await shows(pilot, "kind:tool")
             await pilot.press("home", "down")
-            first = screen.playback.position
+            start = screen.playback.position
             await pilot.press("down", "enter")
-            assert (screen.panes.tab.number, screen.playback.position) == (2, first + 1)
+            assert (screen.panes.tab.number, screen.playback.position) == (2, start + 1)
             await shows(pilot, "tool_calls : array", "read ")
             await pilot.press("down", "down", "v", "v")
             await shows(pilot, '"tool_calls": [')
@@ -305,11 +305,11 @@ def test_panes_can_be_zoomed_to_the_whole_width(stalled: Path) -> None:
             await wait_for(pilot, lambda: "timeline" not in seen(pilot.app))
             await pilot.press("z", "tab")
             assert screen.panes.active.id == "events"
-            gone = []
+            departures = []
             for _ in range(5):
                 await pilot.press("tab")
-                gone.append(screen.panes.active.id)
-            assert gone == ["events", "tree", "bytes", "request", "timing"]
+                departures.append(screen.panes.active.id)
+            assert departures == ["events", "tree", "bytes", "request", "timing"]
             await pilot.press("shift+tab")
             assert screen.panes.active.id == "request"
             await pilot.press("2")
@@ -340,8 +340,8 @@ def test_before_it_is_decoded_its_text_is_there(stalled: Path) -> None:
     async def steps() -> None:
         screen = InspectorScreen(number(stalled, STALLED))
         async with staged(stalled, lambda: screen) as (_, pilot):
-            shown = await shows(pilot, "the stream.")
-            assert screen.is_open or "decoding …" in shown
+            screen_text = await shows(pilot, "the stream.")
+            assert screen.is_open or "decoding …" in screen_text
 
     journey(steps())
 
@@ -415,10 +415,10 @@ def _long(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("ascii", [False, True], ids=["long", "ascii"])
 def test_hostile_text_is_shown_and_goes_no_further(tape: Path, tmp_path: Path, ascii: bool) -> None:
-    made = tape if ascii else _long(tmp_path)
+    tape_path = tape if ascii else _long(tmp_path)
 
     async def steps() -> None:
-        async with inspected(made, ODD, (80, 24), ascii=ascii) as (_, pilot, screen):
+        async with inspected(tape_path, ODD, (80, 24), ascii=ascii) as (_, pilot, screen):
             for keys in (
                 "1",
                 "b",
@@ -440,9 +440,9 @@ def test_hostile_text_is_shown_and_goes_no_further(tape: Path, tmp_path: Path, a
             ):
                 await pilot.press(keys)
                 await pilot.pause()
-                shown = seen(pilot.app)
-                assert not CONTROLS & set(shown)
-                assert not ascii or shown.isascii()
+                screen_text = seen(pilot.app)
+                assert not CONTROLS & set(screen_text)
+                assert not ascii or screen_text.isascii()
             assert screen.copies()
 
     journey(steps())
@@ -528,9 +528,9 @@ def test_keys_pressed_during_decoding_keep_their_order(stalled: Path, monkeypatc
     monkeypatch.setattr(decoder, "LARGE", 100)
     pressed, answer = threading.Event(), Decoder.answer
 
-    def answer_late(self: Decoder, begun: Any = None) -> OpenedExchange:
+    def answer_late(self: Decoder, on_start: Any = None) -> OpenedExchange:
         pressed.wait()
-        return answer(self, begun)
+        return answer(self, on_start)
 
     monkeypatch.setattr(Decoder, "answer", answer_late)
 
@@ -584,8 +584,12 @@ def test_an_unstreamed_answer_shows_its_body(tmp_path: Path, body: bytes) -> Non
     async def steps() -> None:
         async with inspected(tmp_path / "tape.db", LIMITED) as (_, pilot, _screen):
             await pilot.press("3")
-            told = {b"{": ('code : "slow"', "7b 22 65"), b"<": ("<h1>Too many", "3c 68 31"), b"": ("no body came",)}
-            await shows(pilot, *told[body[:1]])
+            expected_by_start = {
+                b"{": ('code : "slow"', "7b 22 65"),
+                b"<": ("<h1>Too many", "3c 68 31"),
+                b"": ("no body came",),
+            }
+            await shows(pilot, *expected_by_start[body[:1]])
 
     journey(steps())
 
@@ -593,22 +597,22 @@ def test_an_unstreamed_answer_shows_its_body(tmp_path: Path, body: bytes) -> Non
 def test_what_changes_behind_it_draws_nothing(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, _pilot, screen):
-            drawn = screen._compositor._dirty_regions.copy()  # noqa: SLF001 - the only record of pending drawing
+            dirty = screen._compositor._dirty_regions.copy()  # noqa: SLF001 - the only record of pending drawing
             screen.refresh(Region(0, 0, 120, 40))
-            assert screen._compositor._dirty_regions == drawn  # noqa: SLF001
+            assert screen._compositor._dirty_regions == dirty  # noqa: SLF001
 
     journey(steps())
 
 
 def test_leaving_while_it_is_still_decoded_is_no_error(stalled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "LARGE", 100)
-    asked, ask = [], Decoder.ask
-    monkeypatch.setattr(Decoder, "ask", lambda self, no: (ask(self, no), asked.append(no)))
+    decoders, ask = [], Decoder.ask
+    monkeypatch.setattr(Decoder, "ask", lambda self, no: (ask(self, no), decoders.append(no)))
 
     async def steps() -> None:
         screen = InspectorScreen(number(stalled, STALLED))
         async with staged(stalled, lambda: screen) as (app, pilot):
-            await wait_for(pilot, lambda: asked)
+            await wait_for(pilot, lambda: decoders)
             app.action_leave()
             await wait_for(pilot, lambda: screen not in app.screen_stack)
             await asyncio.sleep(0)
@@ -625,16 +629,16 @@ def test_what_was_looked_at_is_let_go_of(stalled: Path) -> None:
             await app.push_screen(InspectorScreen(number(stalled, STALLED)))
             await wait_for(pilot, lambda: isinstance(app.screen, InspectorScreen) and app.screen.is_open)
             assert isinstance(app.screen, InspectorScreen)
-            left = weakref.ref(app.screen)
+            reference = weakref.ref(app.screen)
             app.action_leave()
-            await wait_for(pilot, lambda: gc.collect() is not None and left() is None)
+            await wait_for(pilot, lambda: gc.collect() is not None and reference() is None)
 
     journey(steps())
 
 
 def test_a_process_asked_while_leaving_is_ended(stalled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "LARGE", 100)
-    asked: list[Decoder] = []
+    decoders: list[Decoder] = []
 
     async def steps() -> None:
         screen = InspectorScreen(number(stalled, STALLED))
@@ -643,25 +647,25 @@ def test_a_process_asked_while_leaving_is_ended(stalled: Path, monkeypatch: pyte
             loader, ask = Loader(app, number(stalled, STALLED), print, print, print), app.decoders.ask
 
             def ask_as_it_is_left(no: int) -> Decoder:
-                asked.append(ask(no))
+                decoders.append(ask(no))
                 loader.close()
-                return asked[-1]
+                return decoders[-1]
 
             monkeypatch.setattr(app.decoders, "ask", ask_as_it_is_left)
             await loader.load_facts()
 
     journey(steps())
-    assert [one.process.poll() is not None for one in asked] == [True]
+    assert [one.process.poll() is not None for one in decoders] == [True]
 
 
 def test_reasoning_is_folded_and_arguments_grow_whatever_the_api(wires: Path) -> None:
     async def steps() -> None:
         for name, at in (("messages", "#13"), ("bedrock", "#7"), ("dashscope", "#11")):
             async with inspected(wires, f"{list(WIRES).index(name):016x}", at=at) as (_, pilot, _screen):
-                shown = await shows(
+                screen_text = await shows(
                     pilot, "▸ reasoning  12 chars", "get_weather  8/15 chars  incomplete", "Let me see."
                 )
-                assert "Look it up." not in shown
+                assert "Look it up." not in screen_text
                 await press(pilot, "r")
                 await shows(pilot, "▾ reasoning", "Look it up.")
 

@@ -24,9 +24,9 @@ def test_a_silent_stream_shows_its_silence_until_orphaned(tmp_path: Path) -> Non
                 app.watch.ns += 1_000 * MS
                 await shows(pilot, "2.500+ s", "silent for 2.4 s", "gaps × 5 ms · 2.500 s", "╷2 s")
                 await press(pilot, "comma")
-                shown = await shows(pilot, "0.100 / 2.500+ s")
-                assert "following" not in shown
-                assert "silent for" not in shown
+                screen_text = await shows(pilot, "0.100 / 2.500+ s")
+                assert "following" not in screen_text
+                assert "silent for" not in screen_text
                 await press(pilot, "colon")
                 await shows(pilot, "go to:")
                 await typed(pilot, "1.31s")
@@ -35,9 +35,9 @@ def test_a_silent_stream_shows_its_silence_until_orphaned(tmp_path: Path) -> Non
                 await press(pilot, "end")
                 await shows(pilot, "● following")
                 app.watch.ns += 60_000 * MS
-                shown = await shows(pilot, "? orphan", "‖ paused", "0.110 / 0.110 s")
-                assert "following" not in shown
-                assert "silent for" not in shown
+                screen_text = await shows(pilot, "? orphan", "‖ paused", "0.110 / 0.110 s")
+                assert "following" not in screen_text
+                assert "silent for" not in screen_text
                 await press(pilot, "home", "end")
                 assert "following" not in await shows(pilot, "0.110 / 0.110 s")
 
@@ -53,9 +53,9 @@ def test_the_last_events_before_a_kill_are_shown(tmp_path: Path) -> None:
                 await shows(pilot, "● following", "0.110 / 0.110+ s")
                 app.watch.ns += 3_600_000 * MS
                 tape.go_on(LIVE, COMPLETE_READS, 2, 5)
-                shown = await shows(pilot, "? orphan", "‖ paused", "0.170 / 0.170 s", "100 %")
-                assert "Hello, world" in shown
-                assert "following" not in shown
+                screen_text = await shows(pilot, "? orphan", "‖ paused", "0.170 / 0.170 s", "100 %")
+                assert "Hello, world" in screen_text
+                assert "following" not in screen_text
 
     journey(steps())
 
@@ -115,12 +115,12 @@ def test_a_replay_counts_the_silence_that_it_is_in(tmp_path: Path) -> None:
             await wait_for(pilot, lambda: screen.is_open)
             await press(pilot, "home", "space")
             await shows(pilot, "▶ playing")
-            told = []
+            readings = []
             for ms in (600, 750, 1_400, 3_100, 3_800):
                 app.watch.ns = ms * MS
-                shown = await shows(pilot, f" {ms / 1000:.3f} / ")
-                told.append(shown.splitlines()[-2].partition("1×")[2].strip())
-            assert told == ["waiting for 0.6 s", "", "silent for 0.6 s", "silent for 2.3 s", ""]
+                screen_text = await shows(pilot, f" {ms / 1000:.3f} / ")
+                readings.append(screen_text.splitlines()[-2].partition("1×")[2].strip())
+            assert readings == ["waiting for 0.6 s", "", "silent for 0.6 s", "silent for 2.3 s", ""]
             await press(pilot, "colon")
             await shows(pilot, "go to:")
             await typed(pilot, "3s")
@@ -159,13 +159,15 @@ def test_events_that_come_later_fit_the_filter_too(tmp_path: Path) -> None:
                 await press(pilot, "slash")
                 await typed(pilot, "kind:content")
                 await press(pilot, "enter")
-                before = list(await wait_for(pilot, lambda: screen.panes.events.matches))
+                matches_before = list(await wait_for(pilot, lambda: screen.panes.events.matches))
                 tape.go_on(LIVE, COMPLETE_READS, 2, len(COMPLETE_READS))
-                after = list(await wait_for(pilot, lambda: _more(screen.panes.events.matches, len(before))))
-                assert after[: len(before)] == before
+                matches_after = list(
+                    await wait_for(pilot, lambda: _more(screen.panes.events.matches, len(matches_before)))
+                )
+                assert matches_after[: len(matches_before)] == matches_before
                 tape.end(LIVE, COMPLETE_READS)
                 await press(pilot, "home", "n", "N")
-                await wait_for(pilot, lambda: screen.playback.position == after[-1] + 1)
+                await wait_for(pilot, lambda: screen.playback.position == matches_after[-1] + 1)
 
     journey(steps())
 
@@ -174,12 +176,12 @@ def test_events_that_come_later_fit_the_filter_too(tmp_path: Path) -> None:
 def choices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tape with an answer of three choices by turns, and an event that is no JSON."""
 
-    def said(index: int, text: str) -> bytes:
+    def choice_event(index: int, text: str) -> bytes:
         chunk = {"index": index, "delta": {"content": text}, "finish_reason": None}
         data = {"id": "r1", "object": "chat.completion.chunk", "model": "m", "choices": [chunk]}
         return f"data: {json.dumps(data)}\n\n".encode()
 
-    parts = [(100 + 10 * at, said(at % 3, f"c{at % 3}w{at // 3} ")) for at in range(9)]
+    parts = [(100 + 10 * at, choice_event(at % 3, f"c{at % 3}w{at // 3} ")) for at in range(9)]
     parts += [(300, b"data: {not json \x1b]0;x\x07 [/]\n\n"), (310, event({}, "stop") + DONE)]
     path = tmp_path_factory.mktemp("choices") / "tape.db"
     with recorder(path) as tape:
@@ -197,9 +199,9 @@ def test_choices_show_singly_and_settings_without_room_are_reported(choices: Pat
             await press(pilot, "end")
             assert screen.pages()[1].startswith("─ choice 0 · content\nc0w0 c0w1 c0w2 \n\n─ choice 1")
             await press(pilot, "a", "a")
-            shown = await shows(pilot, "choices all 0 [1] 2 (a)")
-            assert "c1w0 c1w1 c1w2 ▏" in shown
-            assert "c0w0" not in shown.replace("'c0w0 '", "")
+            screen_text = await shows(pilot, "choices all 0 [1] 2 (a)")
+            assert "c1w0 c1w1 c1w2 ▏" in screen_text
+            assert "c0w0" not in screen_text.replace("'c0w0 '", "")
             await press(pilot, "a", "a")
             await shows(pilot, "choices [all] 0 1 2 (a)", "! malformed")
             await press(pilot, "T")

@@ -41,7 +41,7 @@ WORDS = [
 ]
 
 
-def made(path: Path, parts: list[tuple[int, bytes]]) -> Path:
+def tape_of(path: Path, parts: list[tuple[int, bytes]]) -> Path:
     with recorder(path / "tape.db") as tape:
         tape.record(ID, parts)
     return path / "tape.db"
@@ -53,7 +53,7 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = [event({"content": word}) for word in WORDS]
     parts = [(100, words[0] + words[1]), (120, words[2]), (2_345, words[3] + words[4][:20]), (2_350, words[4][20:])]
     parts += [(2_400, words[5]), (2_500, words[6] + event({}, "stop") + DONE)]
-    return made(tmp_path_factory.mktemp("marked"), parts)
+    return tape_of(tmp_path_factory.mktemp("marked"), parts)
 
 
 @contextlib.asynccontextmanager
@@ -66,7 +66,7 @@ async def inspected(
         yield app, pilot, screen
 
 
-def listed(app: Any) -> dict[str, str]:
+def listing(app: Any) -> dict[str, str]:
     """Return the time of each listed event, by its number."""
     lines = [line.partition("│")[2] or line for line in seen(app).splitlines()]
     rows = [line.replace(">", " ").split() for line in lines if " content " in line or " finish " in line]
@@ -77,13 +77,13 @@ def test_t_cycles_the_clocks_and_the_heading_names_them(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2") as (app, pilot, _):
             await pilot.press("2")
-            told = []
+            readings = []
             for name in ("since request", "Δ previous event", "wall clock, UTC"):
                 await shows(pilot, name)
-                told.append([listed(app)[number] for number in ("0", "1", "2", "3")])
+                readings.append([listing(app)[number] for number in ("0", "1", "2", "3")])
                 await pilot.press("T")
             await shows(pilot, "T: since request")
-            assert told == [
+            assert readings == [
                 ["0.100", "0.100", "0.120", "2.345"],
                 ["–", "same", "20", "2,225"],
                 ["12:00:00.100", "12:00:00.100", "12:00:00.120", "12:00:02.345"],
@@ -101,7 +101,7 @@ def test_filtered_events_keep_time_since_their_predecessor(marked: Path) -> None
             await wait_for(pilot, lambda: screen.panes.events.row_count == 2)
             await pilot.press("T")
             await shows(pilot, "Δ previous event")
-            assert listed(app) == {"1": "same", "5": "50"}
+            assert listing(app) == {"1": "same", "5": "50"}
             await pilot.press("2")
             name, page = screen.pages()
             assert (name, [line.split()[:2] for line in page.splitlines()[1:]]) == (
@@ -115,15 +115,15 @@ def test_filtered_events_keep_time_since_their_predecessor(marked: Path) -> None
 def test_playhead_axis_and_input_follow_the_events_clock(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2") as (app, pilot, screen):
-            shown = []
+            screen_text = []
             for format in ("request", "event", "wall"):
                 await wait_for(pilot, lambda format=format: screen.panes.times.format == format)
                 lines = seen(app).splitlines()
                 at, end = lines[-2].split("%")[0].split("  ")[2].split(" / ")
                 second = lines[-3].find("╷12:00:01.000" if format == "wall" else "╷1 s")
-                shown.append((at.strip(), end.strip(), second))
+                screen_text.append((at.strip(), end.strip(), second))
                 await pilot.press("T")
-            assert shown == [
+            assert screen_text == [
                 ("0.120", "2.502 s", 52),
                 ("0.120", "2.502 s", 52),
                 ("12:00:00.120", "12:00:02.501", 52),
@@ -144,7 +144,7 @@ def test_a_typed_time_finds_the_event_displayed_there(marked: Path) -> None:
                 return screen.playback.position - 1
 
             for time, presses in (("2.345s", 2), ("12:00:02.345", 1)):
-                assert listed(app)[str(await gone_to(time))] == time.removesuffix("s")
+                assert listing(app)[str(await gone_to(time))] == time.removesuffix("s")
                 assert await gone_to("#2") == 2
                 await pilot.press(*["T"] * presses)
 
@@ -173,17 +173,17 @@ def test_the_playhead_is_behind_what_stands_in_its_cell(marked: Path) -> None:
             column = len(rows[7][0].text + rows[7][1].text)
             assert rows[7][2].text == "▲"
             at = [next(iter(Strip(row).crop(column, column + 1))) for row in rows[:7]]
-            assert [one.text for one in at[1:]] == ["⣀", "⠇", " ", "c", "▆", "S"]
-            crossed = [one.style.bgcolor == looks["playhead"].bgcolor for one in at if one.style]
+            assert [segment.text for segment in at[1:]] == ["⣀", "⠇", " ", "c", "▆", "S"]
+            crossed = [segment.style.bgcolor == looks["playhead"].bgcolor for segment in at if segment.style]
             assert crossed == [True, True, True, False, True, True, True], "where the curve is"
             assert at[5].style is not None
             assert (at[5].style.reverse, at[5].style.color) == (None, looks["error"].color)
             await pilot.press("end")
             moved = [next(iter(timeline.render_line(y).crop(column, column + 1))) for y in range(7)]
-            assert [one.text for one in moved] == [one.text for one in at]
-            found = {one.text: one.style for one in timeline.render_line(6) if one.text in tuple("CSD")}
-            assert list(found) == ["C", "S", "D"]
-            assert all(style is not None and style.reverse and style.bold for style in found.values())
+            assert [segment.text for segment in moved] == [segment.text for segment in at]
+            styles = {one.text: one.style for one in timeline.render_line(6) if one.text in tuple("CSD")}
+            assert list(styles) == ["C", "S", "D"]
+            assert all(style is not None and style.reverse and style.bold for style in styles.values())
 
     journey(steps())
 
@@ -193,7 +193,9 @@ def test_a_wait_is_shaded_and_shows_its_length(marked: Path) -> None:
         async with inspected(marked, "#3") as (_, pilot, screen):
             await shows(pilot, "╱╱ 2.2 s ╱╱")
             looks, row = screen.panes.by_name, screen.panes.timeline.render_line(5)
-            behind = "".join(one.text for one in row if one.style and one.style.bgcolor == looks["stalled"].bgcolor)
+            behind = "".join(
+                segment.text for segment in row if segment.style and segment.style.bgcolor == looks["stalled"].bgcolor
+            )
             assert behind.strip("╱") == " 2.2 s "
             await pilot.press("i")
             await shows(pilot, "╱╱ ┆2.2 s┆ ╱╱")
@@ -237,13 +239,15 @@ def test_the_wire_separates_an_events_bytes_from_its_neighbours(marked: Path) ->
     async def steps() -> None:
         async with inspected(marked, "#4") as (_, pilot, screen):
             await pilot.press("3", "v", "v", "v")
-            shown = await shows(pilot, "bytes · wire", "read 1 ─", "read 2 ─", "read 3 ─", "read 4 ─", "relayed after")
-            own = [line.partition("┃ ")[2].rstrip() for line in shown.splitlines() if "┃ " in line]
+            screen_text = await shows(
+                pilot, "bytes · wire", "read 1 ─", "read 2 ─", "read 3 ─", "read 4 ─", "relayed after"
+            )
+            own_bytes = [line.partition("┃ ")[2].rstrip() for line in screen_text.splitlines() if "┃ " in line]
             sent = event({"content": WORDS[4]}).decode().replace("\n", "␊")
-            assert "".join(own) == sent
-            assert own[0] == sent[:20]
-            assert "prefill" in shown
-            assert "a queue" in shown
+            assert "".join(own_bytes) == sent
+            assert own_bytes[0] == sent[:20]
+            assert "prefill" in screen_text
+            assert "a queue" in screen_text
             await pilot.resize_terminal(80, 40)
             await shows(pilot, "read 2 ─ 1", "B ─ +2.345 s → 0.1 ms ─")
             await pilot.press("v")
@@ -257,11 +261,11 @@ def test_long_lines_stay_whole_and_start_at_the_first(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2", (80, 24)) as (_, pilot, screen):
             await pilot.press("3", "v")
-            shown = await shows(pilot, "bytes · lines", "─ event #2 ─")
+            screen_text = await shows(pilot, "bytes · lines", "─ event #2 ─")
             sent = event({"content": WORDS[2]}).decode().replace("\n", "␊")
-            lines = [line.partition("│ ")[2].rstrip() for line in shown.splitlines()]
-            first = next(number for number, line in enumerate(lines) if line.startswith("data: "))
-            assert "".join(lines[first:]).replace(" ", "").startswith(sent.replace(" ", ""))
+            lines = [line.partition("│ ")[2].rstrip() for line in screen_text.splitlines()]
+            first_line = next(number for number, line in enumerate(lines) if line.startswith("data: "))
+            assert "".join(lines[first_line:]).replace(" ", "").startswith(sent.replace(" ", ""))
             await pilot.press("home")
             assert "event #0 (read 0" in await shows(pilot, "─ event #0 ─", "#–/#8")
             screen.panes.bytes.highlight(5, 5)
@@ -295,11 +299,11 @@ def test_a_compressed_bodys_wire_shows_decoded_reads(tmp_path: Path) -> None:
     async def steps() -> None:
         async with inspected(tape, "#1") as (_, pilot, _screen):
             await pilot.press("3", "v", "v", "v")
-            shown = await shows(
+            screen_text = await shows(
                 pilot, "the body came as gzip", "┃ data: ", "read 0 ─", f"read 1 ─ {len(parts[1][1])} B"
             )
-            assert "two" in shown
-            assert '"one"' not in shown
+            assert "two" in screen_text
+            assert '"one"' not in screen_text
 
     journey(steps())
 
@@ -313,7 +317,7 @@ def without_second_and_third(connection: sqlite3.Connection) -> bytes:
 
 @pytest.mark.damages
 def test_bytes_without_a_read_have_their_own_rule(tmp_path: Path) -> None:
-    tape = made(tmp_path, [(100 + at, event({"content": f"word {at} "})) for at in range(5)])
+    tape = tape_of(tmp_path, [(100 + at, event({"content": f"word {at} "})) for at in range(5)])
     size = len(event({"content": "word 0 "}))
     with contextlib.closing(sqlite3.connect(tape)) as connection, connection:
         connection.execute("UPDATE bodies SET at_ns = ?", (without_second_and_third(connection),))
@@ -328,11 +332,11 @@ def test_bytes_without_a_read_have_their_own_rule(tmp_path: Path) -> None:
             hexed = await shows(pilot, f"read 3 ─ {size} B ─ +0.103 s ─")
             assert "no read" not in hexed
             await pilot.press("comma", "v", "v", "v")
-            shown = await shows(pilot, rule, f"read 3 ─ {size} B ─ +0.103 s ─ relayed after")
-            above, below = (part.splitlines() for part in shown.split(rule))
+            screen_text = await shows(pilot, rule, f"read 3 ─ {size} B ─ +0.103 s ─ relayed after")
+            above, below = (part.splitlines() for part in screen_text.split(rule))
             assert any("word 1" in line for line in below)
             assert not any("word 1" in line.partition("│")[2] for line in above)
-            assert "are missing" not in shown.partition("│")[2]
+            assert "are missing" not in screen_text.partition("│")[2]
             await pilot.press("end")
             lost = await shows(pilot, "77 B more are missing from the tape ───")
             assert lost.index("77 B more") > lost.index("word 4")
@@ -350,7 +354,7 @@ def test_bytes_without_a_read_have_their_own_rule(tmp_path: Path) -> None:
 def test_hostile_bytes_and_hostile_markdown_go_no_further(tmp_path: Path) -> None:
     code = "```\n\x1b]52;c;QQ==\x07\n\x9b2J\n```\n"
     text = f"# {HOSTILE}\n[{HOSTILE}](http://{HOSTILE})\n{code}[/ [@click=app.bell()] &#x1b;"
-    tape = made(tmp_path, [(100, event({"content": text}) + b"\x1b]0;t\x07\xff\r\r\n\n" + DONE)])
+    tape = tape_of(tmp_path, [(100, event({"content": text}) + b"\x1b]0;t\x07\xff\r\r\n\n" + DONE)])
 
     async def steps() -> None:
         async with inspected(tape, None, (80, 24)) as (app, pilot, screen):
@@ -373,10 +377,10 @@ def test_content_is_shown_as_markdown_and_back(marked: Path) -> None:
         async with inspected(marked, "100%") as (app, pilot, screen):
             await shows(pilot, "**prefill**", "[x](http://y)")
             await pilot.press("v", "v", "v")
-            shown = await shows(
+            screen_text = await shows(
                 pilot, "· Markdown", "One for prefill and one for decode.", " • a queue", "x (http://y)▏"
             )
-            assert "**" not in shown.partition("timeline")[0].replace("'One for **prefill** '", "")
+            assert "**" not in screen_text.partition("timeline")[0].replace("'One for **prefill** '", "")
             await pilot.press("home")
             await shows(pilot, "text @ #– · Markdown")
             await wait_for(pilot, lambda: " • a queue" not in seen(app))
@@ -403,7 +407,9 @@ def test_markdown_is_rendered_during_play_and_after_resizing(marked: Path) -> No
 
 
 def test_only_a_huge_answers_end_is_rendered(tmp_path: Path) -> None:
-    tape = made(tmp_path, [(100, event({"content": "*word* " * 100_000})), (200, event({"content": "**end**"}) + DONE)])
+    tape = tape_of(
+        tmp_path, [(100, event({"content": "*word* " * 100_000})), (200, event({"content": "**end**"}) + DONE)]
+    )
 
     async def steps() -> None:
         async with inspected(tape, "100%") as (_, pilot, screen):
@@ -447,30 +453,30 @@ def test_a_filter_newer_than_words_steps_through_events(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#0") as (app, pilot, screen):
 
-            async def asked(key: str, text: str) -> None:
+            async def ask_for(key: str, text: str) -> None:
                 await pilot.press(key)
                 await typed(pilot, text)
                 await pilot.press("enter")
                 await wait_for(pilot, lambda: app.screen is screen)
 
             async def places(keys: str) -> list[int]:
-                found = []
+                readings = []
                 for key in keys:
                     await pilot.press(key)
-                    found.append(screen.playback.position)
-                return found
+                    readings.append(screen.playback.position)
+                return readings
 
-            await asked("slash", "for")
+            await ask_for("slash", "for")
             await wait_for(pilot, lambda: screen.panes.events.row_count == 2)
             assert await places("nnnNN") == [3, 5, 3, 5, 3]
-            await asked("colon", "queue")
+            await ask_for("colon", "queue")
             assert screen.playback.position == 6
             assert await places("nN") == [2, 6]  # of the words, though the filter stands
-            await asked("slash", "gap>60s")
+            await ask_for("slash", "gap>60s")
             await wait_for(pilot, lambda: screen.panes.events.row_count == 0)
             assert await places("n") == [6]
             assert app.toasts == ["no event fits gap>60s"]
-            await asked("slash", "")
+            await ask_for("slash", "")
             await wait_for(pilot, lambda: screen.panes.events.matches is None)
             assert await places("nn") == [2, 6]
 
@@ -508,14 +514,14 @@ def test_going_up_and_down_waits_for_the_events(marked: Path, monkeypatch: pytes
 @pytest.fixture
 def talk(tmp_path: Path) -> Path:
     """A tape with a request of 30 messages: a needle in two of them."""
-    said = [f"Question {number}: " + "why is it slow? " * 20 for number in range(30)]
-    said[7] = f"The Needle of [/it]. {said[7]}"
-    said[25] = f"Another NEEDLE. {said[25]}"
-    messages = [{"role": "user", "content": content} for content in said]
-    asked = json.dumps({"model": "m", "stream": True, "messages": messages}).encode()
+    questions = [f"Question {number}: " + "why is it slow? " * 20 for number in range(30)]
+    questions[7] = f"The Needle of [/it]. {questions[7]}"
+    questions[25] = f"Another NEEDLE. {questions[25]}"
+    messages = [{"role": "user", "content": content} for content in questions]
+    request = json.dumps({"model": "m", "stream": True, "messages": messages}).encode()
     parts = [(100, event({"content": "Hm"}, "stop") + DONE)]
     id = "a" * 16
-    return recorded(tmp_path / "tape.db", [begin(id, 0, asked), *response(id, parts), end(id, parts)])
+    return recorded(tmp_path / "tape.db", [begin(id, 0, request), *response(id, parts), end(id, parts)])
 
 
 async def looks_for(pilot: Pilot[Any], words: str) -> None:
@@ -531,11 +537,11 @@ def test_words_are_looked_for_in_all_request_messages(talk: Path) -> None:
             await press(pilot, "4")
             assert "Needle" not in await shows(pilot, "request · messages", "Question 0", "/ search")
             await looks_for(pilot, "needle")
-            shown = await shows(pilot, "request · messages (v: as sent) · needle: 1 / 2", "The Needle of [/it].")
-            assert "Another NEEDLE" not in shown
-            for key, place, found in (("n", 2, "Another NEEDLE."), ("n", 1, "The Needle"), ("N", 2, "Another NEEDLE.")):
+            screen_text = await shows(pilot, "request · messages (v: as sent) · needle: 1 / 2", "The Needle of [/it].")
+            assert "Another NEEDLE" not in screen_text
+            for key, place, text in (("n", 2, "Another NEEDLE."), ("n", 1, "The Needle"), ("N", 2, "Another NEEDLE.")):
                 await press(pilot, key)
-                await shows(pilot, f"needle: {place} / 2", found)
+                await shows(pilot, f"needle: {place} / 2", text)
             await press(pilot, "v")
             assert "needle: " not in await shows(pilot, "request · as sent")
             await press(pilot, "2")
@@ -623,10 +629,10 @@ def test_playing_shows_nothing_ahead_of_the_playhead(marked: Path) -> None:
         async with inspected(marked, "#2") as (_, pilot, _):
             await shows(pilot, "a queue", "'- a queue␊'")
             await pilot.press("space")
-            shown = await shows(pilot, "▶ playing", "prefill")
-            assert "'queues␊␊'" in shown
-            assert "a queue" not in shown
-            assert "2.345" not in shown
+            screen_text = await shows(pilot, "▶ playing", "prefill")
+            assert "'queues␊␊'" in screen_text
+            assert "a queue" not in screen_text
+            assert "2.345" not in screen_text
             await pilot.press("space")
             await shows(pilot, "‖ paused", "a queue", "2.345")
 
@@ -636,18 +642,20 @@ def test_playing_shows_nothing_ahead_of_the_playhead(marked: Path) -> None:
 def test_keys_that_do_not_apply_are_named_nowhere(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2") as (app, pilot, screen):
-            named = []
+            names = []
             for pane in range(5):
                 await pilot.press(str(pane + 1))
                 await wait_for(pilot, lambda pane=pane: screen.panes.tab.number == pane)
                 active = {
-                    one.binding.id.rpartition(".")[2] for one in screen.active_bindings.values() if one.binding.id
+                    active.binding.id.rpartition(".")[2]
+                    for active in screen.active_bindings.values()
+                    if active.binding.id
                 }
-                named.append({"view", "filter", "open", "fold", "choice"} & active)
+                names.append({"view", "filter", "open", "fold", "choice"} & active)
                 line = seen(app).splitlines()[-1]
                 assert ("filter" in line, "search" in line) == (pane in (0, 1), pane == 3)
                 assert {"play", "goto", "help"} <= active
-            assert named == [{"view", "filter", "open"}, {"filter", "open"}, {"view"}, {"view", "filter"}, set()]
+            assert names == [{"view", "filter", "open"}, {"filter", "open"}, {"view"}, {"view", "filter"}, set()]
 
     journey(steps())
 
@@ -655,8 +663,8 @@ def test_keys_that_do_not_apply_are_named_nowhere(marked: Path) -> None:
 def test_the_heading_has_the_verdict_and_not_its_flag(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2") as (_, pilot, _):
-            shown = await shows(pilot, "stall 2.2 s by upstream")
-            assert "stall  " not in shown.splitlines()[0].replace("stall 2.2 s", "")
+            screen_text = await shows(pilot, "stall 2.2 s by upstream")
+            assert "stall  " not in screen_text.splitlines()[0].replace("stall 2.2 s", "")
 
     journey(steps())
 
@@ -667,9 +675,11 @@ def test_requests_show_in_short_in_full_and_raw(tmp_path: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: InspectorScreen(2)) as (_, pilot):
             await pilot.press("4")
-            shown = await shows(pilot, "request · messages (v: as sent)", "── new since 11110000 ─", "Yes: ␛[31msnow.")
-            assert "Rule 1." not in shown
-            assert "2 assistant  I look. call get_weather" in shown
+            screen_text = await shows(
+                pilot, "request · messages (v: as sent)", "── new since 11110000 ─", "Yes: ␛[31msnow."
+            )
+            assert "Rule 1." not in screen_text
+            assert "2 assistant  I look. call get_weather" in screen_text
             await pilot.press("r")
             await shows(pilot, "Rule 9.")
             await pilot.press("v")

@@ -47,15 +47,15 @@ def test_an_ending_exchange_may_enter_or_leave_filtered_lists(tmp_path: Path) ->
         writing.begin("a" * 16, SLOWER)
         writing.begin("b" * 16, SLOWER)
 
-    async def ended(filter_text: str, id: str, before: str, after: str) -> None:
+    async def exchange_ended(filter_text: str, id: str, text_before: str, text_after: str) -> None:
         async with viewed(path, filter_text=filter_text) as pilot:
-            await shows(pilot, before)
+            await shows(pilot, text_before)
             with recorder(path) as writing:
                 writing.end(id * 16, SLOWER, "end")
-                await shows(pilot, after)
+                await shows(pilot, text_after)
 
-    journey(ended("gap.max>100ms", "a", "2 still run: what is measured counts when", "✓ aaaaaaaa"))
-    journey(ended("is:live", "b", "● bbbbbbbb", "0 of 2 match"))
+    journey(exchange_ended("gap.max>100ms", "a", "2 still run: what is measured counts when", "✓ aaaaaaaa"))
+    journey(exchange_ended("is:live", "b", "● bbbbbbbb", "0 of 2 match"))
 
 
 def test_one_that_ends_out_of_sight_is_read_again(tmp_path: Path) -> None:

@@ -20,14 +20,14 @@ def agents(tmp_path: Path) -> Path:
     """An agent of three turns, whose second started a sub-agent of two, and a chat of one turn."""
     tape = tmp_path / "tape.db"
     session = {"session_id": "build-7"}
-    look, found = {"role": "user", "content": "Look around"}, {"role": "user", "content": "found"}
+    look, result_text = {"role": "user", "content": "Look around"}, {"role": "user", "content": "found"}
     with opened(tape) as store:
         for frames in (
             turn("a1", ASKED, metadata=session),
             turn("a2", ASKED, ANSWERED, MORE, metadata=session),
             turn("b1", look, headers=SUB_AGENT, metadata=session),
             turn("chat", {"role": "user", "content": "\x1b]2;x\x07 [/b]"}),
-            turn("b2", look, ANSWERED, found, headers=SUB_AGENT, metadata=session),
+            turn("b2", look, ANSWERED, result_text, headers=SUB_AGENT, metadata=session),
             turn("a3", ASKED, ANSWERED, MORE, ANSWERED, MORE, metadata=session),
         ):
             record(store, frames)

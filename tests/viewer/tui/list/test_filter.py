@@ -163,7 +163,7 @@ def test_a_filter_is_completed_and_remembered(tape: Path) -> None:
 def test_completions_chosen_with_arrows_cover_no_rows(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape, (80, 24)) as pilot:
-            before = await shows(pilot, LIVE[:8], "Hel")
+            text_before = await shows(pilot, LIVE[:8], "Hel")
             box = await type_filter(pilot, "is:")
             lines = (await shows(pilot, "at the end: expected a value", "   aborted", "TIMELINE")).splitlines()
             assert lines[2].startswith("   at the end")
@@ -176,7 +176,7 @@ def test_completions_chosen_with_arrows_cover_no_rows(tape: Path) -> None:
             await shows(pilot, "0 of 7 match.")
             box.value = ""
             press(pilot, "escape")
-            await wait_for(pilot, lambda: seen(pilot.app) == before)
+            await wait_for(pilot, lambda: seen(pilot.app) == text_before)
 
     journey(steps())
 
@@ -208,10 +208,10 @@ def test_an_unfinished_filter_waits_for_enter(tape: Path) -> None:
             assert isinstance(screen, StreamsScreen)
             box = await type_filter(pilot, "is:live")
             await wait_for(pilot, lambda: screen.streams.listing.vocabulary.values)
-            for more, told in UNFINISHED.items():
+            for more, message in UNFINISHED.items():
                 await shows(pilot, "1 / 7 · ")
                 press(pilot, *more)
-                await shows(pilot, f"is:live{more}", told, LIVE[:8])
+                await shows(pilot, f"is:live{more}", message, LIVE[:8])
                 assert screen.filter.text.strip() == "is:live"
                 assert len(screen.streams.listing.catalog) == 1
                 box.value = "is:live"
@@ -224,7 +224,7 @@ def test_an_unfinished_filter_waits_for_enter(tape: Path) -> None:
 
 
 def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> None:
-    async def first() -> None:
+    async def first_list() -> None:
         async with viewed(tape) as pilot:
             await type_filter(pilot, "is:live")
             press(pilot, "enter")
@@ -244,7 +244,7 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
             await wait_for(pilot, lambda: box.value == "dra")
 
     assert filter.history_file().is_relative_to(tmp_path)
-    journey(first())
+    journey(first_list())
     journey(second())
 
 
@@ -261,8 +261,8 @@ def test_a_broken_history_is_reported_once(tape: Path, monkeypatch: pytest.Monke
             await shows(pilot, "1 / 7")
             reading = [worker for worker in pilot.app.workers if worker.group == "history"]
             await wait_for(pilot, lambda: all(worker.is_finished for worker in reading))
-            (told,) = toasts
-            assert told.startswith("The filters of earlier runs cannot be read: Is a directory (")
+            (message,) = toasts
+            assert message.startswith("The filters of earlier runs cannot be read: Is a directory (")
 
     journey(steps())
 

@@ -20,7 +20,7 @@ def test_history_keeps_the_newest_last(tmp_path: Path) -> None:
     for text in ("a", HOSTILE, "\ud800", " ", "b", "a", "x" * 5000):
         filter.add_filters(path, text)
     assert filter.read_history(path) == [HOSTILE, "\ud800", "b", "a"]
-    assert [one.name for one in path.parent.iterdir()] == ["filters.json"]
+    assert [file.name for file in path.parent.iterdir()] == ["filters.json"]
 
 
 def test_history_is_readable_by_its_owner_only(tmp_path: Path) -> None:
@@ -62,4 +62,4 @@ def test_an_unwritable_directory_is_an_error_without_remains(tmp_path: Path) -> 
     (tmp_path / "filters.json").mkdir()
     with pytest.raises(OSError, match=r"."):
         filter.add_filters(tmp_path / "filters.json", "a")
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "filters.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["file", "filters.json"]

@@ -44,7 +44,7 @@ def test_what_is_compared_is_looked_up_by_its_id(tmp_path: Path) -> None:
 
 
 def test_every_entry_of_the_order_menu_is_whole(tape: Path) -> None:
-    entries = [f"{one.letter} {one.title.removesuffix(' s').lower()}" for one in COLUMNS if one.letter]
+    entries = [f"{column.letter} {column.title.removesuffix(' s').lower()}" for column in COLUMNS if column.letter]
 
     async def steps() -> None:
         async with viewed(tape, (60, 16)) as pilot:
@@ -114,7 +114,7 @@ def test_columns_times_and_the_preview_can_be_changed(tape: Path) -> None:
             press(pilot, "escape")
             await wait_for(pilot, lambda: "MAX GAP" not in seen(pilot.app) and "ICL p50" in seen(pilot.app))
             words = ("still running", "nothing records it")
-            await wait_for(pilot, lambda: any(one in seen(pilot.app) for one in words))
+            await wait_for(pilot, lambda: any(word in seen(pilot.app) for word in words))
             press(pilot, "P")
             await wait_for(pilot, lambda: "the last read came" not in seen(pilot.app))
 
@@ -147,28 +147,28 @@ def test_keys_toggle_errors_and_stalls_within_the_filter(tape: Path) -> None:
 
 
 def test_inapplicable_keys_are_not_in_footer_or_help(tape: Path) -> None:
-    def listed(pilot: Pilot[Any]) -> set[str]:
+    def names_listed(pilot: Pilot[Any]) -> set[str]:
         return {str(entry.bound.binding.id) for entry in entries(pilot.app, pilot.app.screen.active_bindings)}
 
     async def steps() -> None:
         async with viewed(tape) as pilot:
             await shows(pilot, "S stats", LIVE[:8])
             idle = {"compare", "toggle_filter", "back"}
-            await wait_for(pilot, lambda: not listed(pilot) & idle)  # none is hidden until the list has been read
+            await wait_for(pilot, lambda: not names_listed(pilot) & idle)  # none is hidden until the list has been read
             press(pilot, "m", "e")
             await shows(pilot, "c compare", "/ is:failed")
-            await wait_for(pilot, lambda: listed(pilot) >= {"compare", "toggle_filter", "back"})
+            await wait_for(pilot, lambda: names_listed(pilot) >= {"compare", "toggle_filter", "back"})
             press(pilot, "slash")
             await shows(pilot, "tab complete", "f1 help")
-            await wait_for(pilot, lambda: not listed(pilot) & {"open", "mark", "order", "compare"})
+            await wait_for(pilot, lambda: not names_listed(pilot) & {"open", "mark", "order", "compare"})
             press(pilot, "escape", "e")
             await type_filter(pilot, "model:nobody")
             press(pilot, "enter")
             await shows(pilot, "0 of 7 match.")
-            await wait_for(pilot, lambda: not listed(pilot) & {"open", "mark", "order", "stats"})
+            await wait_for(pilot, lambda: not names_listed(pilot) & {"open", "mark", "order", "stats"})
             await wait_for(
                 pilot,
-                lambda: listed(pilot) >= {"filter", "toggle_filter", "errors", "copy"},
+                lambda: names_listed(pilot) >= {"filter", "toggle_filter", "errors", "copy"},
             )
 
     journey(steps())

@@ -106,7 +106,7 @@ def test_the_cursor_moves_among_lanes_and_opens_exchanges(many: Path) -> None:
 def test_zoom_and_pan_keep_to_the_axis(many: Path) -> None:
     async def steps() -> None:
         async with laned(many, (120, 40)) as (pilot, _):
-            whole = seen(pilot.app)
+            full_screen = seen(pilot.app)
             press(pilot, "g", "plus", "plus")
             await shows(pilot, "12:00:02.000")
             press(pilot, "L")
@@ -114,7 +114,7 @@ def test_zoom_and_pan_keep_to_the_axis(many: Path) -> None:
             press(pilot, "G")
             await wait_for(pilot, lambda: "12:00:03.000" not in seen(pilot.app))
             press(pilot, "minus", "minus")
-            await wait_for(pilot, lambda: seen(pilot.app) == whole)
+            await wait_for(pilot, lambda: seen(pilot.app) == full_screen)
 
     journey(steps())
 
@@ -122,13 +122,14 @@ def test_zoom_and_pan_keep_to_the_axis(many: Path) -> None:
 def test_a_running_stream_grows_and_new_ones_join(many: Path) -> None:
     async def steps() -> None:
         async with laned(many, (120, 40)) as (pilot, watch):
-            before = seen(pilot.app)
-            (line,) = [line for line in before.splitlines() if line.startswith("▌")]
+            screen_before = seen(pilot.app)
+            (line,) = [line for line in screen_before.splitlines() if line.startswith("▌")]
             watch.ns += 2 * S
             await wait_for(
                 pilot,
                 lambda: any(
-                    one.startswith("▌") and one.count("░") > line.count("░") for one in seen(pilot.app).splitlines()
+                    text_line.startswith("▌") and text_line.count("░") > line.count("░")
+                    for text_line in seen(pilot.app).splitlines()
                 ),
             )
             with recorder(many) as writing:
@@ -197,7 +198,7 @@ def test_lanes_show_exchanges_around_the_lists_cursor(tmp_path: Path) -> None:
             press(pilot, "v")
             await shows(pilot, "500 exchanges of 600")
             assert table(pilot).bar.row.no == 1
-            assert max(one.row.no for one in table(pilot).clock_lanes.bars) == MOST
+            assert max(lane_bar.row.no for lane_bar in table(pilot).clock_lanes.bars) == MOST
 
     journey(steps())
 

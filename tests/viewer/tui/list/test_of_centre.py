@@ -87,12 +87,12 @@ def test_an_opened_exchange_is_pulled_once_with_its_gaps(engine: Engine, tmp_pat
             await shows(pilot, newest[1][:8])
             await press(pilot, "enter")
             await shows(pilot, "1 Replay", newest[0][:8], "[DONE]")
-            asked = len(engine.asked)
+            question_count = len(engine.asked)
             await press(pilot, "q")
             await shows(pilot, newest[1][:8])
             await press(pilot, "enter")
             await shows(pilot, "1 Replay", newest[0][:8], "[DONE]")
-            assert not [body for *_, body in engine.asked[asked:] if b"FROM streams" in body]
+            assert not [body for *_, body in engine.asked[question_count:] if b"FROM streams" in body]
             engine.run(b"TRUNCATE TABLE streams")
             await press(pilot, "q", "j", "enter")
             await shows(pilot, "1 Replay", newest[1][:8], "its bytes were not shipped: facts, measures and gaps only")
@@ -143,7 +143,7 @@ def test_a_failing_server_is_reported_beside_the_list(engine: Engine, tmp_path: 
             await shows(pilot, newest[0][:8], f"{len(newest)} exchanges")
             engine.answer = CUT_BEFORE
             await press(pilot, "enter")
-            await wait_for(pilot, lambda: any("broke the connection" in one for one in app.toasts))
+            await wait_for(pilot, lambda: any("broke the connection" in toast for toast in app.toasts))
             assert newest[0][:8] in seen(app)
             engine.answer = None
             await press(pilot, "slash")

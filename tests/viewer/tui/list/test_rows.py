@@ -40,7 +40,7 @@ class Listed(App[None]):
         self.rows.filled()
 
 
-def listed(steps: Callable[[Listed, Pilot[None]], Awaitable[None]]) -> None:
+def on_list(steps: Callable[[Listed, Pilot[None]], Awaitable[None]]) -> None:
     async def run() -> None:
         app = Listed()
         async with app.run_test(size=(100, HEIGHT)) as pilot:
@@ -64,7 +64,7 @@ def test_rows_in_sight_are_read_before_their_neighbours() -> None:
         await wait_for(pilot, lambda: len(app.asked) == 2)
         assert app.asked[1] == [10]
 
-    listed(steps)
+    on_list(steps)
 
 
 def test_what_is_being_read_is_not_asked_for_again() -> None:
@@ -78,16 +78,16 @@ def test_what_is_being_read_is_not_asked_for_again() -> None:
         await pilot.pause()
         assert app.asked == [[9, 10]]
 
-    listed(steps)
+    on_list(steps)
 
 
 def test_the_next_page_is_drawn_before_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[int] = []
+    numbers: list[int] = []
     line = layout.line
 
-    def noted(row: ListRow, *rest: Any) -> Any:
-        drawn.append(row.no)
-        return line(row, *rest)
+    def noted(row: ListRow, *arguments: Any) -> Any:
+        numbers.append(row.no)
+        return line(row, *arguments)
 
     monkeypatch.setattr(layout, "line", noted)
 
@@ -95,8 +95,8 @@ def test_the_next_page_is_drawn_before_it_shows(monkeypatch: pytest.MonkeyPatch)
         app.rows.go_to(10 * PAGE + 60)
         await wait_for(pilot, lambda: app.asked)
         app.fill()
-        first = app.rows.scroll_offset.y
-        ahead = app.rows.catalog.number(first + 2 * HEIGHT - 1)
-        await wait_for(pilot, lambda: ahead in drawn)
+        first_y = app.rows.scroll_offset.y
+        ahead = app.rows.catalog.number(first_y + 2 * HEIGHT - 1)
+        await wait_for(pilot, lambda: ahead in numbers)
 
-    listed(steps)
+    on_list(steps)

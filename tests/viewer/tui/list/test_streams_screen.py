@@ -73,8 +73,8 @@ def test_the_cursor_stands_out_and_signs_are_coloured(tape: Path) -> None:
             await at_cursor(pilot, LIVE)
 
             def styles(line: int) -> dict[str, tuple[Any, Any]]:
-                segments = [one for one in rows(pilot).render_line(line) if one.style is not None]
-                return {one.text.strip(): (one.style.color, one.style.bgcolor) for one in segments}
+                segments = [segment for segment in rows(pilot).render_line(line) if segment.style is not None]
+                return {segment.text.strip(): (segment.style.color, segment.style.bgcolor) for segment in segments}
 
             await wait_for(pilot, lambda: "c0000000" in styles(3))
             (cursor_ground,) = {ground for _, ground in styles(0).values()}
@@ -151,9 +151,11 @@ def test_a_removed_tape_is_called_gone_with_its_rows(tmp_path: Path) -> None:
         async with viewed(path) as pilot:
             await shows(pilot, "aaaaaaaa")
             take_away(tmp_path)
-            shown = await shows(pilot, "The tape is gone.", "tape.db was deleted or moved.", "It held 2 exchanges")
-            assert "begun 2026-03-01 12:00:00 – 2026-03-01 12:00:07 UTC" in shown
-            assert "no tape yet" not in shown
+            screen_text = await shows(
+                pilot, "The tape is gone.", "tape.db was deleted or moved.", "It held 2 exchanges"
+            )
+            assert "begun 2026-03-01 12:00:00 – 2026-03-01 12:00:07 UTC" in screen_text
+            assert "no tape yet" not in screen_text
             with recorder(path) as writing:
                 writing.record("b" * 16)
                 await shows(pilot, "bbbbbbbb")
@@ -209,7 +211,7 @@ def test_a_file_that_is_no_tape_ends_the_viewer(tmp_path: Path, recwarn: pytest.
 
     journey(steps())
     gc.collect()
-    assert not [str(one.message) for one in recwarn if "never awaited" in str(one.message)]
+    assert not [str(warning.message) for warning in recwarn if "never awaited" in str(warning.message)]
 
 
 def test_marks_do_not_go_over_to_another_tape(tmp_path: Path) -> None:
@@ -240,10 +242,10 @@ def test_a_narrow_footer_keeps_whole_keys_help_and_quit(tape: Path) -> None:
             # Until the list has been read, no key is hidden.
             await wait_for(pilot, lambda: "c compare" not in seen(pilot.app))
             for width in (60, 66, 80, 120):
-                last = (await resized(pilot, (width, 18))).splitlines()[-1]
-                assert last.strip().split("  ")[-1] == "q quit"
-                assert width < 80 or "v lanes" in last
-                assert set(last.strip().split("  ")) <= {
+                last_line = (await resized(pilot, (width, 18))).splitlines()[-1]
+                assert last_line.strip().split("  ")[-1] == "q quit"
+                assert width < 80 or "v lanes" in last_line
+                assert set(last_line.strip().split("  ")) <= {
                     "? help", "/ filter", "enter open", "e errors", "s stalls", "m mark", "v lanes", "o order",
                     "S stats", "t conversations", "q quit",
                 }  # fmt: skip

@@ -30,74 +30,74 @@ def reading(tape: Path) -> Reading:
     """Read the tape over one connection, as the viewer does."""
     clock = Clock(lambda: 0, lambda: 0, boot_ns=lambda: 0)
     with TapePlace(tape).opened() as source:
-        yield lambda known, wanted: read(source, "", clock, DEFAULT, known, wanted)
+        yield lambda data, query: read(source, "", clock, DEFAULT, data, query)
 
 
 def test_only_near_and_opened_conversations_have_bars(reading: Reading) -> None:
-    known = reading(ConversationsData(), NOTHING)
-    assert [*known.rows] == [OTHER, KEY]
-    assert not known.times
-    assert NOTHING.is_in(known)
+    data = reading(ConversationsData(), NOTHING)
+    assert [*data.rows] == [OTHER, KEY]
+    assert not data.times
+    assert NOTHING.is_in(data)
     newest = TreeQuery(near=frozenset({OTHER}))
-    assert not newest.is_in(known)
-    known = reading(known, newest)
-    assert known.times.keys() == {OTHER}
-    known = reading(known, TreeQuery(frozenset({KEY}), frozenset({OTHER})))
-    assert known.times.keys() == {OTHER, KEY}
-    assert known.bars(of_context=False).wall_ns[KEY] == 8400 * MS
+    assert not newest.is_in(data)
+    data = reading(data, newest)
+    assert data.times.keys() == {OTHER}
+    data = reading(data, TreeQuery(frozenset({KEY}), frozenset({OTHER})))
+    assert data.times.keys() == {OTHER, KEY}
+    assert data.bars(of_context=False).wall_ns[KEY] == 8400 * MS
 
 
 def test_what_is_known_is_not_read_again(reading: Reading) -> None:
-    known = reading(ConversationsData(), ALL)
-    assert reading(known, ALL) is known
+    data = reading(ConversationsData(), ALL)
+    assert reading(data, ALL) is data
 
 
 def test_only_changed_conversations_are_accounted_again(tape: Path, reading: Reading) -> None:
-    known = reading(ConversationsData(), ALL)
+    data = reading(ConversationsData(), ALL)
     with opened(tape) as store:
         record(store, turn("more", ASKED, metadata={"session_id": OTHER}))
-    changed = reading(known, ALL)
-    assert changed.version != known.version
-    assert changed.times[KEY].bars is known.times[KEY].bars
-    assert changed.times[OTHER].bars is not known.times[OTHER].bars
+    changed = reading(data, ALL)
+    assert changed.version != data.version
+    assert changed.times[KEY].bars is data.times[KEY].bars
+    assert changed.times[OTHER].bars is not data.times[OTHER].bars
 
 
 def test_a_running_conversation_grows(tape: Path, reading: Reading) -> None:
-    *begun, last, _ = turn("live", ASKED, metadata={"session_id": "live"})
+    *opening, final, _ = turn("live", ASKED, metadata={"session_id": "live"})
     with opened(tape) as store:
-        store.append(begun)
-    known = reading(ConversationsData(), ALL)
-    before = known.times["live"].bars.length
+        store.append(opening)
+    data = reading(ConversationsData(), ALL)
+    length_before = data.times["live"].bars.length
     with opened(tape) as store:
-        store.append([last])
-    assert reading(known, ALL).times["live"].bars.length > before
+        store.append([final])
+    assert reading(data, ALL).times["live"].bars.length > length_before
 
 
 def test_verdicts_follow_the_turns_that_they_are_about(reading: Reading) -> None:
-    wanted = TreeQuery(frozenset({KEY}), ALL.near)
-    known = reading(ConversationsData(), wanted)
-    assert {one.cache_verdict for one in known.turns[KEY]} == {None}
-    judged = reading(known, wanted)
-    assert {one.cache_verdict for one in judged.turns[KEY]} == {"unreported", "unknown", None}
-    assert reading(judged, wanted) is judged
+    query = TreeQuery(frozenset({KEY}), ALL.near)
+    data = reading(ConversationsData(), query)
+    assert {turn_.cache_verdict for turn_ in data.turns[KEY]} == {None}
+    judged = reading(data, query)
+    assert {turn_.cache_verdict for turn_ in judged.turns[KEY]} == {"unreported", "unknown", None}
+    assert reading(judged, query) is judged
 
 
 def test_contexts_are_read_near_the_cursor_on_request(reading: Reading) -> None:
-    known = reading(ConversationsData(), ALL)
-    assert not known.contexts
-    wanted = TreeQuery(near=ALL.near, of_context=True)
-    assert not wanted.is_in(known)
-    known = reading(known, wanted)
-    assert wanted.is_in(known)
-    bars = known.bars(of_context=True)
+    data = reading(ConversationsData(), ALL)
+    assert not data.contexts
+    query = TreeQuery(near=ALL.near, of_context=True)
+    assert not query.is_in(data)
+    data = reading(data, query)
+    assert query.is_in(data)
+    bars = data.bars(of_context=True)
     assert (bars.title, bars.sessions.keys(), bars.wall_ns[KEY]) == ("CONTEXT", {KEY, OTHER}, 8400 * MS)
-    (first,) = (one for one in known.turns[KEY] if one.id == FIRST)
-    assert first.sources["user"] > 0
-    assert sum(first.sources.values()) == bars.turns[first.no].phases[-1].end
+    (turn_,) = (one for one in data.turns[KEY] if one.id == FIRST)
+    assert turn_.sources["user"] > 0
+    assert sum(turn_.sources.values()) == bars.turns[turn_.no].phases[-1].end
 
 
 def test_an_opened_conversation_that_vanished_is_not_sought(reading: Reading) -> None:
-    wanted = TreeQuery(frozenset({KEY, "gone"}), ALL.near)
-    known = reading(reading(ConversationsData(), wanted), wanted)
-    assert wanted.is_in(known)
-    assert reading(known, wanted) is known
+    query = TreeQuery(frozenset({KEY, "gone"}), ALL.near)
+    data = reading(reading(ConversationsData(), query), query)
+    assert query.is_in(data)
+    assert reading(data, query) is data

@@ -25,16 +25,16 @@ class Ticking:
 
 def played(gap_ms: int, count: int) -> tuple[list[int], list[int]]:
     """Play events at the given distance; return their count at each drawing, and their lateness."""
-    ticking, shown = Ticking(), []
+    ticking, frames_shown = Ticking(), []
     late: list[int] = []
 
     class Timed(Playback):
         def advance(self, at_most: int | None = None) -> int:
             deadline = self.deadline()
-            came = super().advance(at_most)
-            if came and deadline is not None:
+            advance = super().advance(at_most)
+            if advance and deadline is not None:
                 late.append(ticking.ns - deadline)
-            return came
+            return advance
 
     playback = Timed(array("q", range(gap_ms * MS, (count + 1) * gap_ms * MS, gap_ms * MS)), 0, ticking.now)
 
@@ -42,7 +42,7 @@ def played(gap_ms: int, count: int) -> tuple[list[int], list[int]]:
         async def sleep(self, ns: int | None) -> None:
             ticking.ns += ns or 0
 
-    driver = Sleepless(playback, Clock(now=ticking.now), lambda: shown.append(playback.position), lambda: None)
+    driver = Sleepless(playback, Clock(now=ticking.now), lambda: frames_shown.append(playback.position), lambda: None)
 
     async def play() -> None:
         playback.play()
@@ -52,12 +52,12 @@ def played(gap_ms: int, count: int) -> tuple[list[int], list[int]]:
         task.cancel()
 
     asyncio.run(play())
-    return shown, late
+    return frames_shown, late
 
 
 def test_events_with_room_between_them_are_each_shown() -> None:
-    shown, late = played(40, 5)
-    assert shown == [1, 2, 3, 4, 5]
+    frames_shown, late = played(40, 5)
+    assert frames_shown == [1, 2, 3, 4, 5]
     assert len(late) == 5
 
 
@@ -65,9 +65,9 @@ def test_events_with_room_between_them_are_each_shown() -> None:
 def test_events_without_room_share_frames_that_show_the_last(
     gap_ms: int,
 ) -> None:
-    shown, late = played(gap_ms, 40)
-    steps = [after - before for before, after in zip([0, *shown], shown, strict=False)]
-    assert shown[-1] == 40
-    assert len(shown) < 40
+    frames_shown, late = played(gap_ms, 40)
+    steps = [following - previous for previous, following in zip([0, *frames_shown], frames_shown, strict=False)]
+    assert frames_shown[-1] == 40
+    assert len(frames_shown) < 40
     assert all(step * gap_ms <= 33 + 2 * gap_ms for step in steps)
     assert all(lateness < MS // 2 for lateness in late)

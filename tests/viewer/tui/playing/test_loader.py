@@ -6,16 +6,16 @@ from wiretape.viewer.tui.playing.loader import KeyQueue
 def test_a_delayed_action_holds_all_behind_it() -> None:
     done: list[str] = []
     ready: set[bool] = set()
-    waiting = KeyQueue(lambda judged: judged in ready)
-    waiting.do(lambda: done.append("step"))
-    waiting.do(lambda: done.append("stall"), judged=True)
-    waiting.do(lambda: done.append("back"))
+    queue = KeyQueue(lambda judged: judged in ready)
+    queue.do(lambda: done.append("step"))
+    queue.do(lambda: done.append("stall"), judged=True)
+    queue.do(lambda: done.append("back"))
     assert done == []
     ready.add(False)
-    waiting.catch_up()
+    queue.catch_up()
     assert done == ["step"]
     ready.add(True)
-    waiting.do(lambda: done.append("play"))
+    queue.do(lambda: done.append("play"))
     assert done == ["step", "stall", "back", "play"]
 
 

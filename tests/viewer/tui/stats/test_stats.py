@@ -134,7 +134,9 @@ def test_the_cursor_goes_through_table_and_failures(tape: Path) -> None:
             screen = await settled(app, pilot)
             await shows(pilot, "enter: 1 exchange of model =cmd()")
             for identity in ("groups", "failures"):
-                await wait_for(pilot, lambda one=identity: app.focused is not None and app.focused.id == one)
+                await wait_for(
+                    pilot, lambda widget_id=identity: app.focused is not None and app.focused.id == widget_id
+                )
                 app.screen.query_one("#groups", GroupTable).cursor = len(screen.data.rows) - 1
                 await press(pilot, "down")
             await shows(pilot, "enter: the exchanges of")
@@ -244,8 +246,8 @@ def test_what_can_be_exported_can_be_run(tape: Path, tmp_path: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen("is:ok")) as (app, pilot):
             screen = await settled(app, pilot)
-            for at, (_, given) in enumerate(screen.exports()):
-                run(tape, *given, "-o", str(tmp_path / f"{at}.csv"))
+            for at, (_, arguments) in enumerate(screen.exports()):
+                run(tape, *arguments, "-o", str(tmp_path / f"{at}.csv"))
             assert (tmp_path / "0.csv").read_text().startswith("model,n,")
 
     journey(steps())
@@ -296,7 +298,7 @@ def test_the_figures_cover_generations_and_name_the_rest(tmp_path: Path) -> None
                 ("gpt-x-mini", 2, 50)
             ]
             await shows(pilot, "2 exchanges by model", "2 exchanges are not generations (1 models, 1 other), left out")
-            await wait_for(pilot, lambda: [one.count for one in screen.data.failures or ()] == [1])
+            await wait_for(pilot, lambda: [failure.count for failure in screen.data.failures or ()] == [1])
             await press(pilot, "enter")
             await wait_for(pilot, lambda: app.filters)
             with queries.opened(path) as connection:

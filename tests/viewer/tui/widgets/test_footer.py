@@ -112,9 +112,9 @@ def test_a_useless_key_rings_until_it_is_useful() -> None:
 def test_the_mouse_shows_a_keys_full_meaning() -> None:
     async def steps(app: Around, pilot: Pilot[None], screen: Keyed) -> None:
         line = screen.query_one(KeyLine)
-        for x, told in ((2, "help with every key"), (10, "first"), (50, None)):
+        for x, tip in ((2, "help with every key"), (10, "first"), (50, None)):
             await pilot.hover(KeyLine, offset=(x, 0))
-            await wait_for(pilot, lambda told=told: line.tooltip == told)
+            await wait_for(pilot, lambda told=tip: line.tooltip == told)
         await pilot.hover(KeyLine, offset=(2, 0))
         await pilot.hover(offset=(2, 0))
         await wait_for(pilot, lambda: line.tooltip is None)
@@ -132,7 +132,8 @@ def test_another_width_shows_other_keys_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "always", "kept"), [(9, [2], [0, 2]), (12, [2], [0, 1, 2]), (3, [2], [2]), (0, [], []), (8, [], [0, 1])]
+    ("room", "always", "expected"),
+    [(9, [2], [0, 2]), (12, [2], [0, 1, 2]), (3, [2], [2]), (0, [], []), (8, [], [0, 1])],
 )
-def test_those_that_always_come_have_their_room_first(room: int, always: list[int], kept: list[int]) -> None:
-    assert places_that_fit([4, 4, 4], room, always) == kept
+def test_those_that_always_come_have_their_room_first(room: int, always: list[int], expected: list[int]) -> None:
+    assert places_that_fit([4, 4, 4], room, always) == expected
