@@ -76,22 +76,22 @@ async def measured(tape: Path, rounds: int) -> None:
     began = time.perf_counter()
     async with Client(stdio_client(server)) as client:
         tools = await client.list_tools()
-        listed = sum(len(tool.model_dump_json(exclude_unset=True).encode()) for tool in tools.tools)
+        listing_size = sum(len(tool.model_dump_json(exclude_unset=True).encode()) for tool in tools.tools)
         print(f"start {time.perf_counter() - began:.2f} s, CPU {cpu():.2f} s")
-        print(f"{len(tools.tools)} tools in {listed:,} bytes", flush=True)
+        print(f"{len(tools.tools)} tools in {listing_size:,} bytes", flush=True)
         await asyncio.sleep(SETTLING_S)
-        found: dict[int, list[tuple[float, float, int]]] = {}
+        calls: dict[int, list[tuple[float, float, int]]] = {}
         for _ in range(rounds):
             for at, (name, arguments) in enumerate(CALLS):
                 used, began = cpu(), time.perf_counter()
                 answer = await client.call_tool(name, arguments)
                 took = time.perf_counter() - began
                 assert not answer.is_error, answer.content
-                found.setdefault(at, []).append((took, cpu() - used, len(answer.content[0].text.encode())))
+                calls.setdefault(at, []).append((took, cpu() - used, len(answer.content[0].text.encode())))
     for at, (name, arguments) in enumerate(CALLS):
-        seconds, used, sizes = zip(*found[at], strict=True)
-        said = ", ".join(f"{key}={value}" for key, value in arguments.items())
-        print(f"{name}({said})"[:78].ljust(79), f"{max(sizes):5,} B  p50 {statistics.median(seconds):5.3f} s  "
+        seconds, used, sizes = zip(*calls[at], strict=True)
+        query = ", ".join(f"{key}={value}" for key, value in arguments.items())
+        print(f"{name}({query})"[:78].ljust(79), f"{max(sizes):5,} B  p50 {statistics.median(seconds):5.3f} s  "
               f"CPU {statistics.median(used):5.2f} s  first {seconds[0]:5.3f} s, CPU {used[0]:4.2f} s")  # fmt: skip
 
 
@@ -102,14 +102,14 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=20)
     parser.add_argument("--tape", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        tape = given.tape or Path(folder) / "tape.db"
+        tape = options.tape or Path(folder) / "tape.db"
         if not tape.exists():
             command = [sys.executable, "-m", "wiretape", "db", "fixture", "--db", str(tape)]
-            sizes = ["--exchanges", str(given.exchanges), "--chunks", str(given.chunks)]
+            sizes = ["--exchanges", str(options.exchanges), "--chunks", str(options.chunks)]
             subprocess.run([*command, *sizes], check=True)
-        asyncio.run(measured(tape, given.rounds))
+        asyncio.run(measured(tape, options.rounds))
 
 
 if __name__ == "__main__":

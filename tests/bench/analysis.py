@@ -33,30 +33,30 @@ def measured(command: Sequence[str], out: Path | None = None) -> tuple[float, fl
             [sys.executable, "-m", "wiretape.viewer.cli", *command], stdout=file, stderr=subprocess.PIPE
         )
         _, status, usage = os.wait4(process.pid, 0)
-        taken = time.perf_counter() - started
+        took_s = time.perf_counter() - started
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.stderr is not None
     assert process.returncode == 0, process.stderr.read()
     process.stderr.close()
-    return usage.ru_utime + usage.ru_stime, taken, usage.ru_maxrss / 1024
+    return usage.ru_utime + usage.ru_stime, took_s, usage.ru_maxrss / 1024
 
 
 def report(name: str, command: Sequence[str], rounds: int, count: int = 0) -> None:
     """Print the best of some rounds; `count` rows in all give a rate."""
-    found = [measured(command) for _ in range(rounds)]
-    cpu, taken, memory = (
-        choose(column) for choose, column in zip((min, min, max), zip(*found, strict=True), strict=True)
+    results = [measured(command) for _ in range(rounds)]
+    cpu, took_s, memory = (
+        choose(column) for choose, column in zip((min, min, max), zip(*results, strict=True), strict=True)
     )
-    rate = f"{count / taken:>12,.0f} rows/s" if count else ""
-    print(f"{name:<28} {cpu:8.2f} s of CPU {taken:8.2f} s {memory:7.0f} MiB {rate}", flush=True)
+    rate = f"{count / took_s:>12,.0f} rows/s" if count else ""
+    print(f"{name:<28} {cpu:8.2f} s of CPU {took_s:8.2f} s {memory:7.0f} MiB {rate}", flush=True)
 
 
 def make(tape: Path, exchanges: int, chunks: int, seed: int) -> None:
     """Make the tape and print how fast that was."""
-    given = ("--exchanges", str(exchanges), "--chunks", str(chunks), "--seed", str(seed))
-    _, taken, memory = measured(("db", "fixture", "--db", str(tape), *given))
+    arguments = ("--exchanges", str(exchanges), "--chunks", str(chunks), "--seed", str(seed))
+    _, took_s, memory = measured(("db", "fixture", "--db", str(tape), *arguments))
     (count,) = sqlite3.connect(tape).execute("SELECT sum(chunks) FROM measures").fetchone()
-    print(f"{'db fixture':<28} {taken:8.2f} s {memory:7.0f} MiB {count / taken:>12,.0f} chunks/s")
+    print(f"{'db fixture':<28} {took_s:8.2f} s {memory:7.0f} MiB {count / took_s:>12,.0f} chunks/s")
 
 
 def commands(tape: Path, rounds: int) -> None:
@@ -97,8 +97,8 @@ def compared(tape: Path) -> None:
         frame = pd.read_csv(rows, usecols=["id", "seq", "at_ms", "output"], dtype={"id": "category"})
     outputs = frame[frame["output"]].drop_duplicates(["id", "seq"])
     gaps = outputs.groupby("id", observed=True)["at_ms"].diff().dropna()
-    first = outputs.groupby("id", observed=True)["at_ms"].first()
-    for name, series in (("icl", gaps), ("gap", gaps[gaps > 0]), ("ttft", first)):
+    first_at = outputs.groupby("id", observed=True)["at_ms"].first()
+    for name, series in (("icl", gaps), ("gap", gaps[gaps > 0]), ("ttft", first_at)):
         theirs = {"n": len(series), "mean": series.mean(), "std": series.std(ddof=0), "max": series.max()}
         theirs |= {f"p{percent}": series.quantile(percent / 100) for percent in PERCENTS}
         for statistic, value in theirs.items():
@@ -116,13 +116,13 @@ def main() -> None:
     parser.add_argument("--tape", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pandas", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        tape = given.tape or Path(directory) / "bench.db"
+        tape = options.tape or Path(directory) / "bench.db"
         if not tape.exists():
-            make(tape, given.exchanges, given.chunks, given.seed)
-        commands(tape, given.rounds)
-        if given.pandas:
+            make(tape, options.exchanges, options.chunks, options.seed)
+        commands(tape, options.rounds)
+        if options.pandas:
             compared(tape)
 
 

@@ -98,28 +98,28 @@ def attack(name: str, port: int) -> None:
 @contextlib.contextmanager
 def attacked(name: str | None, port: int) -> Iterator[dict[str, Any]]:
     """Attack the recorder from another process during a block; yield the counts, complete after it."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if name is None:
-        yield found
+        yield result
         return
     with rig.start("attacks", "--attack", name, port) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()
-        yield found
+        yield result
         process.stdin.close()
-        found |= json.loads(process.stdout.readline())
+        result |= json.loads(process.stdout.readline())
 
 
 def measure(name: str | None, way: rig.Running, plan: Plan) -> dict[str, Any]:
     """Return the figures of clients beside an attack."""
     relay = way.groups()["relay"]
-    with attacked(name, way.port) as found:
-        before, began, resident = rig.cpu_s(relay), time.monotonic(), rig.resident(relay)
+    with attacked(name, way.port) as result:
+        cpu_before, began, resident = rig.cpu_s(relay), time.monotonic(), rig.resident(relay)
         row = rig.run_clients(plan, lambda: None, lambda: None, lambda: None)
-        row["cpu"] = (rig.cpu_s(relay) - before) / (time.monotonic() - began)
+        row["cpu"] = (rig.cpu_s(relay) - cpu_before) / (time.monotonic() - began)
         row["mib"] = (rig.resident(relay) - resident) / (1 << 20)
-    return row | found
+    return row | result
 
 
 def report(name: str | None, rows: list[dict[str, Any]]) -> None:
@@ -140,21 +140,21 @@ def main() -> None:
     parser.add_argument("--attack", nargs=2, metavar=("NAME", "PORT"), help=argparse.SUPPRESS)
     for name, default in (("--streams", 10), ("--chunks", 150), ("--rounds", 1)):
         parser.add_argument(name, type=int, default=default)
-    given = parser.parse_args()
-    if given.attack:
-        attack(given.attack[0], int(given.attack[1]))
+    options = parser.parse_args()
+    if options.attack:
+        attack(options.attack[0], int(options.attack[1]))
         return
     with rig.rigged() as (_, upstream), tempfile.TemporaryDirectory() as directory:
-        way = rig.wiretape()(rig.Site(Path(directory), upstream.port(is_http2=True), is_http2=True))
-        plan = Plan(port=way.port, first=0, clients=given.streams, requests=1, repeat=1, chunks=given.chunks,
+        program = rig.wiretape()(rig.Site(Path(directory), upstream.port(is_http2=True), is_http2=True))
+        plan = Plan(port=program.port, first=0, clients=options.streams, requests=1, repeat=1, chunks=options.chunks,
                     gap_us=GAP_US, pause_ms=0, is_kept=False, is_http2=True)  # fmt: skip
         try:
-            measure(None, way, plan)  # to warm up
+            measure(None, program, plan)  # to warm up
             print("attack         p50 [ms]       p99       max       CPU       MiB  MiB sent  connections   lost")
-            for name in (None, *given.attacks.split(",")):
-                report(name, [measure(name, way, plan) for _ in range(given.rounds)])
+            for name in (None, *options.attacks.split(",")):
+                report(name, [measure(name, program, plan) for _ in range(options.rounds)])
         finally:
-            way.stop()
+            program.stop()
 
 
 if __name__ == "__main__":

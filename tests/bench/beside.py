@@ -39,8 +39,8 @@ TARGET_MS = 0.2
 
 def body(stream: int, given: argparse.Namespace) -> list[tuple[float, bytes]]:
     """Give the pieces of a stream, each with the delay before it; streams begin at different moments."""
-    first = given.gap * (1 + stream / given.streams)
-    pieces = [(given.gap if seq else first, piece(stream, seq, 0)) for seq in range(given.chunks)]
+    first_gap = given.gap * (1 + stream / given.streams)
+    pieces = [(given.gap if seq else first_gap, piece(stream, seq, 0)) for seq in range(given.chunks)]
     return [*pieces, (given.gap, b"data: [DONE]\n\n")]
 
 
@@ -92,8 +92,8 @@ def delays(
 ) -> list[float]:
     """Give for each piece how long after its sending it was recorded to have come, in ms, after exchange `after`."""
     wall_less_now = SYSTEM.wall_ns() - SYSTEM.now()
-    sent = {one.target.decode(): [at + wall_less_now for at, _ in one.sent[1:]] for one in asked}
-    found = list[float]()
+    sent = {request.target.decode(): [at + wall_less_now for at, _ in request.sent[1:]] for request in asked}
+    delays_ns = list[float]()
     with contextlib.closing(sqlite3.connect(f"file:{tape}?mode=ro", uri=True)) as connection:
         rows = connection.execute("SELECT no, path, started_at FROM exchanges WHERE no > ?", (after,)).fetchall()
         for no, path, started_at in rows:
@@ -105,9 +105,9 @@ def delays(
             ends, instants = zip(*reads, strict=True)
             stream = int(path.rsplit("/", 1)[1])
             for end, at in zip(accumulate(len(data) for _, data in bodies[stream]), sent[path], strict=False):
-                read = bisect_right(ends, end - 1)
-                found.append((began_ns + instants[read] - at) / 1e6)
-    return found
+                read_number = bisect_right(ends, end - 1)
+                delays_ns.append((began_ns + instants[read_number] - at) / 1e6)
+    return delays_ns
 
 
 def newest(tape: Path) -> tuple[int, int]:
@@ -121,11 +121,11 @@ def newest(tape: Path) -> tuple[int, int]:
 
 async def one_round(tape: Path, port: int, upstream: ScriptedUpstream, given: argparse.Namespace) -> list[float]:
     """Record all streams at once; give the delays of all pieces."""
-    after, before = newest(tape)[0], len(upstream.requests)
+    newest_before, request_count = newest(tape)[0], len(upstream.requests)
     await asyncio.gather(*(client(port, stream) for stream in range(given.streams)))
-    await asyncio.to_thread(wait_for, lambda: newest(tape) == (after + given.streams, 0))
+    await asyncio.to_thread(wait_for, lambda: newest(tape) == (newest_before + given.streams, 0))
     bodies = [body(stream, given) for stream in range(given.streams)]
-    return delays(tape, upstream.requests[before:], bodies, after)
+    return delays(tape, upstream.requests[request_count:], bodies, newest_before)
 
 
 async def compare(directory: Path, given: argparse.Namespace) -> None:
@@ -156,9 +156,13 @@ def report(alone: Sequence[float], beside: Sequence[float], given: argparse.Name
         f"{given.streams} streams × {given.chunks} chunks, {given.gap * 1000:g} ms apart, {given.rounds} rounds of each"
     )
     spreads = [percentiles(one) for one in (alone, beside)]
-    for name, one, found in zip(("without a reader", "with one that follows"), (alone, beside), spreads, strict=True):
-        print(f"  {name:<22} p50 {found[0]:.3f}  p99 {found[1]:.3f}  max {found[2]:.3f} ms  ({len(one):,} pieces)")
-    more = [after - before for before, after in zip(*spreads, strict=True)]
+    for name, values, spread in zip(
+        ("without a reader", "with one that follows"), (alone, beside), spreads, strict=True
+    ):
+        print(
+            f"  {name:<22} p50 {spread[0]:.3f}  p99 {spread[1]:.3f}  max {spread[2]:.3f} ms  ({len(values):,} pieces)"
+        )
+    more = [later - earlier for earlier, later in zip(*spreads, strict=True)]
     print(f"  {'more with it':<22} p50 {more[0]:+.3f}  p99 {more[1]:+.3f} ms  (to be at most {TARGET_MS} at p99)")
 
 
@@ -176,12 +180,12 @@ def main() -> None:
     parser.add_argument("--gap", type=float, default=0.02)
     parser.add_argument("--ship", action="store_true")
     parser.add_argument("--watch")
-    given = parser.parse_args()
-    if given.watch is not None:
-        watch(given.watch)
+    options = parser.parse_args()
+    if options.watch is not None:
+        watch(options.watch)
         return
     with tempfile.TemporaryDirectory() as directory:
-        asyncio.run(compare(Path(directory), given))
+        asyncio.run(compare(Path(directory), options))
 
 
 if __name__ == "__main__":

@@ -291,12 +291,12 @@ class Clients:
     def run(self) -> None:
         """Run it all."""
         plan, kind = self.plan, Multiplexed if self.plan.is_http2 else Client
-        each = plan.requests * plan.clients
+        per_run = plan.requests * plan.clients
         for time_ in range(plan.repeat):
             if time_:
                 time.sleep(0.2)
-            first = plan.first + time_ * each
-            starts = (kind(self, first + client * plan.requests) for client in range(plan.clients))
+            first_request = plan.first + time_ * per_run
+            starts = (kind(self, first_request + client * plan.requests) for client in range(plan.clients))
             self.waiting.extend((0, client) for client in starts)
             self._run_once()
 
@@ -338,29 +338,34 @@ def spread(name: str, values: Sequence[float]) -> dict[str, float]:
     """Return percentiles of durations in ns, in ms; of none, nothing."""
     ordered = sorted(values)
     shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0} if ordered else {}
-    last = len(ordered) - 1
-    return {f"{name}_{key}_ms": round(ordered[round(last * share)] / 1e6, 6) for key, share in shares.items()}
+    last_index = len(ordered) - 1
+    return {f"{name}_{key}_ms": round(ordered[round(last_index * share)] / 1e6, 6) for key, share in shares.items()}
 
 
 def figures(clients: Clients) -> dict[str, Any]:
     """Return what is to be known of all responses."""
     plan, responses = clients.plan, clients.responses
-    asked = plan.clients * plan.requests * plan.repeat
-    payloads = asked * max(plan.chunks, 1)
+    request_count = plan.clients * plan.requests * plan.repeat
+    payloads = request_count * max(plan.chunks, 1)
     # Of kept connections, the first request also opens those behind it.
-    timed = [one for one in responses if one.came and not (plan.is_kept and one.is_first)]
-    gaps = [zip(pairwise(one.came), pairwise(one.sent), strict=True) for one in responses]
-    icl = [(at - before, sent - sent_before) for ones in gaps for (before, at), (sent_before, sent) in ones]
-    latencies = [at - sent for one in responses for sent, at in zip(one.sent, one.came, strict=True)]
-    since = max((one.came[0] for one in responses if one.came), default=0)
-    steady = [at - sent for one in responses for sent, at in zip(one.sent, one.came, strict=True) if sent > since]
+    timed = [response for response in responses if response.came and not (plan.is_kept and response.is_first)]
+    gaps = [zip(pairwise(response.came), pairwise(response.sent), strict=True) for response in responses]
+    icl = [(at - previous_at, sent - sent_before) for ones in gaps for (previous_at, at), (sent_before, sent) in ones]
+    latencies = [at - sent for response in responses for sent, at in zip(response.sent, response.came, strict=True)]
+    since = max((response.came[0] for response in responses if response.came), default=0)
+    steady = [
+        at - sent
+        for response in responses
+        for sent, at in zip(response.sent, response.came, strict=True)
+        if sent > since
+    ]
     return {
-        "requests": asked,
-        "failed": asked - sum(one.is_whole and not one.is_wrong for one in responses),
+        "requests": request_count,
+        "failed": request_count - sum(response.is_whole and not response.is_wrong for response in responses),
         "payloads": payloads,
         "lost": payloads - len(latencies),
-        **spread("ttfb", [one.first_byte - one.began for one in timed]),
-        **spread("ttft", [one.came[0] - one.began for one in timed]),
+        **spread("ttfb", [response.first_byte - response.began for response in timed]),
+        **spread("ttft", [response.came[0] - response.began for response in timed]),
         **spread("latency", latencies),
         **spread("steady", steady),
         **spread("icl", [gap for gap, _ in icl]),

@@ -110,8 +110,8 @@ def ollama() -> list[bytes]:
     head = {"model": "llama3.2", "created_at": "2026-08-22T19:22:45.499127Z"}
     end = {"done_reason": "stop", "done": True, "prompt_eval_count": 16, "eval_count": CHUNKS}
     pieces = [{**head, "message": {"role": "assistant", "content": word}, "done": False} for word in WORDS]
-    last = {**head, "message": {"role": "assistant", "content": ""}, **end}
-    return [json.dumps(piece, separators=(",", ":")).encode() + b"\n" for piece in [*pieces, last]]
+    final = {**head, "message": {"role": "assistant", "content": ""}, **end}
+    return [json.dumps(piece, separators=(",", ":")).encode() + b"\n" for piece in [*pieces, final]]
 
 
 def cohere() -> list[bytes]:

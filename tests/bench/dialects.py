@@ -45,8 +45,8 @@ DIFFERING: Final = ("tgi", "llamacpp")
 
 def stream(name: str, chunks: int, *, differs: bool) -> list[bytes]:
     """Return the events of a wire."""
-    _, kind, first, make = WIRES[name]
-    payloads = [first] if first is not None else []
+    _, kind, opening, make = WIRES[name]
+    payloads = [opening] if opening is not None else []
     for no in range(chunks):
         payload = make(f" word{no}", no)
         if differs and name not in DIFFERING:
@@ -54,21 +54,21 @@ def stream(name: str, chunks: int, *, differs: bool) -> list[bytes]:
             holder["logprob"] = -no / 7
         payloads.append(payload)
     head = f"event: {kind}\n" if kind else ""
-    return [f"{head}data: {json.dumps(one, separators=(',', ':'))}\n\n".encode() for one in payloads]
+    return [f"{head}data: {json.dumps(payload, separators=(',', ':'))}\n\n".encode() for payload in payloads]
 
 
 def measured(name: str, events: list[bytes]) -> float:
     """Return the CPU time of deriving a stream, in µs for each event."""
     reads, start = [], 0
-    for seq, one in enumerate(events):
-        reads.append(Read(seq, seq * 1_000_000, None, start, len(one)))
-        start += len(one)
+    for seq, event in enumerate(events):
+        reads.append(Read(seq, seq * 1_000_000, None, start, len(event)))
+        start += len(event)
     exchange = Exchange(status=200, content_type="text/event-stream", ended_by="end", end_ns=start, path=WIRES[name][0])
-    body, before = b"".join(events), time.thread_time()
-    found = derive(exchange, reads, body)
-    taken = time.thread_time() - before
-    assert (found.api, found.output_chunks) == (name, len(events) - (WIRES[name][2] is not None))
-    return 1e6 * taken / len(events)
+    body, cpu_before = b"".join(events), time.thread_time()
+    measures = derive(exchange, reads, body)
+    took_s = time.thread_time() - cpu_before
+    assert (measures.api, measures.output_chunks) == (name, len(events) - (WIRES[name][2] is not None))
+    return 1e6 * took_s / len(events)
 
 
 def main() -> None:
@@ -76,23 +76,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--chunks", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=15)
-    given = parser.parse_args()
+    options = parser.parse_args()
     streams = {
-        (name, differs): stream(name, given.chunks, differs=differs)
+        (name, differs): stream(name, options.chunks, differs=differs)
         for name in WIRES
         for differs in (False, True)
         if differs or name not in DIFFERING
     }
     best = dict.fromkeys(streams, float("inf"))
-    for _ in range(given.rounds):
+    for _ in range(options.rounds):
         for (name, differs), events in streams.items():
             best[name, differs] = min(best[name, differs], measured(name, events))
     print(f"{'wire':<12} {'repeating':>10} {'to chat':>8} {'differing':>10} {'to chat':>8}   µs of CPU for a chunk")
     for name in WIRES:
         cells = []
         for differs in (False, True):
-            taken = best.get((name, differs))
-            cells += ["–", "–"] if taken is None else [f"{taken:.2f}", f"{taken / best[CHAT, differs]:.2f} ×"]
+            best_s = best.get((name, differs))
+            cells += ["–", "–"] if best_s is None else [f"{best_s:.2f}", f"{best_s / best[CHAT, differs]:.2f} ×"]
         print(f"{name:<12} {cells[0]:>10} {cells[1]:>8} {cells[2]:>10} {cells[3]:>8}")
 
 

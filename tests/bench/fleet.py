@@ -30,12 +30,12 @@ SORT = READ.replace("sum(length(icl))", "arraySort(groupArrayArray(icl))[1]")
 
 def timed(work: Callable[[], object], times: int = 3) -> float:
     """Return the seconds of the fastest time."""
-    found = list[float]()
+    latencies = list[float]()
     for _ in range(times):
         began = time.monotonic()
         work()
-        found.append(time.monotonic() - began)
-    return min(found)
+        latencies.append(time.monotonic() - began)
+    return min(latencies)
 
 
 def ask(gaps: int) -> None:
@@ -47,14 +47,16 @@ def ask(gaps: int) -> None:
             setup.prepare(centre, (tables.EXCHANGES,), None, lambda _: None)
             for start in range(0, gaps // 476, 20_000):
                 centre.execute(FILL.format(start, min(20_000, gaps // 476 - start)))
-            read, sort = timed(lambda: centre.rows(READ)), timed(lambda: centre.rows(SORT), 1)
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            read_s, sort = timed(lambda: centre.rows(READ)), timed(lambda: centre.rows(SORT), 1)
+            memory_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             stats = timed(lambda: figures.groups(connection, ("model",)))
             (every,) = figures.groups(connection)
             most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"{every.statistics['icl']['n']:,} gaps by model: stats {stats:.2f} s, {stats / read:.1f} times what reading")
-    print(f"them takes ({read:.2f} s); only to sort them takes {sort:.2f} s, {sort / read:.1f} times that")
-    print(f"most memory: {before / 1024:,.0f} MiB before, {most / 1024:,.0f} MiB with statistics")
+    print(
+        f"{every.statistics['icl']['n']:,} gaps by model: stats {stats:.2f} s, {stats / read_s:.1f} times what reading"
+    )
+    print(f"them takes ({read_s:.2f} s); only to sort them takes {sort:.2f} s, {sort / read_s:.1f} times that")
+    print(f"most memory: {memory_before / 1024:,.0f} MiB before, {most / 1024:,.0f} MiB with statistics")
 
 
 def main() -> None:

@@ -60,10 +60,10 @@ def exchange(id: str, body: bytes) -> Iterator[journal.Frame]:
         headers_ns=200_000_000,
     )
     reads, answer = timed(chat(CHUNKS))
-    for first in range(0, len(reads), TOGETHER):
-        some = reads[first : first + TOGETHER]
+    for start in range(0, len(reads), TOGETHER):
+        some = reads[start : start + TOGETHER]
         at_ns, sizes = [read.at_ns for read in some], [read.size for read in some]
-        run = journal.ReadRun(id, first, at_ns, [at + 40_000 for at in at_ns], sizes)
+        run = journal.ReadRun(id, start, at_ns, [at + 40_000 for at in at_ns], sizes)
         yield journal.SocketReads([run], answer[some[0].start : some[-1].start + sizes[-1]])
     end_ns = reads[-1].at_ns + 1_000_000
     yield journal.End(
@@ -79,20 +79,20 @@ def measure(checkout: Path, bodies: Sequence[bytes]) -> tuple[float, int]:
         with process, connection, connection.makefile("rb") as answers:
             connection.sendall(journal.encode(0, SESSION))
             answers.readline()
-            before, seq = cpu_ns(process), 1
+            cpu_before, seq = cpu_ns(process), 1
             for number, body in enumerate(bodies):
                 frames = list(exchange(f"{number:016x}", body))
-                connection.sendall(b"".join(journal.encode(seq + place, one) for place, one in enumerate(frames)))
+                connection.sendall(b"".join(journal.encode(seq + place, frame) for place, frame in enumerate(frames)))
                 seq += len(frames)
                 while not json.loads(answers.readline()).get("finished"):
                     pass
-            taken = (cpu_ns(process) - before) / len(bodies) / 1000
+            took_us = (cpu_ns(process) - cpu_before) / len(bodies) / 1000
             connection.shutdown(socket.SHUT_WR)
-        with closing(sqlite3.connect(tape)) as stored:
+        with closing(sqlite3.connect(tape)) as tape_:
             pages, free, size = (
-                stored.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+                tape_.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
             )
-    return taken, (pages - free) * size
+    return took_us, (pages - free) * size
 
 
 def main() -> None:
@@ -103,25 +103,25 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=4)
     parser.add_argument("--new", type=int, default=1400, help="bytes that each turn adds")
     parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
-    count = given.turns * given.sessions
+    options = parser.parse_args()
+    count = options.turns * options.sessions
     workloads = {"requests of 2 bytes": [b"{}"] * count}
     for name, marks in (("sessions", False), ("sessions with marks of caches", True)):
-        sessions = [turns(given.turns, seed=seed, marks=marks, new=given.new) for seed in range(given.sessions)]
+        sessions = [turns(options.turns, seed=seed, marks=marks, new=options.new) for seed in range(options.sessions)]
         workloads[name] = [body for together in zip(*sessions, strict=True) for body in together]
     empty: dict[Path, int] = {}
     for name, bodies in workloads.items():
-        taken: dict[Path, list[tuple[float, int]]] = {checkout: [] for checkout in given.checkouts}
-        for _ in range(given.rounds):
-            for checkout, found in taken.items():
-                found.append(measure(checkout, bodies))
-        new = sum(map(len, bodies[-given.sessions :]))
+        times_by_checkout: dict[Path, list[tuple[float, int]]] = {checkout: [] for checkout in options.checkouts}
+        for _ in range(options.rounds):
+            for checkout, times in times_by_checkout.items():
+                times.append(measure(checkout, bodies))
+        new = sum(map(len, bodies[-options.sessions :]))
         print(f"{name}: {count} requests of {sum(map(len, bodies)):,} bytes, of which {new:,} are new")
-        base = statistics.median(one for one, _ in taken[given.checkouts[0]])
-        for checkout, found in taken.items():
-            median = statistics.median(one for one, _ in found)
+        base = statistics.median(time_us for time_us, _ in times_by_checkout[options.checkouts[0]])
+        for checkout, times in times_by_checkout.items():
+            median = statistics.median(time_us for time_us, _ in times)
             line = f"  {checkout}: {median:.0f} µs an exchange ({median / base:.2f} of the first)"
-            if size := found[0][1] - empty.setdefault(checkout, found[0][1]):
+            if size := times[0][1] - empty.setdefault(checkout, times[0][1]):
                 line += f", requests take {size:,} bytes ({size / new:.2f} of the new ones)"
             print(line)
 

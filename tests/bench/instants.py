@@ -75,15 +75,15 @@ class Capture:
 
         The times are those of the wall clock.
         """
-        first: dict[int, int] = {}
+        first_seen: dict[int, int] = {}
         ends, times = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
         for packet, at_ns in self._packets():
             length, _, port, seq, offset, flags = _IP_TCP.unpack_from(packet)
             size = length - 20 - (offset >> 4) * 4
             if flags & _SYN:
-                first[port] = seq + 1
-            elif size and port in first:
-                end = (seq - first[port] & 0xFFFFFFFF) + size
+                first_seen[port] = seq + 1
+            elif size and port in first_seen:
+                end = (seq - first_seen[port] & 0xFFFFFFFF) + size
                 if not ends[port] or end > ends[port][-1]:  # not sent again
                     ends[port].append(end)
                     times[port].append(at_ns)
@@ -127,19 +127,19 @@ def arrivals(response: dict[str, Any], seen: dict[int, tuple[list[int], list[int
     """Return when each piece of a response had come whole, by where it ends in the body."""
     ends, times = seen.get(response["peer"], ([], []))
     sent = pieces(response["number"], response["chunks"], response["sent_ns"])
-    found = {}
+    results = {}
     for body_end, wire_end in zip(accumulate(map(len, sent)), response["wire_ends"], strict=True):
         place = bisect_left(ends, wire_end)
         if place < len(ends):
-            found[body_end] = times[place]
-    return found
+            results[body_end] = times[place]
+    return results
 
 
 def compare(
     tape: Path, batches: Sequence[tuple[str, list[dict[str, Any]], dict[int, tuple[list[int], list[int]]]]]
 ) -> dict[str, Compared]:
     """Compare a tape with what was captured under each condition."""
-    found: dict[str, Compared] = defaultdict(Compared)
+    compared: dict[str, Compared] = defaultdict(Compared)
     with contextlib.closing(sqlite3.connect(f"file:{tape}?mode=ro", uri=True)) as connection:
         columns = {row[1] for row in connection.execute("PRAGMA table_info(exchanges)")}
         clock = "clock" if "clock" in columns else "NULL"
@@ -148,11 +148,11 @@ def compare(
         query = "SELECT start + size, at_ns FROM reads WHERE exchange_no = ? ORDER BY seq"
         for condition, responses, seen in batches:
             for response in responses:
-                no, started_at, named = exchanges[response["number"]]
+                no, started_at, exchange_name = exchanges[response["number"]]
                 began_ns = (datetime.fromisoformat(started_at) - EPOCH) // timedelta(microseconds=1) * 1000
                 reads = connection.execute(query, (no,)).fetchall()
-                found[condition].add(named or "not named", began_ns, reads, arrivals(response, seen))
-    return found
+                compared[condition].add(exchange_name or "not named", began_ns, reads, arrivals(response, seen))
+    return compared
 
 
 @contextlib.contextmanager
@@ -170,22 +170,22 @@ def busy(is_busy: bool) -> Iterator[None]:
 
 def measure(directory: Path, upstream: rig.Upstream, is_tls: bool, given: argparse.Namespace) -> dict[str, Compared]:
     """Record under each condition; return what was found."""
-    there = directory / ("tls" if is_tls else "plain")
-    there.mkdir()
+    place = directory / ("tls" if is_tls else "plain")
+    place.mkdir()
     port = upstream.port(is_tls=is_tls)
-    recorder = rig.wiretape(given.wiretape)(rig.Site(there, port, upstream.ca if is_tls else None))
+    recorder = rig.wiretape(given.wiretape)(rig.Site(place, port, upstream.ca if is_tls else None))
     rig.prioritize(given.nice, recorder.pids())
     batches = []
-    first = 0
+    start = 0
     try:
         for condition in ("idle", "busy") * given.rounds:
             wait_quiet(given.patience)
             capture = Capture(port)
             plan = Plan(
-                port=recorder.port, first=first, clients=given.streams, requests=1, repeat=1, chunks=given.chunks,
+                port=recorder.port, first=start, clients=given.streams, requests=1, repeat=1, chunks=given.chunks,
                 gap_us=given.gap * 1000, pause_ms=0, is_kept=False,
             )  # fmt: skip
-            first += given.streams
+            start += given.streams
             with busy(condition == "busy"):
                 row = rig.run_clients(plan, lambda: None, lambda: None, lambda: None)
             if row["lost"]:
@@ -227,13 +227,13 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=0, metavar="S", help="wait so long for a quiet machine")
     parser.add_argument("--nice", type=int, default=0, metavar="N", help="niceness of all its processes, needs setsid")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    rig.prioritize(given.nice)
+    options = parser.parse_args()
+    rig.prioritize(options.nice)
     with rig.rigged() as (directory, upstream):
-        found = measure(directory, upstream, False, given) | measure(directory, upstream, True, given)
-    report(found)
-    if given.json:
-        given.json.write_text(json.dumps({name: vars(one) for name, one in found.items()}))
+        results = measure(directory, upstream, False, options) | measure(directory, upstream, True, options)
+    report(results)
+    if options.json:
+        options.json.write_text(json.dumps({name: vars(compared) for name, compared in results.items()}))
 
 
 if __name__ == "__main__":

@@ -102,8 +102,8 @@ class Meter:
         self.peak = 0
 
     def _cpu_us(self) -> dict[str, float]:
-        taken = {group: rig.cpu_s(pids) * 1e6 for group, pids in self.groups.items()}
-        return taken | {"cpu": sum(taken.values())}
+        cpu_us = {group: rig.cpu_s(pids) * 1e6 for group, pids in self.groups.items()}
+        return cpu_us | {"cpu": sum(cpu_us.values())}
 
     def _machine(self) -> tuple[float, float, float]:
         """Return the CPU time of what is not ours but for the clients, the time that was stolen, and the time, in s."""
@@ -131,12 +131,12 @@ class Meter:
 
     def costs(self, payloads: int, requests: int) -> Row:
         """Return the CPU times in µs per payload and per request, until the end and until now."""
-        found: Row = {}
-        for when, cpu in (("end", self._at_end), ("settled", self._cpu_us())):
+        row: Row = {}
+        for moment, cpu in (("end", self._at_end), ("settled", self._cpu_us())):
             for group, us in cpu.items():
-                found[f"{group}_{when}_us_per_chunk"] = (us - self._before[group]) / payloads
-                found[f"{group}_{when}_us_per_request"] = (us - self._before[group]) / requests
-        return found
+                row[f"{group}_{moment}_us_per_chunk"] = (us - self._before[group]) / payloads
+                row[f"{group}_{moment}_us_per_request"] = (us - self._before[group]) / requests
+        return row
 
 
 class Bench:
@@ -162,9 +162,9 @@ class Bench:
         self.ways: dict[str, rig.Running] = {}
         try:
             for name, start in ways.items():
-                there = directory / f"{load.name}-{name}"
-                there.mkdir()
-                site = rig.Site(there, port, self.ca, load.plan.is_kept, load.plan.is_http2)
+                place = directory / f"{load.name}-{name}"
+                place.mkdir()
+                site = rig.Site(place, port, self.ca, load.plan.is_kept, load.plan.is_http2)
                 with rig.pinned(rig.RELAYS) if is_pinned else contextlib.nullcontext():
                     self.ways[name] = start(site)
                 rig.prioritize(nice, self.ways[name].pids())
@@ -175,8 +175,8 @@ class Bench:
 
     def stop(self) -> None:
         """End all ways."""
-        for way in self.ways.values():
-            way.stop()
+        for program in self.ways.values():
+            program.stop()
 
     def run(self, rounds: int, patience_s: float, retries: int) -> None:
         """Let the ways take turns; in each round another one begins.
@@ -197,7 +197,7 @@ class Bench:
 
     def verdicts(self) -> dict[str, rig.Verdict]:
         """Return what the tapes are like, of stopped recorders."""
-        return {name: rig.verify(way, self.responses[name]) for name, way in self.ways.items() if way.tape}
+        return {name: rig.verify(program, self.responses[name]) for name, program in self.ways.items() if program.tape}
 
     def _drive(self, name: str, plan: Plan, meter: "Meter") -> Row:
         ca = str(self.ca) if self.ca and name == "direct" else None
@@ -206,7 +206,7 @@ class Bench:
         row = rig.run_clients(plan, meter.begin, meter.sample, meter.end)
         log = self.upstream.log()
         self.responses[name] += log["responses"]
-        late = sorted(ns for one in log["responses"] for ns in one["late_ns"])
+        late = sorted(ns for response in log["responses"] for ns in response["late_ns"])
         late_ms = {"late_p99_ms": late[len(late) * 99 // 100] / 1e6} if late else {}
         return row | {"upstream_connections": log["accepted"]} | late_ms
 
@@ -229,16 +229,16 @@ class Bench:
 
     def _settle(self, name: str) -> None:
         """Wait until a way has nothing left to do."""
-        way = self.ways[name]
-        tape, count = way.tape, len(self.responses[name])
+        program = self.ways[name]
+        tape, count = program.tape, len(self.responses[name])
         try:
             if tape is not None:
                 rig.wait_for(lambda: rig.is_measured(tape, count), SETTLE_S, 0.1)
         except TimeoutError:
             print(f"{name}: not all of {count} exchanges are measured after {SETTLE_S} s", file=sys.stderr)
-        pids, last = way.pids(), -1.0
-        while (now := rig.cpu_s(pids)) - last > 0.002:
-            last = now
+        pids, previous = program.pids(), -1.0
+        while (now := rig.cpu_s(pids)) - previous > 0.002:
+            previous = now
             time.sleep(0.2)
 
 
@@ -246,9 +246,9 @@ def wait_quiet(patience_s: float) -> None:
     """Wait, but not for ever, until the machine does little else."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
-        before, _ = rig.machine_cpu_s()
+        cpu_before, _ = rig.machine_cpu_s()
         time.sleep(0.5)
-        if rig.machine_cpu_s()[0] - before < 0.05 * rig.CORES:
+        if rig.machine_cpu_s()[0] - cpu_before < 0.05 * rig.CORES:
             return
 
 
@@ -282,11 +282,12 @@ def table(load: Load, rows: dict[str, list[Row]]) -> None:
     print(f"\n{load.name}: {load.plan.clients} × {load.plan.requests} requests{stream}; times in ms, CPU in µs")
     width = max(map(len, rows))
     print(" " * width, *(f"{title.strip():>{max(len(title), 8)}}" for title in columns))
-    for name, found in rows.items():
-        cells = (median(found, key) for key in columns.values())
-        shown = ("–" if cell is None else f"{cell:.4g}" if abs(cell) < 1000 else f"{cell:.0f}" for cell in cells)
+    for name, rows_found in rows.items():
+        cells = (median(rows_found, key) for key in columns.values())
+        cells_shown = ("–" if cell is None else f"{cell:.4g}" if abs(cell) < 1000 else f"{cell:.0f}" for cell in cells)
         print(
-            f"{name:<{width}}", *(f"{cell:>{max(len(title), 8)}}" for title, cell in zip(columns, shown, strict=True))
+            f"{name:<{width}}",
+            *(f"{cell:>{max(len(title), 8)}}" for title, cell in zip(columns, cells_shown, strict=True)),
         )
 
 
@@ -303,8 +304,8 @@ class Figure:
     def of(self, rows: dict[str, list[Row]], way: str) -> float | None:
         """Return the median over the rounds; None if there is none."""
         mine = [row.get(self.key) for row in rows[way]]
-        others: Sequence[Any] = [row.get(self.key) for row in rows.get(self.to, ())] if self.to else mine
-        pairs = [(a, b) for a, b in zip(mine, others, strict=False) if a is not None and b is not None]
+        other_values: Sequence[Any] = [row.get(self.key) for row in rows.get(self.to, ())] if self.to else mine
+        pairs = [(a, b) for a, b in zip(mine, other_values, strict=False) if a is not None and b is not None]
         if not pairs or (self.is_ratio and self.to and not all(b for _, b in pairs)):
             return None
         if not self.to:
@@ -363,18 +364,18 @@ def summary(results: dict[str, dict[str, list[Row]]], tapes: dict[str, dict[str,
     """Print the figures to watch, a column for each way; return them."""
     names = list(dict.fromkeys(name for rows in results.values() for name in rows if name != "direct"))
     found = {
-        f"{one.label} ({one.load})": {
-            name: one.of(results[one.load], name) for name in names if name in results[one.load]
+        f"{figure.label} ({figure.load})": {
+            name: figure.of(results[figure.load], name) for name in names if name in results[figure.load]
         }
-        for one in FIGURES
-        if one.load in results
+        for figure in FIGURES
+        if figure.load in results
     }
     for load, verdicts in tapes.items():
         if load == "streams-100" and verdicts:
             found["tape bytes per raw byte, all rounds together"] = {
-                name: one.tape_bytes / one.raw_bytes for name, one in verdicts.items()
+                name: verdict.tape_bytes / verdict.raw_bytes for name, verdict in verdicts.items()
             }
-            used = {name: one.used_bytes / one.raw_bytes for name, one in verdicts.items()}
+            used = {name: verdict.used_bytes / verdict.raw_bytes for name, verdict in verdicts.items()}
             found["the same without free pages"] = used
     width = max(map(len, found), default=0)
     print(f"\n{'':<{width}}", *(f"{name:>10}" for name in names))
@@ -413,40 +414,42 @@ def chosen(given: argparse.Namespace) -> dict[str, rig.Start]:
     """Return the ways asked for, as far as there are."""
     every = rig.available(given.mitmproxy.absolute() if given.mitmproxy else None) | {"wiretape": rig.wiretape()}
     default = ",".join(every) if given.full else "direct,nginx,wiretape"
-    ways = {name: every[name] for name in (given.ways or default).split(",") if name in every}
+    programs = {name: every[name] for name in (given.ways or default).split(",") if name in every}
     for text in given.way:
         name, _, command = text.partition("=")
-        ways[name] = rig.wiretape(command)
-    return ways
+        programs[name] = rig.wiretape(command)
+    return programs
 
 
 def main() -> None:
     """Measure and print."""
-    given = options()
-    rig.prioritize(given.nice)
-    loads = [parse(name) for name in (given.loads or (FULL if given.full else QUICK)).split(",")]
-    rounds = given.rounds or (5 if given.full else 3)
-    ways = chosen(given)
-    is_pinned = not given.unpinned and rig.CORES > 1
+    args = options()
+    rig.prioritize(args.nice)
+    loads = [parse(name) for name in (args.loads or (FULL if args.full else QUICK)).split(",")]
+    rounds = args.rounds or (5 if args.full else 3)
+    programs = chosen(args)
+    is_pinned = not args.unpinned and rig.CORES > 1
     print("relays on one core, load on another" if is_pinned else "processes are where the scheduler puts them")
     results: dict[str, dict[str, list[Row]]] = {}
     tapes: dict[str, dict[str, rig.Verdict]] = {}
     with rig.pinned(rig.LOAD) if is_pinned else contextlib.nullcontext(), rig.rigged() as (directory, upstream):
         for load in loads:
-            bench = Bench(load, ways, directory, upstream, given.nice, is_pinned=is_pinned)
+            bench = Bench(load, programs, directory, upstream, args.nice, is_pinned=is_pinned)
             try:
-                bench.run(rounds, given.patience, given.retries)
+                bench.run(rounds, args.patience, args.retries)
             finally:
                 bench.stop()
             results[load.name], tapes[load.name] = bench.rows, bench.verdicts()
             table(load, bench.rows)
             for name, verdict in tapes[load.name].items():
                 print(verdict_line(load.name, name, verdict), flush=True)
-    found = summary(results, tapes)
-    if given.json:
-        verdicts = {load: {name: dataclasses.asdict(one) for name, one in ones.items()} for load, ones in tapes.items()}
-        given.json.write_text(json.dumps({"loads": results, "tapes": verdicts, "figures": found}, indent=1))
-    if any(one.differences for ones in tapes.values() for one in ones.values()):
+    summary_ = summary(results, tapes)
+    if args.json:
+        verdicts = {
+            load: {name: dataclasses.asdict(verdict) for name, verdict in ones.items()} for load, ones in tapes.items()
+        }
+        args.json.write_text(json.dumps({"loads": results, "tapes": verdicts, "figures": summary_}, indent=1))
+    if any(verdict.differences for ones in tapes.values() for verdict in ones.values()):
         raise SystemExit(1)
 
 

@@ -46,10 +46,10 @@ PLAY = "() => {}"
 
 def wiretape(*arguments: str) -> tuple[float, float]:
     """Run a command; return the CPU time that it took, and how long."""
-    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    began, usage_before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-m", "wiretape.viewer.cli", *arguments], cwd=ROOT, check=True, capture_output=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    cpu = used.ru_utime + used.ru_stime - usage_before.ru_utime - usage_before.ru_stime
     return cpu, time.perf_counter() - began
 
 

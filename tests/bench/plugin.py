@@ -45,10 +45,12 @@ def main(rounds: int) -> None:
         assert cut.returncode == 0, cut.stderr
         with _served(directory / "tape.jsonl") as url:
             took = _measured(directory, url, rounds)
-    for suite, (one, all_) in took.items():
-        first, each = took["a request to a server that runs" if suite == "marked, with a request" else "unmarked"]
-        more = ((all_ - one) - (each - first)) / (TESTS - 1)
-        print(f"{suite:<34} the first test {1000 * (one - first):+6.0f} ms, each other {1000 * more:+.3f} ms")
+    for suite, (seconds, all_) in took.items():
+        first, each_request = took[
+            "a request to a server that runs" if suite == "marked, with a request" else "unmarked"
+        ]
+        more = ((all_ - seconds) - (each_request - first)) / (TESTS - 1)
+        print(f"{suite:<34} the first test {1000 * (seconds - first):+6.0f} ms, each other {1000 * more:+.3f} ms")
 
 
 def _measured(directory: Path, url: str, rounds: int) -> dict[str, list[float]]:

@@ -176,12 +176,12 @@ class Seen:
 
     def event_times(self) -> list[int]:
         """Return when each event was complete."""
-        body, found, at = self.body, list[int](), 0
+        body, offsets, at = self.body, list[int](), 0
         ends = [*accumulate(len(piece) for _, piece in self.reads)]
         while (at := body.find(b"\n\n", at)) >= 0:
             at += 2
-            found.append(self.reads[bisect_left(ends, at)][0])
-        return found
+            offsets.append(self.reads[bisect_left(ends, at)][0])
+        return offsets
 
 
 def _value(event: bytes) -> Any:
@@ -234,7 +234,7 @@ def ask(base: str, name: str, patience: float) -> Seen:
         f"POST {PATH} HTTP/1.1\r\nhost: {host}:{port}\r\nauthorization: Bearer sk-none\r\nconnection: close\r\n"
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     )
-    raw, ended = list[tuple[int, bytes]](), "closed"
+    raw, ending = list[tuple[int, bytes]](), "closed"
     with socket.create_connection((host, int(port))) as sock:
         sock.settimeout(patience)
         began = SYSTEM.now()
@@ -243,10 +243,10 @@ def ask(base: str, name: str, patience: float) -> Seen:
             while piece := sock.recv(1 << 18):
                 raw.append((SYSTEM.now() - began, piece))
         except TimeoutError:
-            ended = "silent"
+            ending = "silent"
         except ConnectionError:
-            ended = "reset"
-    return parsed(raw, ended)
+            ending = "reset"
+    return parsed(raw, ending)
 
 
 def ask_all(base: str, names: Sequence[str], patience: float = PATIENCE_S) -> dict[str, Seen]:
@@ -394,15 +394,20 @@ with open(out, "w") as file:
 
 def _vcrpy(site: Site, url: str, mode: str, patience: float) -> dict[str, Seen]:
     out = site.folder / "seen.json"
-    asked = json.dumps([request(name).decode() for name in site.names])
+    names_text = json.dumps([request(name).decode() for name in site.names])
     cassette = site.folder / "cassette.yaml"
-    command = [site.environment / "bin/python", "-c", _VCR, url + PATH, cassette, mode, patience, asked, out]
+    command = [site.environment / "bin/python", "-c", _VCR, url + PATH, cassette, mode, patience, names_text, out]
     subprocess.run([*map(str, command)], check=True)
-    found = [
-        Seen(one["status"], one["head_ns"], [(at, piece.encode("latin-1")) for at, piece in one["reads"]], one["ended"])
-        for one in json.loads(out.read_text())
+    answers_seen = [
+        Seen(
+            item["status"],
+            item["head_ns"],
+            [(at, piece.encode("latin-1")) for at, piece in item["reads"]],
+            item["ended"],
+        )
+        for item in json.loads(out.read_text())
     ]
-    return dict(zip(site.names, found, strict=True))
+    return dict(zip(site.names, answers_seen, strict=True))
 
 
 _NOWHERE = "http://127.0.0.1:9"
@@ -442,8 +447,8 @@ def compared(live: dict[str, Seen], sent: dict[str, Seen], seen: dict[str, Seen]
     gaps = [gap for name in ("steady", "long") for gap in gap_errors(sent[name], seen[name])]
     steady, long = seen["steady"], seen["long"]
     return Compared(
-        sum(one.body == sent[name].body for name, one in seen.items()),
-        sum(one.payloads() == sent[name].payloads() for name, one in seen.items()),
+        sum(seen.body == sent[name].body for name, seen in seen.items()),
+        sum(seen.payloads() == sent[name].payloads() for name, seen in seen.items()),
         f"{len(steady.reads)} of {len(sent['steady'].reads)}" if not same_reads(sent["steady"], steady) else "all",
         steady.reads[0][0] - sent["steady"].reads[0][0] if steady.reads else None,
         gaps,
@@ -461,8 +466,8 @@ def gap_errors(sent: Seen, seen: Seen) -> list[int]:
     """Return by how much each wait for an event differs from the recorded one, without its sign."""
     mine, theirs = sent.event_times(), seen.event_times()
     return [
-        abs((later - before) - (next - last))
-        for (last, next), (before, later) in zip(pairwise(mine), pairwise(theirs), strict=False)
+        abs((later - earlier) - (next - previous))
+        for (previous, next), (earlier, later) in zip(pairwise(mine), pairwise(theirs), strict=False)
     ]
 
 
@@ -495,13 +500,14 @@ def table(rows: Sequence[tuple[str, str, Compared]], streams: int, seconds: floa
     yield (f"| replayed by | same bytes | same reads | first byte | error of gaps, p50 / p99 |"
            f" drift over {seconds:g} s | broken streams that break alike |")  # fmt: skip
     yield "|---|---|---|---|---|---|---|"
-    for name, version, one in rows:
-        gaps = sorted(one.gaps)
+    for name, version, replay in rows:
+        gaps = sorted(replay.gaps)
         spread = f"{_ms(gaps[len(gaps) // 2])} / {_ms(gaps[int((len(gaps) - 1) * 0.99)])}" if gaps else "–"
-        kept = sum(fate.startswith(_SAME) for fate in one.fates.values())
-        values = f", {one.same_values} as JSON" if one.same_values > one.same_bytes else ""
-        yield (f"| {name} {version} | {one.same_bytes} of {streams}{values} | {one.same_reads} | {_ms(one.wait, '+')}"
-               f" | {spread} | {_ms(one.drift, '+')} | {kept} of {len(one.fates)} |")  # fmt: skip
+        same = sum(fate.startswith(_SAME) for fate in replay.fates.values())
+        values = f", {replay.same_values} as JSON" if replay.same_values > replay.same_bytes else ""
+        yield (f"| {name} {version} | {replay.same_bytes} of {streams}{values} | {replay.same_reads} | "
+               f"{_ms(replay.wait, '+')} | {spread} | {_ms(replay.drift, '+')} | {same} of {len(replay.fates)} |"
+               )  # fmt: skip
 
 
 def _ms(ns: int | None, sign: str = "") -> str:
@@ -515,18 +521,19 @@ def main() -> None:
     parser.add_argument("--environments", type=Path)
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(TOOLS))
     parser.add_argument("--nice", type=int, default=0, help="of all processes, against others of the machine")
-    given = parser.parse_args()
-    prioritize(given.nice)
-    all_scenes, rows = scenes(given.seconds), list[tuple[str, str, Compared]]()
+    options = parser.parse_args()
+    prioritize(options.nice)
+    all_scenes, rows = scenes(options.seconds), list[tuple[str, str, Compared]]()
     with tempfile.TemporaryDirectory() as temporary, Script(all_scenes).running() as script:
         live = ask_all(script.url, list(all_scenes))
         sent = script.sent()
-        again = ask_all(script.url, list(all_scenes))
-        rows.append(("the upstream itself,", "asked again", compared(live, sent, again)))
+        second_answers = ask_all(script.url, list(all_scenes))
+        rows.append(("the upstream itself,", "asked again", compared(live, sent, second_answers)))
         script.sent()
-        for name in given.only:
-            site = Site((given.environments or Path(temporary)).absolute() / name, Path(temporary) / f"{name}-recorded",
-                        list(all_scenes), max(given.seconds, STALL_S) + 5)  # fmt: skip
+        for name in options.only:
+            folder = (options.environments or Path(temporary)).absolute() / name
+            limit_s = max(options.seconds, STALL_S) + 5
+            site = Site(folder, Path(temporary) / f"{name}-recorded", list(all_scenes), limit_s)
             site.folder.mkdir()
             try:
                 version = TOOLS[name].install(site.environment)
@@ -537,11 +544,11 @@ def main() -> None:
             sent = script.sent()
             rows.append((name, version, compared(live, sent, TOOLS[name].replay(site))))
             print(f"{name} {version}: measured; load {os.getloadavg()[0]:.1f}", file=sys.stderr)
-    print("\n".join(table(rows, len(all_scenes), given.seconds)))
+    print("\n".join(table(rows, len(all_scenes), options.seconds)))
     print(f"\n| broken | live | {' | '.join(name for name, _, _ in rows[1:])} |\n|{'---|' * (len(rows) + 1)}")
     for name in BROKEN:
         print(f"| {name} | {live[name].status} {live[name].ended} | "
-              f"{' | '.join(one.fates[name] for _, _, one in rows[1:])} |")  # fmt: skip
+              f"{' | '.join(replay.fates[name] for _, _, replay in rows[1:])} |")  # fmt: skip
 
 
 if __name__ == "__main__":

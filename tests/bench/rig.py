@@ -63,7 +63,7 @@ def tree(pid: int) -> list[int]:
     """Return a process and all below it."""
     with contextlib.suppress(OSError):
         below = [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in _children(task)]
-        return [pid, *(one for child in below for one in tree(child))]
+        return [pid, *(pid for child in below for pid in tree(child))]
     return []
 
 
@@ -110,12 +110,12 @@ def pinned(cores: set[int]) -> Iterator[None]:
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
-    before = os.sched_getaffinity(0)
+    affinity = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        os.sched_setaffinity(0, affinity)
 
 
 def free_port() -> int:
@@ -198,12 +198,12 @@ class Running:
 
     def groups(self) -> dict[str, list[int]]:
         """Return its processes by what they do: of wiretape, `relay` and `writer`, else `relay` alone."""
-        found: dict[str, list[int]] = {"relay": []}
+        pids: dict[str, list[int]] = {"relay": []}
         for pid in tree(self.process.pid) if self.process else []:
             with contextlib.suppress(OSError):
                 is_writer = _WRITER.search(Path(f"/proc/{pid}/cmdline").read_bytes())
-                found.setdefault("writer" if is_writer else "relay", []).append(pid)
-        return found
+                pids.setdefault("writer" if is_writer else "relay", []).append(pid)
+        return pids
 
     def pids(self) -> list[int]:
         """Return all its processes."""
@@ -353,20 +353,20 @@ def wiretape(command: str = WIRETAPE) -> Start:
 
 def available(venv: Path | None) -> dict[str, Start]:
     """Return the ways that this machine has, and say on standard error what is missing."""
-    ways: dict[str, Start] = {"direct": direct}
+    programs: dict[str, Start] = {"direct": direct}
     for name, begin in (("nginx", nginx), ("haproxy", haproxy)):
         if shutil.which(name) or Path(f"/usr/sbin/{name}").exists():
-            ways[name] = begin
+            programs[name] = begin
         else:
             print(f"{name} is left out: it is not installed (Debian: apt-get install {name})", file=sys.stderr)
     if venv is None:
         print("mitmproxy is left out: --mitmproxy DIR installs it there", file=sys.stderr)
     else:
         with contextlib.suppress(subprocess.CalledProcessError):
-            ways["mitmproxy"] = mitmproxy(venv)
-        if "mitmproxy" not in ways:
+            programs["mitmproxy"] = mitmproxy(venv)
+        if "mitmproxy" not in programs:
             print("mitmproxy is left out: it could not be installed", file=sys.stderr)
-    return ways
+    return programs
 
 
 # The tape

@@ -75,7 +75,7 @@ def recording(tape: Path, rate: int, is_over: threading.Event) -> None:
     with opened(tape) as store:
         while not is_over.is_set():
             some = max(rate // 20, 1)
-            record(store, [frame for one in range(some) for frame in exchange(f"{number + one:016x}")])
+            record(store, [frame for number_ in range(some) for frame in exchange(f"{number + number_:016x}")])
             number, due = number + some, due + some / rate
             time.sleep(max(due - time.monotonic(), 0))
 
@@ -107,22 +107,24 @@ def lag_s(tape: Path, state: Path) -> float:
     """Give how long the oldest exchange has been settled that is not acknowledged."""
     until = msgspec.json.decode(state.read_bytes())["tables"]["exchanges"]["until"] if state.exists() else 0
     with contextlib.closing(sqlite3.connect(f"file:{tape}?mode=ro", uri=True)) as connection:
-        (first,) = connection.execute("SELECT min(version) FROM settlements WHERE version > ?", (until,)).fetchone()
-    return 0.0 if first is None else time.time() - first / 1e6
+        (first_version,) = connection.execute(
+            "SELECT min(version) FROM settlements WHERE version > ?", (until,)
+        ).fetchone()
+    return 0.0 if first_version is None else time.time() - first_version / 1e6
 
 
 def measure_lag(directory: Path, to: str, given: argparse.Namespace) -> None:
     """Record at a rate and ship; print how late it is."""
     with running(directory, to, "lag.db", given.rate) as (tape, _):
         time.sleep(3)
-        found = []
+        lags = []
         for _ in range(round(given.seconds / 0.05)):
-            found.append(lag_s(tape, path_of(tape, address.parse(to).name)))
+            lags.append(lag_s(tape, path_of(tape, address.parse(to).name)))
             time.sleep(0.05)
-    found.sort()
+    lags.sort()
     print(
-        f"lag at {given.rate} exchanges/s: median {found[len(found) // 2]:.2f} s, p99 "
-        f"{found[len(found) * 99 // 100]:.2f} s, most {found[-1]:.2f} s (to be {LAG_S:g})"
+        f"lag at {given.rate} exchanges/s: median {lags[len(lags) // 2]:.2f} s, p99 "
+        f"{lags[len(lags) * 99 // 100]:.2f} s, most {lags[-1]:.2f} s (to be {LAG_S:g})"
     )
 
 
@@ -140,11 +142,11 @@ def measure_kills(directory: Path, to: str, given: argparse.Namespace) -> None:
     with contextlib.closing(sqlite3.connect(tape)) as connection:
         (count,) = connection.execute("SELECT count(*) FROM exchanges").fetchone()
     with Centre(address.parse(to), address.Credentials()) as centre:
-        held = centre.rows("SELECT count(), uniqExact(id) FROM exchanges FINAL")[0]
-        stored = centre.rows("SELECT count() FROM exchanges")[0]
+        seen = centre.rows("SELECT count(), uniqExact(id) FROM exchanges FINAL")[0]
+        row_count = centre.rows("SELECT count() FROM exchanges")[0]
     print(
-        f"{given.kills} times killed: {count:,} exchanges on the tape; under FINAL {int(held[0]):,}, of them different "
-        f"{int(held[1]):,}; rows {int(stored[0]):,}"
+        f"{given.kills} times killed: {count:,} exchanges on the tape; under FINAL {int(seen[0]):,}, of them different "
+        f"{int(seen[1]):,}; rows {int(row_count[0]):,}"
     )
 
 
@@ -154,15 +156,15 @@ def main() -> None:
     for name, default in (("exchanges", 20_000), ("chunks", 470), ("rate", 200), ("seconds", 20), ("kills", 10)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--record")
-    given = parser.parse_args()
-    if given.record is not None:
+    options = parser.parse_args()
+    if options.record is not None:
         over = threading.Event()
         threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
-        recording(Path(given.record), given.rate, over)
+        recording(Path(options.record), options.rate, over)
         return
     for measure in (measure_cost, measure_lag, measure_kills):
         with tempfile.TemporaryDirectory() as name:
-            measure(Path(name), f"chdb:{name}/engine", given)
+            measure(Path(name), f"chdb:{name}/engine", options)
 
 
 if __name__ == "__main__":

@@ -114,8 +114,8 @@ def verify(tape: Path, uploads: int, mib: int) -> None:
     for path, size, sha256, _ in rows:
         sent = int(path.rsplit("/", 1)[1]).to_bytes(4, "big") * (PIECE // 4) * mib
         assert (size, sha256) == (len(sent), hashlib.sha256(sent).hexdigest()), path
-    stored = [length for *_, length in rows if length is not None]
-    print(f"tape: {len(rows)} of {uploads} exchanges, {len(stored)} bodies stored, {sum(stored) >> 20} MiB")
+    lengths = [length for *_, length in rows if length is not None]
+    print(f"tape: {len(rows)} of {uploads} exchanges, {len(lengths)} bodies stored, {sum(lengths) >> 20} MiB")
 
 
 def main() -> None:
@@ -125,15 +125,15 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=60)
     parser.add_argument("--role", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.role == "upstream":
+    options = parser.parse_args()
+    if options.role == "upstream":
         asyncio.run(upstream())
-    elif given.role == "clients":
-        asyncio.run(clients(given.port, given.uploads, given.mib))
+    elif options.role == "clients":
+        asyncio.run(clients(options.port, options.uploads, options.mib))
     else:
         with tempfile.TemporaryDirectory() as directory:
             os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
-            measure(Path(directory), given.uploads, given.mib)
+            measure(Path(directory), options.uploads, options.mib)
 
 
 if __name__ == "__main__":

@@ -130,9 +130,9 @@ class Upstream:
     def __init__(self, contexts: Sequence[ssl.SSLContext | None]) -> None:
         self.epoll = select.epoll()
         self.listeners = {
-            (sock := _listener()).fileno(): (sock, given, kind)
+            (sock := _listener()).fileno(): (sock, context_used, kind)
             for kind, context in zip((Connection, Multiplexed), contexts, strict=True)
-            for given in (None, context)
+            for context_used in (None, context)
         }
         self.connections: dict[int, Connection] = {}
         self.due: list[tuple[int, int, int, Callable[[], None]]] = []
@@ -168,7 +168,7 @@ class Upstream:
     def _report(self) -> bool:
         name = sys.stdin.readline().strip()
         if name:
-            log = {"accepted": self.accepted, "responses": [asdict(one) for one in self.responses]}
+            log = {"accepted": self.accepted, "responses": [asdict(response) for response in self.responses]}
             Path(name).write_text(json.dumps(log))
             self.accepted, self.responses = 0, []
             print("written", flush=True)

@@ -94,8 +94,8 @@ def report(checkouts: Sequence[Checkout]) -> None:
             ordered = sorted(checkout.figures[name])
             places = {"least": 0, "p50": 50, "p95": 95, "p99": 99, "most": 100}
             spread = {label: ordered[(len(ordered) - 1) * share // 100] for label, share in places.items()}
-            shown = "".join(f"  {label} {value:8,.1f}" for label, value in spread.items())
-            print(f"{name:<42}{shown}  {checkout.path.name}")
+            text = "".join(f"  {label} {value:8,.1f}" for label, value in spread.items())
+            print(f"{name:<42}{text}  {checkout.path.name}")
 
 
 def newest(tape: Path) -> str:
@@ -114,10 +114,10 @@ def settled(terminal: Terminal, seconds: float = 0.3) -> float:
 
 def started(checkout: Checkout) -> None:
     """Measure from exec to the first rows."""
-    first = newest(checkout.tape)
+    first_id = newest(checkout.tape)
     began = time.perf_counter()
     with checkout.view() as terminal:
-        terminal.wait_for(first)
+        terminal.wait_for(first_id)
         checkout.note("exec to first rows, ms", (time.perf_counter() - began) * 1e3)
         checkout.note("exec to first rows, CPU ms", cpu_s([terminal.process.pid]) * 1e3)
         checkout.note("exec to the last byte, ms", (settled(terminal, 1.0) - began) * 1e3)
@@ -150,11 +150,11 @@ def pressed(checkout: Checkout, presses: int) -> None:
 
 
 def _press(checkout: Checkout, terminal: Terminal, name: str, key: str) -> None:
-    before, size, cpu = cursor(terminal.screen), len(terminal.sent), cpu_s([terminal.process.pid])
+    cursor_before, size, cpu = cursor(terminal.screen), len(terminal.sent), cpu_s([terminal.process.pid])
     began = time.perf_counter()
     terminal.press(key)
-    taken = terminal.wait_for(lambda screen: cursor(screen) not in ("", before) and cursor(screen)[4:5] != "…")
-    checkout.note(f"{name}: key to the cursor's line, ms", taken * 1e3)
+    took_s = terminal.wait_for(lambda screen: cursor(screen) not in ("", cursor_before) and cursor(screen)[4:5] != "…")
+    checkout.note(f"{name}: key to the cursor's line, ms", took_s * 1e3)
     checkout.note(f"{name}: key to the last byte, ms", (settled(terminal, PREVIEWED_S) - began) * 1e3)
     checkout.note(f"{name}: bytes", len(terminal.sent) - size)
     checkout.note(f"{name}: CPU ms", (cpu_s([terminal.process.pid]) - cpu) * 1e3)
@@ -195,10 +195,10 @@ def tailed(checkout: Checkout, count: int) -> None:
         store = Store(connection)
         store.begin_session(session)
         for number in range(count):
-            first = begin(f"{run[:5]}{number % 4096:03x}{run[5:]}"[:16], number % 60, b"{}")
+            opening = begin(f"{run[:5]}{number % 4096:03x}{run[5:]}"[:16], number % 60, b"{}")
             time.sleep(0.037)  # so that the poll is met at all of its phases
-            store.append([first, *response(first.id, COMPLETE_READS), end(first.id, COMPLETE_READS)])
-            checkout.note("commit to painted, ms", terminal.wait_for(first.id[:8]) * 1e3)
+            store.append([opening, *response(opening.id, COMPLETE_READS), end(opening.id, COMPLETE_READS)])
+            checkout.note("commit to painted, ms", terminal.wait_for(opening.id[:8]) * 1e3)
 
 
 def lived(checkout: Checkout, streams: int, gap_ms: int, seconds: float) -> None:
@@ -226,9 +226,9 @@ def _watch(checkout: Checkout, tape: Path, plan: Plan, name: str, seconds: float
         _read_for(terminal, SETTLING_S)
         size, cpu, began = len(terminal.sent), cpu_s([terminal.process.pid]), time.perf_counter()
         _read_for(terminal, seconds)
-        taken = time.perf_counter() - began
-        checkout.note(f"{name}, CPU %", (cpu_s([terminal.process.pid]) - cpu) / taken * 100)
-        checkout.note(f"{name}, kB/s", (len(terminal.sent) - size) / taken / 1e3)
+        took_s = time.perf_counter() - began
+        checkout.note(f"{name}, CPU %", (cpu_s([terminal.process.pid]) - cpu) / took_s * 100)
+        checkout.note(f"{name}, kB/s", (len(terminal.sent) - size) / took_s / 1e3)
     clients.join()
     wait_for(lambda: running(tape) == 0)
 
@@ -239,8 +239,8 @@ def _nothing() -> None:
 
 def _read_for(terminal: Terminal, seconds: float) -> None:
     until = time.perf_counter() + seconds
-    while (left := until - time.perf_counter()) > 0:
-        terminal.read(left, drawn=False)
+    while (remaining_s := until - time.perf_counter()) > 0:
+        terminal.read(remaining_s, drawn=False)
 
 
 def running(tape: Path) -> int:
@@ -285,15 +285,16 @@ def main() -> None:
     parser.add_argument("--tape", type=Path)
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--beside", type=Path, action="append", default=[], metavar="CHECKOUT")
-    given = parser.parse_args()
+    options = parser.parse_args()
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as directory:
-        tape = given.tape or Path(directory) / "bench.db"
-        others = [
-            Checkout(path, tape.with_suffix(f".{path.name}.db"), Path(directory) / "bytecode") for path in given.beside
+        tape = options.tape or Path(directory) / "bench.db"
+        other_checkouts = [
+            Checkout(path, tape.with_suffix(f".{path.name}.db"), Path(directory) / "bytecode")
+            for path in options.beside
         ]
-        checkouts = [*others, Checkout(ROOT, tape, Path(directory) / "bytecode")]
-        measure(checkouts, given)
+        checkouts = [*other_checkouts, Checkout(ROOT, tape, Path(directory) / "bytecode")]
+        measure(checkouts, options)
         report(checkouts)
     print(f"load before {load:.1f}, after {os.getloadavg()[0]:.1f}")
 

@@ -79,10 +79,10 @@ def frames(streams: int, chunks: int) -> Iterator[journal.Frame]:
             sent_ns=2_000_000,
             headers_ns=200_000_000,
         )
-    for read, piece in zip(reads, pieces, strict=True):
-        columns = [read.at_ns], [read.at_ns + 40_000], [read.size]
-        for few in (ids[first : first + GATHERED] for first in range(0, streams, GATHERED)):
-            yield journal.SocketReads([journal.ReadRun(id, read.seq, *columns) for id in few], piece * len(few))
+    for read_, piece in zip(reads, pieces, strict=True):
+        columns = [read_.at_ns], [read_.at_ns + 40_000], [read_.size]
+        for few in (ids[start : start + GATHERED] for start in range(0, streams, GATHERED)):
+            yield journal.SocketReads([journal.ReadRun(id, read_.seq, *columns) for id in few], piece * len(few))
     for id in ids:
         end_ns = reads[-1].at_ns + 1_000_000
         yield journal.End(
@@ -92,7 +92,7 @@ def frames(streams: int, chunks: int) -> Iterator[journal.Frame]:
 
 def cpu_ns(process: subprocess.Popen[bytes]) -> int:
     """Return the CPU time that the threads of a process have taken so far, in ns, as Linux counts it."""
-    return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{process.pid}/task").glob("*/schedstat"))
+    return sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{process.pid}/task").glob("*/schedstat"))
 
 
 def started(tape: Path, environment: dict[str, str]) -> "tuple[subprocess.Popen[bytes], socket.socket]":
@@ -101,17 +101,17 @@ def started(tape: Path, environment: dict[str, str]) -> "tuple[subprocess.Popen[
     assert isinstance(claimed, lock.Claim)
     with contextlib.closing(claimed), link.listen(tape) as listener, socket.socket(socket.AF_UNIX) as connection:
         claimed.name("a benchmark (pid 0)", Path(listener.getsockname()))
-        given = claimed.descriptor, listener.fileno()
+        descriptors = claimed.descriptor, listener.fileno()
         command = [
             sys.executable,
             "-P",
             "-m",
             "wiretape.recorder.tape.writer",
-            *map(str, given),
+            *map(str, descriptors),
             str(tape),
             "a benchmark",
         ]
-        process = subprocess.Popen(command, pass_fds=given, env=environment)
+        process = subprocess.Popen(command, pass_fds=descriptors, env=environment)
         connection.connect(listener.getsockname())
         return process, connection.dup()
 
@@ -125,42 +125,42 @@ def measure(checkout: Path, sent: Sequence[bytes], streams: int, rate: float) ->
         with process, connection, connection.makefile("rb") as answers:
             connection.sendall(journal.encode(0, SESSION))
             answers.readline()
-            before = cpu_ns(process)
+            cpu_before = cpu_ns(process)
             sender = threading.Thread(target=send, args=(connection, sent, rate / GATHERED))
             sender.start()
             finished = 0
             while finished < streams:
                 # As JSON: of another checkout, the records may have other fields.
                 finished += len(json.loads(answers.readline()).get("finished", ()))
-            taken = cpu_ns(process) - before
+            cpu_used = cpu_ns(process) - cpu_before
             sender.join()
             connection.shutdown(socket.SHUT_WR)
-    return taken
+    return cpu_used
 
 
 def send(connection: socket.socket, sent: Sequence[bytes], rate: float) -> None:
     """Write frames at a pace, those of 10 ms at a time."""
     started = time.monotonic()
     step = max(int(rate / 100), 1)
-    for first in range(0, len(sent), step):
-        time.sleep(max(started + first / rate - time.monotonic(), 0))
-        connection.sendall(b"".join(sent[first : first + step]))
+    for start in range(0, len(sent), step):
+        time.sleep(max(started + start / rate - time.monotonic(), 0))
+        connection.sendall(b"".join(sent[start : start + step]))
 
 
 def run_at_full_speed(seconds: int) -> None:
     """Print what a recorder does with short requests at full speed, and with a stop at their end."""
     with rig.rigged() as (directory, upstream):
-        way = rig.wiretape()(rig.Site(directory, upstream.port(), None, True))
-        assert way.process is not None
-        assert way.tape is not None
-        tried = _asked(way.port, 0, 500)
-        count = tried + _asked(way.port, tried, int(500 * seconds / _tried_seconds(way.tape)))
+        program = rig.wiretape()(rig.Site(directory, upstream.port(), None, True))
+        assert program.process is not None
+        assert program.tape is not None
+        tried = _asked(program.port, 0, 500)
+        count = tried + _asked(program.port, tried, int(500 * seconds / _tried_seconds(program.tape)))
         started = time.monotonic()
-        way.process.send_signal(signal.SIGINT)
-        code = way.process.wait(600)
-        taken = time.monotonic() - started
+        program.process.send_signal(signal.SIGINT)
+        code = program.process.wait(600)
+        took_s = time.monotonic() - started
         print((directory / "log").read_text().splitlines()[-4:])
-        with sqlite3.connect(way.tape) as tape:
+        with sqlite3.connect(program.tape) as tape:
             (stored,), (measured,) = (
                 tape.execute(f"SELECT count(*) FROM {table}").fetchone() for table in ("exchanges", "measures")
             )
@@ -169,9 +169,9 @@ def run_at_full_speed(seconds: int) -> None:
                 (tried,),
             ).fetchall()
     rates = [rate for (rate,) in by_second[1:-1]]  # the first and the last second are not whole
-    first, last = statistics.mean(rates[:10]), statistics.mean(rates[-10:])
-    print(f"{count:,} requests in {len(rates)} s: {first:.0f}/s at first, {last:.0f}/s at last ({last / first:.2f})")
-    print(f"stopped after {taken:.1f} s with {code}: {count - stored} not stored, {stored - measured} not measured")
+    early, late = statistics.mean(rates[:10]), statistics.mean(rates[-10:])
+    print(f"{count:,} requests in {len(rates)} s: {early:.0f}/s at first, {late:.0f}/s at last ({late / early:.2f})")
+    print(f"stopped after {took_s:.1f} s with {code}: {count - stored} not stored, {stored - measured} not measured")
 
 
 def _asked(port: int, first: int, requests: int) -> int:
@@ -199,18 +199,18 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=2500, help="chunks a second, of all streams together")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--full-speed", type=int, metavar="SECONDS", help="short requests for so long, then a stop")
-    given = parser.parse_args()
-    if given.full_speed:
-        run_at_full_speed(given.full_speed)
+    options = parser.parse_args()
+    if options.full_speed:
+        run_at_full_speed(options.full_speed)
         return
-    sent = [journal.encode(seq, frame) for seq, frame in enumerate(frames(given.streams, given.chunks), 1)]
-    count = given.streams * given.chunks
-    taken: dict[Path, list[float]] = {checkout: [] for checkout in given.checkouts}
-    for _ in range(given.rounds):
-        for checkout, figures in taken.items():
-            figures.append(measure(checkout, sent, given.streams, given.rate) / count / 1000)
-    base = statistics.median(taken[given.checkouts[0]])
-    for checkout, figures in taken.items():
+    sent = [journal.encode(seq, frame) for seq, frame in enumerate(frames(options.streams, options.chunks), 1)]
+    count = options.streams * options.chunks
+    times_by_checkout: dict[Path, list[float]] = {checkout: [] for checkout in options.checkouts}
+    for _ in range(options.rounds):
+        for checkout, figures in times_by_checkout.items():
+            figures.append(measure(checkout, sent, options.streams, options.rate) / count / 1000)
+    base = statistics.median(times_by_checkout[options.checkouts[0]])
+    for checkout, figures in times_by_checkout.items():
         median = statistics.median(figures)
         print(f"{checkout}: {median:.1f} µs a chunk ({min(figures):.1f} at least), {median / base:.2f} of the first")
 

@@ -22,10 +22,10 @@ def turns(
             messages.append({"role": "assistant", "content": [{"type": "text", "text": _text(words, new // 3)}]})
         result = {"type": "tool_result", "tool_use_id": f"toolu_{turn}", "content": _text(words, new // 2)}
         messages.append({"role": "user", "content": [result]})
-        shown = json.loads(json.dumps(messages))
-        for message in shown[-3::2] if marks else ():
+        unchanged = json.loads(json.dumps(messages))
+        for message in unchanged[-3::2] if marks else ():
             message["content"][-1]["cache_control"] = {"type": "ephemeral"}
-        spoken = {"messages": shown}
+        spoken = {"messages": unchanged}
         parts = (fixed, spoken) if system_first else (spoken, fixed)
         bodies.append(
             json.dumps({"model": "m", **parts[0], **parts[1], "stream": True}, separators=(",", ":")).encode()

@@ -24,8 +24,8 @@ DIALOGUE: list[dict[str, Any]] = [
 def body(count: int, **changed: Any) -> dict[str, Any]:
     """Return a request with the first messages of the dialogue."""
     system = [{"type": "text", "text": "Be an agent.", **MARK}]
-    asked = {"model": "claude-sonnet-4-5", "max_tokens": 100, "tools": TOOLS, "system": system, "stream": True}
-    return asked | {"messages": DIALOGUE[:count], "metadata": {"session_id": "run-1"}} | changed
+    request = {"model": "claude-sonnet-4-5", "max_tokens": 100, "tools": TOOLS, "system": system, "stream": True}
+    return request | {"messages": DIALOGUE[:count], "metadata": {"session_id": "run-1"}} | changed
 
 
 def turn(
@@ -43,7 +43,7 @@ def turn(
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
         {"type": "message_stop"},
     ]
-    sent = b"".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in events)
+    sent = b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
     parts = [(50, sent if status == 200 else b'{"type":"error","error":{"type":"rate_limit_error","message":"slow"}}')]
     yield begin(id, at, json.dumps(body).encode(), "/v1/messages")
     yield from response(id, parts, status)

@@ -22,10 +22,10 @@ _OPTIONS = (
 
 def executable() -> str:
     """Return the path of the browser. Raises `RuntimeError`, which names the packages to install, if there is none."""
-    found = next(filter(None, map(shutil.which, _NAMES)), None)
-    if found is None:
+    path = next(filter(None, map(shutil.which, _NAMES)), None)
+    if path is None:
         raise RuntimeError("these tests need Chromium: apt-get install chromium")
-    return found
+    return path
 
 
 _DRAWN = """new Promise((done) => {
@@ -93,8 +93,8 @@ class Page:
 
     def run(self, expression: str) -> Any:
         """Run an expression in the page, wait for it if it is a promise, and return its value."""
-        told = {"expression": expression, "awaitPromise": True, "returnByValue": True}
-        while _NAVIGATED in (answer := self._ask("Runtime.evaluate", told)).get("error", {}).get("message", ""):
+        parameters = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+        while _NAVIGATED in (answer := self._ask("Runtime.evaluate", parameters)).get("error", {}).get("message", ""):
             pass  # the page was left for another one meanwhile
         assert "error" not in answer, answer["error"]
         answer = answer["result"]
@@ -103,7 +103,7 @@ class Page:
 
     def drawn(self, picture: str, width: int) -> list[tuple[str, float, float]]:
         """Resize a picture, and return the texts drawn on it, each with its left and its right end."""
-        return [(text, left, right) for text, left, right in self.run(_DRAWN % (picture, width))]
+        return [(text, left_edge, right) for text, left_edge, right in self.run(_DRAWN % (picture, width))]
 
     def press(self, key: str, code: int = 0, text: str = "") -> None:
         """Press a key: its name in the DOM, its code, and its text."""

@@ -40,7 +40,7 @@ def each_case(
                 try:
                     test(**given, **dict(zip(arguments, case.values, strict=True)))
                 except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # all are raised below
-                    parts = [str(ids(one)) if callable(ids) else repr(one) for one in case.values]
+                    parts = [str(ids(value)) if callable(ids) else repr(value) for value in case.values]
                     name = f"{number}: {told[number] or '-'.join(parts)}"[:_LONGEST_NAME]
                     error.add_note(f"case {name}")
                     failures[name] = error

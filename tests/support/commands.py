@@ -39,15 +39,15 @@ def on_terminal(tape: Path, *arguments: str, columns: int = 100, terminal: str =
     environment = os.environ | {"WIRETAPE_DB": str(tape), "COLUMNS": str(columns), "TERM": terminal}
     process = Forked([*CLI, *arguments], stdout=inner, stderr=inner, env=environment)
     os.close(inner)
-    shown = b""
+    output = b""
     while True:
         try:
             data = os.read(outer, 65536)
         except OSError:
             break
-        shown += data
+        output += data
         if not data:
             break
     os.close(outer)
     process.wait(60)
-    return shown.decode()
+    return output.decode()

@@ -234,7 +234,7 @@ def _part(text: str) -> dict[str, Any]:
 A2A = DeclaredWire(
     "a2a",
     "/",
-    _events(*(_rpc(3, result=one) for one in _A2A)),
+    _events(*(_rpc(3, result=result) for result in _A2A)),
     {**_OF_TASK, "attributes": {"a2a.task.id": "t1", "gen_ai.conversation.id": "c1", "jsonrpc.request.id": 3,
                                 "rpc.method": "SendStreamingMessage"}},
     3,

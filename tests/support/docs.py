@@ -55,15 +55,15 @@ def keys() -> str:
     used: dict[str, dict[str, list[str]]] = {}
     for screen, actions in screens.items():
         for action in actions:
-            if screen == "everywhere" or action.name not in {one.name for one in bindings.APPLICATION}:
+            if screen == "everywhere" or action.name not in {everywhere.name for everywhere in bindings.APPLICATION}:
                 used.setdefault(action.name, {}).setdefault(action.meaning, []).append(screen)
     lines = ["| key | action | meaning |\n| --- | --- | --- |\n"]
     known = bindings.by_name()
     for name, meanings in used.items():
         typed = known[name].keys.split(",")
-        written = ", ".join(f"`{'enter' if key == 'enter' else format_key(key)}`" for key in typed)
-        meant = "; ".join(f"{', '.join(where)}: {meaning}" for meaning, where in meanings.items())
-        lines.append(f"| {written} | {name} | {escaped(meant)} |\n")
+        keys_text = ", ".join(f"`{'enter' if key == 'enter' else format_key(key)}`" for key in typed)
+        meaning_text = "; ".join(f"{', '.join(screens)}: {meaning}" for meaning, screens in meanings.items())
+        lines.append(f"| {keys_text} | {name} | {escaped(meaning_text)} |\n")
     return "".join(lines)
 
 
@@ -117,8 +117,8 @@ class NameRow:
 def name_rows() -> list[NameRow]:
     """Return the names of all fields and pooled quantities."""
     headings = {name: heading for heading, name in tables.NAMED.items()}
-    statistics = {fields.field_name(one.column or one.name): one for one in QUANTITIES.values()}
-    found = []
+    statistics = {fields.field_name(quantity.column or quantity.name): quantity for quantity in QUANTITIES.values()}
+    sections = []
     for name in dict.fromkeys((*query.FIELDS, *statistics)):
         own, quantity = query.MEANINGS.get(name), statistics.get(name)
         field = export.exchange_field(name) if name in query.FIELDS and own is None else None
@@ -126,16 +126,16 @@ def name_rows() -> list[NameRow]:
         meanings = (own, field and field.meaning, pooled and f"in statistics: {pooled.meaning}")
         unit = (field and field.unit) or (pooled and pooled.unit) or ""
         meaning, statistic = "; ".join(filter(None, meanings)), quantity.name if quantity is not None else ""
-        found.append(NameRow(name, headings.get(name, ""), tuple(query.aliases_of(name)), statistic, unit, meaning))
-    return found
+        sections.append(NameRow(name, headings.get(name, ""), tuple(query.aliases_of(name)), statistic, unit, meaning))
+    return sections
 
 
 def names() -> str:
     """Return the table of all names, with units and meanings."""
     lines = ["| name | heading | aliases | statistic | unit | meaning |", "|---" * 6 + "|"]
-    for one in name_rows():
-        statistic = f"`{one.statistic}`" if one.statistic else ""
-        cells = (f"`{one.name}`", one.heading, _names(one.aliases), statistic, one.unit, escaped(one.meaning))
+    for row in name_rows():
+        statistic = f"`{row.statistic}`" if row.statistic else ""
+        cells = (f"`{row.name}`", row.heading, _names(row.aliases), statistic, row.unit, escaped(row.meaning))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -144,11 +144,10 @@ def operators_of_fields() -> str:
     """Return the operators and the values of each kind of field, and the names of its fields."""
     text = ""
     for kind, one in KINDS.items():
-        own = [field for field in query.FIELDS.values() if field.kind == kind]
+        kinds = [field for field in query.FIELDS.values() if field.kind == kind]
         expected = f" {one.expected}".replace(" a ", "; a value is a ", 1) if one.expected else ""
-        text += (
-            f"- {one.title}: {_names(parser.operators(own[0]))}{escaped(expected)}. {_names(one.name for one in own)}\n"
-        )
+        names = _names(field.name for field in kinds)
+        text += f"- {one.title}: {_names(parser.operators(kinds[0]))}{escaped(expected)}. {names}\n"
     return text
 
 
@@ -173,8 +172,10 @@ def pointed() -> str:
 
 def preset() -> str:
     """Return the variables that are replaced only where they are set, by API."""
-    names = {api.name: [one.name for one in api.variables if one.path is None or not api.url] for api in APIS}
-    return "".join(f"- {name}: {_names(own)}\n" for name, own in names.items() if own)
+    names = {
+        api.name: [variable.name for variable in api.variables if variable.path is None or not api.url] for api in APIS
+    }
+    return "".join(f"- {name}: {_names(names_)}\n" for name, names_ in names.items() if names_)
 
 
 def api_notes() -> str:
@@ -184,7 +185,7 @@ def api_notes() -> str:
 
 def programs() -> str:
     """Return the programs with special treatment, and its reason."""
-    return defined({one.words: _treatment(one) for one in PROGRAMS})
+    return defined({program.words: _treatment(program) for program in PROGRAMS})
 
 
 def _treatment(program: "apis.Program") -> str:
@@ -202,8 +203,8 @@ def hosts() -> str:
 
 def daemons() -> str:
     """Return the programs with a daemon, and the option that prevents it."""
-    return defined({one.words: f"run starts it with `{one.no_daemon}`, if its help has that option"
-                    for one in PROGRAMS if one.no_daemon})  # fmt: skip
+    return defined({program.words: f"run starts it with `{program.no_daemon}`, if its help has that option"
+                    for program in PROGRAMS if program.no_daemon})  # fmt: skip
 
 
 def conventions(those: "Conventions") -> str:
@@ -247,8 +248,8 @@ def _elsewhere(name: str) -> str:
     keys = _ELSEWHERE.get(name, ())
     # A tool with two rules has the same names in both.
     rules = {rule.source: (tool, rule) for tool, rule in reversed(AUTHORITIES.items())}
-    names = [f"{tool} `{one.name}`" for tool, rule in reversed(rules.values())
-             for one in rule.metrics if one.key in keys or f"{tool} {one.key}" in keys]  # fmt: skip
+    names = [f"{tool} `{metric.name}`" for tool, rule in reversed(rules.values())
+             for metric in rule.metrics if metric.key in keys or f"{tool} {metric.key}" in keys]  # fmt: skip
     return f". Elsewhere: {', '.join(names)}" if names else ""
 
 
@@ -261,9 +262,9 @@ def metrics() -> str:
         unit = {"ns": " (ms)", "": " (count)"}.get(metric.unit, f" ({metric.unit})")
         withheld = f". Withheld with the flags {_names(metric.withheld)}" if metric.withheld else ""
         text += f"- {_names(names)}: {escaped(metric.meaning)}{unit}{withheld}{_elsewhere(metric.name)}\n"
-    pooled = [one for one in QUANTITIES.values() if one.column is None]
+    pooled = [row for row in QUANTITIES.values() if row.column is None]
     return text + "".join(
-        f"- {_names([one.name, *one.aliases])}: {one.meaning} ({one.unit}){_elsewhere(one.name)}\n" for one in pooled
+        f"- {_names([row.name, *row.aliases])}: {row.meaning} ({row.unit}){_elsewhere(row.name)}\n" for row in pooled
     )
 
 
@@ -283,7 +284,7 @@ def catalogue() -> str:
                 path for path in EXAMPLES if path == name or (path.startswith(f"{name} ") and path not in commands)
             ]
             for path in paths:
-                examples = "".join(f"{command_line(one)}\n" for one in EXAMPLES[path])
+                examples = "".join(f"{command_line(example)}\n" for example in EXAMPLES[path])
                 text += f"`wiretape {path}`: {escaped(SUMMARIES[path])}\n\n```sh\n{examples}```\n\n"
     return text
 
@@ -307,24 +308,28 @@ def wires() -> str:
         path = wires[0].path.partition("?")[0]
         framings = " ".join(f"`{_framing(wire)}`" for wire in wires)
         is_read = [all(column) for column in zip(*map(_is_read, wires), strict=True)]
-        table.append(f"| `{api}` | `{path}` | {framings} | {' | '.join('✓' if one else '–' for one in is_read)} |")
+        table.append(
+            f"| `{api}` | `{path}` | {framings} | {' | '.join('✓' if is_true else '–' for is_true in is_read)} |"
+        )
     for api, declared in groupby(sorted(DECLARED_WIRES.values(), key=lambda one: one.api), lambda wire: wire.api):
         streams = list(declared)
         paths = " ".join(f"`{path}`" for path in dict.fromkeys(wire.path for wire in streams))
         is_read = [any(column) for column in zip(*map(_is_read_declared, streams), strict=True)]
-        table.append(f"| `{api}` | {paths} | `sse` | {' | '.join('✓' if one else '–' for one in is_read)} |")
+        table.append(f"| `{api}` | {paths} | `sse` | {' | '.join('✓' if is_true else '–' for is_true in is_read)} |")
     return "\n".join(table) + "\n"
 
 
 def _is_read_declared(wire: DeclaredWire) -> list[bool]:
     """Return True for each value that is read from a stream, for its truncation and for an error in its place."""
     cut = wire.events[: wire.cut]
-    whole, truncated, failed = (
+    whole_measures, truncated, failed = (
         derived(b"".join(parts), path=wire.path, request=wire.request, headers=wire.headers)
         for parts in ((*wire.events, *wire.ending), cut, (*cut, wire.failure[0]))
     )
-    read = [whole.outcome == "complete" and getattr(whole, name) is not None for name in _READ.values()]
-    return [*read, truncated.outcome == "truncated", failed.outcome == "error_event"]
+    is_read = [
+        whole_measures.outcome == "complete" and getattr(whole_measures, name) is not None for name in _READ.values()
+    ]
+    return [*is_read, truncated.outcome == "truncated", failed.outcome == "error_event"]
 
 
 _STREAM = (
@@ -360,7 +365,7 @@ def dialect_file() -> str:
 def dialect_trial() -> str:
     """Return the output of `wiretape dialect try` for the example."""
     body = b"".join(map(event, _STREAM))
-    ends = list(accumulate(len(event(one)) for one in _STREAM))
+    ends = list(accumulate(len(event(event_size)) for event_size in _STREAM))
     reads = [
         Read(seq, (120 + 40 * seq) * 1_000_000, None, start, end - start)
         for seq, (start, end) in enumerate(pairwise([0, *ends]))
@@ -374,8 +379,8 @@ def dialect_trial() -> str:
         path="/v2/parts",
         framing="chunked",
     )
-    found = dialects.trial(facts, Reads.of(reads), body, tomllib.loads(_DECLARATION)["dialects"])
-    return "```\n" + "\n".join(dialects.lines(found, 40)) + "\n```\n"
+    trial = dialects.trial(facts, Reads.of(reads), body, tomllib.loads(_DECLARATION)["dialects"])
+    return "```\n" + "\n".join(dialects.lines(trial, 40)) + "\n```\n"
 
 
 def _framing(wire: Wire) -> str:
@@ -385,17 +390,19 @@ def _framing(wire: Wire) -> str:
 
 def _is_read(wire: Wire) -> list[bool]:
     """Return True for each value that is read from a stream, for its truncation and for an error at its end."""
-    whole = _derived(wire, wire.parts)
+    whole_measures = _derived(wire, wire.parts)
     cut = wire.parts[: len(wire.parts) // 2]
     truncated, failed = _derived(wire, cut), _derived(wire, (*cut, wire.error))
-    read = [whole.outcome == "complete" and getattr(whole, name) is not None for name in _READ.values()]
-    return [*read, truncated.outcome == "truncated", failed.outcome == "error_event"]
+    is_read = [
+        whole_measures.outcome == "complete" and getattr(whole_measures, name) is not None for name in _READ.values()
+    ]
+    return [*is_read, truncated.outcome == "truncated", failed.outcome == "error_event"]
 
 
 def _derived(wire: Wire, parts: tuple[bytes, ...]) -> Measures:
     cuts = list(accumulate(map(len, parts)))[:-1]
-    asked = b'{"parameters":{"incremental_output":true}}'
-    return derived(b"".join(parts), *cuts, content_type=wire.type, path=wire.path, request=asked)
+    request = b'{"parameters":{"incremental_output":true}}'
+    return derived(b"".join(parts), *cuts, content_type=wire.type, path=wire.path, request=request)
 
 
 def commands() -> str:

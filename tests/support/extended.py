@@ -51,11 +51,11 @@ def runner(
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     head = max((copy / "migrations" / "versions").glob("*.py")).name.partition("_")[0]
     if observing is None:
-        place, first, table = "decode/metrics.py", "    reads: int =", "measures"
+        place, first_line, table = "decode/metrics.py", "    reads: int =", "measures"
     else:
-        place, first, table = "facts.py", "    paused: int =", "exchanges"
+        place, first_line, table = "facts.py", "    paused: int =", "exchanges"
         replace(copy / "recorder" / "relay" / "recording.py", *observing)
-    replace(copy / "recorder" / place, first, entries + first)
+    replace(copy / "recorder" / place, first_line, entries + first_line)
     replace(copy / "recorder" / "tape" / "peek.py", f'REVISION = "{head}"', 'REVISION = "9999"')
     migration = copy / "migrations" / "versions" / "9999_more.py"
     migration.write_text(MIGRATION.format(head=head, columns=columns, table=table))

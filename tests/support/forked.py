@@ -147,11 +147,11 @@ def _be_writer(command: Sequence[str], passed: Sequence[int], environment: Mappi
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    last = 2
+    final = 2
     for number in sorted(passed):
-        os.closerange(last + 1, number)
-        last = number
-    os.closerange(last + 1, os.sysconf("SC_OPEN_MAX"))
+        os.closerange(final + 1, number)
+        final = number
+    os.closerange(final + 1, os.sysconf("SC_OPEN_MAX"))
     _run(command, environment)
 
 
@@ -224,9 +224,9 @@ def serve(number: int) -> None:
         record(store, exchange("e1"))
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: it goes with the tests
-    with socket.socket(fileno=number) as asked:
+    with socket.socket(fileno=number) as asking:
         while True:
-            request, received, *_ = socket.recv_fds(asked, _REQUEST_BYTES, 16)
+            request, received, *_ = socket.recv_fds(asking, _REQUEST_BYTES, 16)
             if not request:
                 return
             command, *options = pickle.loads(request)
@@ -239,7 +239,7 @@ def serve(number: int) -> None:
                 os.write(writing, str(pid).encode())
                 os._exit(0)
             os.waitpid(between, 0)
-            asked.send(os.read(reading, 32))
+            asking.send(os.read(reading, 32))
             for end in (reading, writing, *received):
                 os.close(end)
 
@@ -285,8 +285,8 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
             runpy.run_module(program, run_name="__main__", alter_sys=True)
         else:
             exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
-    except SystemExit as ended:
-        code = ended.code
+    except SystemExit as raised:
+        code = raised.code
     except BaseException:  # noqa: BLE001  # as an interpreter does
         traceback.print_exc()
         code = 1

@@ -41,12 +41,12 @@ class Source:
 
 
 def begin(id: str, **other: Any) -> journal.Begin:
-    given = dict(
+    facts = dict(
         id=id, started_at=AT, method="POST", path="/v1/chat/completions", upstream="https://api.test",
         headers=[(b"content-type", b"application/json")], body=BODY, labels={"run": "a"},
     ) | other  # fmt: skip
-    sha256 = hashlib.sha256(given["body"]).hexdigest()
-    return journal.Begin(**given, body_size=len(given["body"]), body_sha256=sha256)
+    sha256 = hashlib.sha256(facts["body"]).hexdigest()
+    return journal.Begin(**facts, body_size=len(facts["body"]), body_sha256=sha256)
 
 
 def upload(
@@ -108,22 +108,22 @@ TRAILERS = [(b"grpc-status", b"8"), (b"authorization", b"Bearer sk-c4n4ryc4n4ry1
 def http2(id: str, pieces: Sequence[bytes] = STREAM, *, is_reset: bool = False) -> list[journal.Frame]:
     """Return the frames of an HTTP/2 stream with trailers, or of one that upstream reset."""
     facts = {"ended_by": "reset", "reset_code": "rst_cancel"} if is_reset else {"trailers": TRAILERS}
-    first = msgspec.structs.replace(head(id), framing="h2", protocol="h2")
-    ended = msgspec.structs.replace(end(id, pieces), protocol="h2", **facts)
-    return [begin(id), first, *body(id, pieces), ended]
+    opening = msgspec.structs.replace(head(id), framing="h2", protocol="h2")
+    ending = msgspec.structs.replace(end(id, pieces), protocol="h2", **facts)
+    return [begin(id), opening, *body(id, pieces), ending]
 
 
 def websocket(
     id: str, pieces: Sequence[bytes], sent: Sequence[bytes], path: str = "/v1/responses"
 ) -> list[journal.Frame]:
     """Return the frames of a WebSocket: data from upstream and from the client, by turns."""
-    came = [*body(id, pieces)]
+    received = [*body(id, pieces)]
     runs = [msgspec.structs.replace(frame.runs[0], is_client=True) for frame in body(id, sent)]
     client = [journal.SocketReads([run], data) for run, data in zip(runs, sent, strict=True)]
-    by_turns = [frame for two in zip_longest(client, came) for frame in two if frame is not None]
+    by_turns = [frame for pair in zip_longest(client, received) for frame in pair if frame is not None]
     switched = msgspec.structs.replace(head(id, ()), status=101, framing="websocket")
-    ended = msgspec.structs.replace(end(id, pieces), client_bytes=sum(map(len, sent)), client_gap_bytes=0)
-    return [begin(id, method="GET", path=path, body=b""), switched, *by_turns, ended]
+    ending = msgspec.structs.replace(end(id, pieces), client_bytes=sum(map(len, sent)), client_gap_bytes=0)
+    return [begin(id, method="GET", path=path, body=b""), switched, *by_turns, ending]
 
 
 @contextmanager
@@ -187,20 +187,20 @@ def damage(tape: Path, *statements: str) -> None:
 def until(fact: Callable[[], Any], seconds: float = 60) -> Any:
     """Wait until `fact` is true, and give it; fail after `seconds`."""
     deadline, pause = time.monotonic() + seconds, 0.01
-    while not (found := fact()):
+    while not (result := fact()):
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(pause)
         pause = min(pause * 1.1, 0.1)
-    return found
+    return result
 
 
 def snapshot(directory: Path) -> dict[str, Any]:
     """Return the contents of a directory: names, kinds, modes, and the bytes of files (not of the readers' `-shm`)."""
-    found = {}
+    results = {}
     for path in sorted(directory.rglob("*")):
         holds = path.is_file() and path.suffix != ".db-shm"
-        found[path.name] = (path.lstat().st_mode, path.read_bytes() if holds else None)
-    return found
+        results[path.name] = (path.lstat().st_mode, path.read_bytes() if holds else None)
+    return results
 
 
 def record(store: Store, frames: Sequence[journal.Frame]) -> list[journal.Finished]:

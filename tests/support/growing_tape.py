@@ -38,8 +38,8 @@ class Recorder:
             sent_ns=3 * MS,
             headers_ns=at_ms * MS,
         )
-        whole = read(id, 0, at_ms * MS, None, body)
-        self.store.append([begin(id, at, b"{}"), head, whole])
+        first_read = read(id, 0, at_ms * MS, None, body)
+        self.store.append([begin(id, at, b"{}"), head, first_read])
         self.end(id, [(at_ms, body)])
 
     def begin(

@@ -33,9 +33,9 @@ def hostile(words: Iterable[str] = WORDS, characters: Iterable[str] = CHARACTERS
     for end in ("", "\0"):
         for repeated in (*words, *characters):
             yield lambda size, repeated=repeated, end=end: (repeated * size)[:size] + end  # type: ignore[misc]
-        for first in words:
+        for prefix in words:
             for repeated in characters:
-                yield lambda size, first=first, repeated=repeated, end=end: first + repeated * size + end  # type: ignore[misc]
+                yield lambda size, first=prefix, repeated=repeated, end=end: first + repeated * size + end  # type: ignore[misc]
 
 
 def grows_too_fast(call: Callable[[str], object], made: Callable[[int], str], size: int) -> bool:

@@ -49,6 +49,6 @@ def assert_counts(tokens: Tokens) -> None:
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, dict | list):
-        for key, held in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
             yield value, key
-            yield from _places(held)
+            yield from _places(item)

@@ -264,8 +264,8 @@ class Peer:
     @property
     def socket(self) -> socket.socket:
         """The socket below."""
-        found: socket.socket = self._writer.get_extra_info("socket")
-        return found
+        sock: socket.socket = self._writer.get_extra_info("socket")
+        return sock
 
     def close(self) -> None:
         """Close the connection at once."""
@@ -326,18 +326,18 @@ class Peer:
                 break
             self.frames[kind] += 1
             self.acks += kind in (SETTINGS, PING) and flags & ACK
-            whole = self._take(size)
+            payload = self._take(size)
             if kind == GOAWAY:
-                last, code = struct.unpack_from(">II", whole, _HEADER.size)
-                self.goaway = (code, last)
+                last_stream, code = struct.unpack_from(">II", payload, _HEADER.size)
+                self.goaway = (code, last_stream)
             else:
-                self._feed(whole)
+                self._feed(payload)
         self.flush()
 
     def _take(self, size: int) -> bytes:
-        taken = bytes(self._unparsed[:size])
+        data_taken = bytes(self._unparsed[:size])
         del self._unparsed[:size]
-        return taken
+        return data_taken
 
     def _feed(self, data: bytes) -> None:
         for event in self.h2.receive_data(data):

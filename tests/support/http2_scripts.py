@@ -154,9 +154,9 @@ class Scripts:
                 *(request(peer, prefix + path, script) for path, script in self._scripts.items())
             )
             answered = [self._streams.pop(path, None) for path in self._scripts]
-            for other in filter(None, answered):
-                if other.peer.announced is None or other.id <= other.peer.announced:
-                    await other.closed()
+            for answered_view in filter(None, answered):
+                if answered_view.peer.announced is None or answered_view.id <= answered_view.peer.announced:
+                    await answered_view.closed()
         return [
             View(path, Seen.of(stream), Seen.of(other) if other else None)
             for path, stream, other in zip(self._scripts, streams, answered, strict=True)

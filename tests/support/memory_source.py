@@ -61,11 +61,11 @@ class Remembered(Recorded):
 
     @classmethod
     def of(cls, source: Source, number: int) -> "Remembered":
-        one = source.exchange(number)
+        exchange = source.exchange(number)
         (row,) = source.rows(FIELDS, Selection(None, (number,)))
         return cls(
-            row, source.gaps([row["id"]]).get(row["id"]), one.worked_out(), one.headers(), one.request(), one.reads(),
-            one.body(), one.sent(), one.observed(), one.turn(), one.known(),
+            row, source.gaps([row["id"]]).get(row["id"]), exchange.worked_out(), exchange.headers(), exchange.request(),
+            exchange.reads(), exchange.body(), exchange.sent(), exchange.observed(), exchange.turn(), exchange.known(),
         )  # fmt: skip
 
     def detail(self) -> DetailRow:
@@ -115,16 +115,20 @@ class Memory(Place, Source):
     def _chosen(self, selection: Selection) -> list[Remembered]:
         flag = selection.filter.patterns[0][0] if isinstance(selection.filter, Match) else None
         assert flag or selection.filter is None
-        wanted = range(len(self.kept)) if selection.numbers is None else selection.numbers
-        chosen = [self.kept[number] for number in wanted]
-        chosen = [one for one in chosen if flag is None or flag in (one.row["flags"] or ())]
-        return [one for one in chosen if not selection.generations or one.row["operation"] in ("chat", None)]
+        numbers = range(len(self.kept)) if selection.numbers is None else selection.numbers
+        chosen = [self.kept[number] for number in numbers]
+        chosen = [remembered for remembered in chosen if flag is None or flag in (remembered.row["flags"] or ())]
+        return [
+            remembered
+            for remembered in chosen
+            if not selection.generations or remembered.row["operation"] in ("chat", None)
+        ]
 
     def count(self, selection: Selection = ALL) -> int:
         return len(self._chosen(selection))
 
     def numbers(self, selection: Selection = ALL, limit: int | None = None) -> list[int]:
-        return [self.kept.index(one) for one in self._chosen(selection)][::-1][:limit]
+        return [self.kept.index(remembered) for remembered in self._chosen(selection)][::-1][:limit]
 
     def rows(
         self,
@@ -135,32 +139,36 @@ class Memory(Place, Source):
         newest_first: bool = False,
         limit: int | None = None,
     ) -> Iterator[TableRow]:
-        found = self._chosen(selection)
-        found = found[::-1] if newest_first or order else found
+        chosen_exchanges = self._chosen(selection)
+        chosen_exchanges = chosen_exchanges[::-1] if newest_first or order else chosen_exchanges
         if order is not None:
             by, descending = order
-            found.sort(key=lambda one: one.row[by] or 0, reverse=descending)
-            found.sort(key=lambda one: one.row[by] is None)
-        return rows.only([one.row for one in found[:limit]], fields)
+            chosen_exchanges.sort(key=lambda remembered: remembered.row[by] or 0, reverse=descending)
+            chosen_exchanges.sort(key=lambda remembered: remembered.row[by] is None)
+        return rows.only([remembered.row for remembered in chosen_exchanges[:limit]], fields)
 
     def gaps(self, ids: Sequence[str]) -> dict[str, bytes]:
-        return {one.details.id: one.packed for one in self.kept if one.details.id in ids and one.packed is not None}
+        return {
+            remembered.details.id: remembered.packed
+            for remembered in self.kept
+            if remembered.details.id in ids and remembered.packed is not None
+        }
 
     def find(self, reference: str) -> int:
         if reference == "@":
             return len(self.kept) - 1
-        found = [number for number, one in enumerate(self.kept) if one.details.id.startswith(reference)]
-        if len(found) != 1:
+        remembered = [number for number, one in enumerate(self.kept) if one.details.id.startswith(reference)]
+        if len(remembered) != 1:
             raise NotFound(f"no exchange {reference}")
-        return found[0]
+        return remembered[0]
 
     def exchange(self, number: int) -> Recorded:
         return self.kept[number]
 
     def figures(self, keys: Sequence[str], selection: Selection, measuring: Measuring) -> Iterator[Figures]:
         groups: dict[tuple[Any, ...], list[Remembered]] = {}
-        for one in self._chosen(selection):
-            groups.setdefault(tuple(one.row[key] for key in keys), []).append(one)
+        for remembered in self._chosen(selection):
+            groups.setdefault(tuple(remembered.row[key] for key in keys), []).append(remembered)
         for key in sorted(groups, key=str):
             yield summary.measure(_sample(key, groups[key]), measuring.method, measuring.bounds, measuring.drawn)
 
@@ -173,15 +181,21 @@ class Memory(Place, Source):
         return iter(())
 
     def left_out(self, selection: Selection) -> dict[str, int]:
-        kept = self._chosen(selection.of_generations())
-        return dict(Counter(one.row["operation"] for one in self._chosen(selection) if one not in kept))
+        generations = self._chosen(selection.of_generations())
+        return dict(
+            Counter(
+                remembered.row["operation"] for remembered in self._chosen(selection) if remembered not in generations
+            )
+        )
 
     def failures(self, selection: Selection) -> list[Failures]:
-        failed = Counter(one.row["outcome"] for one in self._chosen(selection) if one.row["outcome"] in FAILURES)
+        failed = Counter(
+            remembered.row["outcome"] for remembered in self._chosen(selection) if remembered.row["outcome"] in FAILURES
+        )
         return [Failures(outcome, None, None, None, count) for outcome, count in failed.most_common()]
 
     def endings(self, selection: Selection) -> dict[Ending, int]:
-        return Counter(Ending(one.row["outcome"]) for one in self._chosen(selection))
+        return Counter(Ending(remembered.row["outcome"]) for remembered in self._chosen(selection))
 
     def labels(self, selection: Selection) -> list[str]:
         return []
@@ -193,35 +207,37 @@ class Memory(Place, Source):
 
 
 def _sample(key: tuple[Any, ...], kept: Sequence[Remembered]) -> Sample:
-    found = [one.row for one in kept]
-    complete = np.array([row["outcome"] == "complete" for row in found], bool)
+    rows_ = [remembered.row for remembered in kept]
+    complete = np.array([row["outcome"] == "complete" for row in rows_], bool)
     names = {name: name for name in TOKENS}
-    names |= {one.name: field_name(one.column) for one in QUANTITIES.values() if one.column is not None}
-    flags = [set(row["flags"]) if row["outcome"] == "complete" else set() for row in found]
-    rates = [row["tps_user"] is not None for row in found]
-    gaps = [one.packed for one in kept if one.row["outcome"] == "complete" and one.packed]
-    starts = [row["started_at"] for row in found]
+    names |= {
+        quantity.name: field_name(quantity.column) for quantity in QUANTITIES.values() if quantity.column is not None
+    }
+    flags = [set(row["flags"]) if row["outcome"] == "complete" else set() for row in rows_]
+    rates = [row["tps_user"] is not None for row in rows_]
+    gaps = [remembered.packed for remembered in kept if remembered.row["outcome"] == "complete" and remembered.packed]
+    starts = [row["started_at"] for row in rows_]
     return Sample(
         key,
-        Counter(row["outcome"] for row in found),
-        Counter(row["outcome"] for row in found if 200 <= (row["status"] or 0) < 300),
+        Counter(row["outcome"] for row in rows_),
+        Counter(row["outcome"] for row in rows_ if 200 <= (row["status"] or 0) < 300),
         complete,
-        complete | np.array([(row["output_chunks"] or 0) > 0 for row in found], bool),
+        complete | np.array([(row["output_chunks"] or 0) > 0 for row in rows_], bool),
         complete,
         {
-            name: np.array([np.nan if row[column] is None else row[column] for row in found], float)
+            name: np.array([np.nan if row[column] is None else row[column] for row in rows_], float)
             for name, column in names.items()
         },
         np.frombuffer(bytearray().join(gaps), "<i8"),
         min(starts, default=None),
         max(starts, default=None),
-        sum("burst" in one and rate for one, rate in zip(flags, rates, strict=True)),
-        sum("backpressure" in one for one in flags),
-        sum("hidden_tokens" in one and rate for one, rate in zip(flags, rates, strict=True)),
-        *(sum(flag in one for one in flags) for flag in ("clock_suspect", "imported", "no_timing")),
+        sum("burst" in flag_text and rate for flag_text, rate in zip(flags, rates, strict=True)),
+        sum("backpressure" in flag_text for flag_text in flags),
+        sum("hidden_tokens" in flag_text and rate for flag_text, rate in zip(flags, rates, strict=True)),
+        *(sum(flag in flag_text for flag_text in flags) for flag in ("clock_suspect", "imported", "no_timing")),
         Paid(unknown_n=int(complete.sum())),
         AnswerEnds(
-            *(sum(row[name] or 0 for row in found) for name in ("answers", "stalled_answers", "given_up_answers")),
-            sum(row["silent_end_by"] is not None for row in found),
+            *(sum(row[name] or 0 for row in rows_) for name in ("answers", "stalled_answers", "given_up_answers")),
+            sum(row["silent_end_by"] is not None for row in rows_),
         ),
     )

@@ -35,8 +35,8 @@ class CompanyProxy:
         assert task is not None
         self._tasks.add(task)
         try:
-            first = await reader.readexactly(1)
-            await (self._socks(reader, writer) if first == b"\5" else self._http(first, reader, writer))
+            first_byte = await reader.readexactly(1)
+            await (self._socks(reader, writer) if first_byte == b"\5" else self._http(first_byte, reader, writer))
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client has left
         finally:
@@ -79,12 +79,12 @@ class CompanyProxy:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(answer)
         far_writer.write(head)
-        ways = [asyncio.ensure_future(_copy(reader, far_writer)), asyncio.ensure_future(_copy(far_reader, writer))]
+        copies = [asyncio.ensure_future(_copy(reader, far_writer)), asyncio.ensure_future(_copy(far_reader, writer))]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for way in ways:
-                way.cancel()
+            for copy in copies:
+                copy.cancel()
             far_writer.close()
 
 

@@ -20,8 +20,13 @@ class Read:
     @property
     def policy(self) -> dict[str, str]:
         """The directives of its Content-Security-Policy."""
-        (policy,) = [given["content"] for tag, given in self.tags if tag == "meta" and "http-equiv" in given]
-        return {name: value for name, _, value in (one.strip().partition(" ") for one in (policy or "").split(";"))}
+        (policy,) = [
+            attributes["content"] for tag, attributes in self.tags if tag == "meta" and "http-equiv" in attributes
+        ]
+        return {
+            name: value
+            for name, _, value in (directive.strip().partition(" ") for directive in (policy or "").split(";"))
+        }
 
     @property
     def data(self) -> dict[str, Any]:
@@ -44,11 +49,11 @@ class _Reader(HTMLParser):
         self._inside = ("", {})
 
     def handle_data(self, data: str) -> None:
-        tag, given = self._inside
+        tag, attributes = self._inside
         if tag == "style":
             self.read.style += data
-        elif tag == "script" and given.get("id"):
-            self.read.blocks[str(given["id"])] = gzip.decompress(base64.b64decode(data))
+        elif tag == "script" and attributes.get("id"):
+            self.read.blocks[str(attributes["id"])] = gzip.decompress(base64.b64decode(data))
         elif tag == "script":
             self.read.script += data
 
@@ -63,8 +68,8 @@ def read(markup: bytes) -> Read:
 
 def undelta(column: list[int | None]) -> list[int | None]:
     """Return the values of a column of differences."""
-    values, before = list[int | None](), 0
+    values, previous = list[int | None](), 0
     for value in column:
-        before += value or 0
-        values.append(None if value is None else before)
+        previous += value or 0
+        values.append(None if value is None else previous)
     return values

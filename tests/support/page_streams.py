@@ -13,19 +13,19 @@ def long_stream(path: Path, chunks: int, id: str = "a" * 16, together: int = 1) 
     """Make a tape of one stream, with words of its own; a read brings up to `together` of its events."""
     chance = random.Random(7)
     words = ["".join(chance.choices("etaoinshrdlucmfwyp", k=chance.randint(1, 8))) + " " for _ in range(600)]
-    each = [event({"content": chance.choice(words)}) for _ in range(chunks)]
+    events = [event({"content": chance.choice(words)}) for _ in range(chunks)]
     starts = [0]
     while starts[-1] < chunks:
         starts.append(starts[-1] + chance.randint(1, together))
-    parts = [b"".join(each[start:end]) for start, end in pairwise(starts)]
+    parts = [b"".join(events[start:end]) for start, end in pairwise(starts)]
     parts.append(event({}, "stop") + USAGE + DONE)
     return _made(path, id, [(round(chance.lognormvariate(3, 0.6) * MS), part) for part in parts])
 
 
 def stalled_stream(path: Path, id: str = "b" * 16) -> Path:
     """Make a tape of one stream of 16 reads with a stall of 2.4 s after the sixth; the last one brings three events."""
-    said = "The model begins to speak , and goes on as if nothing had happened"
-    parts = [(30 * MS + 2_400 * MS * (word == "and"), event({"content": f"{word} "})) for word in said.split()]
+    sentence = "The model begins to speak , and goes on as if nothing had happened"
+    parts = [(30 * MS + 2_400 * MS * (word == "and"), event({"content": f"{word} "})) for word in sentence.split()]
     cut = event({"content": "."})
     return _made(path, id, [*parts, (30 * MS, cut[:40]), (5 * MS, cut[40:] + event({}, "stop") + DONE)])
 

@@ -23,9 +23,9 @@ def patched(old: Any, patch: list[Any]) -> Any:
         case ["+", text]:
             return old + text
         case ["{", patches, removed]:
-            changed = {name: patched(old.get(name), one) for name, one in patches.items()}
+            changed = {name: patched(old.get(name), patch) for name, patch in patches.items()}
             return {name: value for name, value in old.items() if name not in removed} | changed
         case ["[", patches, added]:
-            changed = {int(place): patched(old[int(place)], one) for place, one in patches.items()}
+            changed = {int(place): patched(old[int(place)], patch) for place, patch in patches.items()}
             return [changed.get(place, value) for place, value in enumerate(old)] + added
     raise ValueError(patch)

@@ -59,9 +59,9 @@ async def _viewer_at_the_stall(tape: Path) -> str:
         await pilot.press("right_curly_bracket")
         await pilot.pause(1)
         svg = app.export_screenshot(title="wiretape view")
-    drawn = _FONT_FACES.sub("", svg).replace(_FONT, "font-family: DejaVu Sans Mono, monospace")
+    drawing = _FONT_FACES.sub("", svg).replace(_FONT, "font-family: DejaVu Sans Mono, monospace")
     style = f"body {{ margin: 0 }} svg {{ width: {_WIDTH}px }}"
-    return f'<!doctype html><style>{style}</style><div id="page"><div></div>{drawn}</div>'
+    return f'<!doctype html><style>{style}</style><div id="page"><div></div>{drawing}</div>'
 
 
 if __name__ == "__main__":

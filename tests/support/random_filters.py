@@ -70,10 +70,10 @@ def _match(field: str) -> st.SearchStrategy[syntax.Filter]:
         "operation": [*OPERATIONS],
         "has": [*HAS, *sorted(KNOWABLE)],
     }
-    one = st.tuples(st.sampled_from(words[field])) if field in words else _PATTERNS
+    strategy = st.tuples(st.sampled_from(words[field])) if field in words else _PATTERNS
     if field in ("outcome", "flags"):
-        one |= st.sampled_from([("", ""), ("", "e", ""), ("b", ""), ("", "t")])
-    return st.builds(syntax.Match, st.just(field), st.lists(one, min_size=1, max_size=3).map(tuple), st.booleans())
+        strategy |= st.sampled_from([("", ""), ("", "e", ""), ("b", ""), ("", "t")])
+    return st.builds(syntax.Match, st.just(field), st.lists(strategy, min_size=1, max_size=3).map(tuple), st.booleans())
 
 
 def _labelled(negated: bool) -> st.SearchStrategy[syntax.Filter]:
@@ -118,8 +118,8 @@ def _column(column: Column[Any]) -> st.SearchStrategy[Any]:
     kinds = {int: _COUNTS, float: _COUNTS.map(float), str: TEXTS, bytes: st.just(b""), bool: st.booleans()}
     if column.name.endswith("_ns"):
         return st.sampled_from([0, 1, 2, MS, 2 * MS, 3 * MS]) | (st.none() if column.nullable else st.nothing())
-    known = kinds[declared(column).python_type]
-    return known | st.none() if column.nullable else known
+    values_by_kind = kinds[declared(column).python_type]
+    return values_by_kind | st.none() if column.nullable else values_by_kind
 
 
 @st.composite
@@ -131,7 +131,7 @@ def cases(draw: st.DrawFn, filters: st.SearchStrategy[syntax.Filter]) -> tuple[s
     def stored(table: Table) -> dict[str, Any]:
         return {column.name: draw(_column(column)) if column.name in seen else _filler(column) for column in table.c}
 
-    found: Stored = []
+    facts_found: Stored = []
     for no in range(1, draw(st.integers(1, 4)) + 1):
         facts = stored(exchanges)
         labels = draw(st.dictionaries(st.sampled_from(KEYS), TEXTS, max_size=2))
@@ -147,8 +147,8 @@ def cases(draw: st.DrawFn, filters: st.SearchStrategy[syntax.Filter]) -> tuple[s
             if "icl" in seen:
                 measured |= packed(draw(_GAPS))
             measured["outcome"] = draw(st.sampled_from(list(OUTCOMES)[1:]))
-        found.append((facts, measured))
-    return filter, found
+        facts_found.append((facts, measured))
+    return filter, facts_found
 
 
 def _filler(column: Column[Any]) -> Any:
@@ -176,17 +176,17 @@ def ended(**given: Any) -> Stored:
 def _resolve(connection: Connection, statement: str, options: Mapping[str, Any]) -> None:
     """Resolve conversations of the present exchanges: a resolver does not see writes of its own connection."""
     resolver = Resolver()
-    for one, functions in ((resolver, [CONVERSATION]), (Caching(resolver), CACHE.values())):
+    for resolver_, functions in ((resolver, [CONVERSATION]), (Caching(resolver), CACHE.values())):
         if any(function in statement for function in functions):
-            one.register(connection.driver)
-            one.prepare(connection, statement, options)
+            resolver_.register(connection.driver)
+            resolver_.prepare(connection, statement, options)
 
 
 @contextlib.contextmanager
 def _writer(connection: Connection) -> Iterator[sqlalchemy.Connection]:
     """Yield SQLAlchemy's connection over that of a reader."""
-    made = create_engine("sqlite://", creator=lambda: connection.driver, poolclass=StaticPool)
-    with made.connect() as writer:
+    engine = create_engine("sqlite://", creator=lambda: connection.driver, poolclass=StaticPool)
+    with engine.connect() as writer:
         yield writer
     conditions.register(connection, Searches())  # SQLAlchemy has a REGEXP of its own
 

@@ -70,10 +70,10 @@ async def until(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
     """
     pause = 0.005
     async with asyncio.timeout(seconds):
-        while not (found := condition()):
+        while not (result := condition()):
             await asyncio.sleep(pause)
             pause = min(pause * 1.1, 0.1)
-        return found
+        return result
 
 
 def chunk(text: str, **more: Any) -> bytes:
@@ -330,13 +330,13 @@ async def relaying(relay: "Relay", port: int) -> AsyncIterator[str]:
     """Serve a relay's tape before an upstream on a port; give the base URL for clients."""
     proxy = Proxy([providers.parse(f"http://127.0.0.1:{port}")], Transport(), relay.recorder.tap)
     listening = server.listen("127.0.0.1", 0)
-    own = server.Server(proxy, listening)
+    own_server = server.Server(proxy, listening)
     try:
         yield server.base_url(listening)
     finally:
-        own.close()
+        own_server.close()
         proxy.cut()
-        await own.wait_closed(1)
+        await own_server.wait_closed(1)
 
 
 @contextlib.asynccontextmanager
@@ -560,16 +560,16 @@ class Relay:
 
     async def start(self) -> None:
         await self.upstream.__aenter__()
-        others = [providers.parse(text) for text in self._options.pop("others", ())]
-        told = Options(self.tape, [providers.parse(self.upstream.url), *others], **self._options)
+        upstreams = [providers.parse(text) for text in self._options.pop("others", ())]
+        options = Options(self.tape, [providers.parse(self.upstream.url), *upstreams], **self._options)
         observer = Observer(
             refused=self.refused.append,
             failed=self.troubles.append,
             trouble=self._note_trouble,
-            asked=lambda host, how: self.asked.append((host, how)),
+            asked=lambda host, decision: self.asked.append((host, decision)),
             notice=self.notices.append,
         )
-        self.recorder = Recorder(told, observer)
+        self.recorder = Recorder(options, observer)
         await self.recorder.start()
         await self.recorder.tap.ready()
         await stamping()
@@ -609,8 +609,8 @@ class Relay:
 
     async def kept(self, target: str) -> Kept:
         """Wait for the exchange of this target to have ended on the tape."""
-        found: Kept = await until(lambda: kept(self.tape, target))
-        return found
+        row: Kept = await until(lambda: kept(self.tape, target))
+        return row
 
     async def shows(self, scene: Scene, **request: Any) -> tuple[Answer, Kept]:
         """Play a scene to one client, and return its answer and the exchange on the tape."""
@@ -625,21 +625,21 @@ class Relay:
         Upstream then ends by "close" or "reset", or waits for the relay to end: "stall".
         """
         target, received = self.plays(Scene([])), asyncio.StreamReader()
-        asked: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
+        writer_future: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
         over = asyncio.Event()
 
         async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"{}")
-            asked.set_result(writer)
+            writer_future.set_result(writer)
             await over.wait()
 
         async with serving_raw(self, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(SECONDS):
             writer.write(post(target))
-            sending = await asked
-            for data, last in pieces:
+            sending = await writer_future
+            for data, is_final in pieces:
                 sending.write(data)
-                if last:
-                    received.feed_data(await reader.readuntil(last))
+                if is_final:
+                    received.feed_data(await reader.readuntil(is_final))
             if end == "reset":
                 reset(sending)
             elif end == "close":

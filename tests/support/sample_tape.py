@@ -95,26 +95,26 @@ def response(
 
 
 def end(id: str, parts: Sequence[tuple[int, bytes]], by: str = "end", detail: str | None = None) -> journal.End:
-    size, last = sum(len(data) for _, data in parts), parts[-1][0] * MS + 1_500_000
+    size, last_ns = sum(len(data) for _, data in parts), parts[-1][0] * MS + 1_500_000
     return journal.End(
-        id=id, ended_by=by, ended_detail=detail, end_ns=last, connected_ns=2 * MS, sent_ns=3 * MS, bytes=size
+        id=id, ended_by=by, ended_detail=detail, end_ns=last_ns, connected_ns=2 * MS, sent_ns=3 * MS, bytes=size
     )
 
 
 def frames() -> Iterator[journal.Frame]:
-    asked = json.dumps({"model": "gpt-x-mini", "stream": True}).encode()
-    ended = [
-        (begin(COMPLETE, 1, asked, run="a7"), COMPLETE_READS, 200, "end", None),
-        (begin(TOOLS, 2, asked), TOOLS_READS, 200, "end", None),
-        (begin(TRUNCATED, 3, asked), COMPLETE_READS[:4], 200, "eof", "closed mid-chunk"),
+    request = json.dumps({"model": "gpt-x-mini", "stream": True}).encode()
+    endings = [
+        (begin(COMPLETE, 1, request, run="a7"), COMPLETE_READS, 200, "end", None),
+        (begin(TOOLS, 2, request), TOOLS_READS, 200, "end", None),
+        (begin(TRUNCATED, 3, request), COMPLETE_READS[:4], 200, "eof", "closed mid-chunk"),
         (begin(LIMITED, 4, b"\xff\xfe not UTF-8"), LIMITED_READS, 429, "end", None),
-        (begin(FAILED, 5, asked, "/v1/chat/completions?api-version=1"), FAILED_READS, 200, "end", None),
+        (begin(FAILED, 5, request, "/v1/chat/completions?api-version=1"), FAILED_READS, 200, "end", None),
         (begin(ODD, 6, json.dumps({"model": HOSTILE}).encode(), k=HOSTILE), ODD_READS, 200, "reset", HOSTILE),
     ]
-    for first, parts, status, by, detail in ended:
-        yield first
-        yield from response(first.id, parts, status)
-        yield end(first.id, parts, by, detail)
+    for opening, parts, status, by, detail in endings:
+        yield opening
+        yield from response(opening.id, parts, status)
+        yield end(opening.id, parts, by, detail)
     yield begin(LIVE, 7, json.dumps({"model": "gpt-x", "stream": True}).encode())
     yield from response(LIVE, COMPLETE_READS[:2])
 
@@ -136,9 +136,9 @@ def recorded(path: Path, frames: Sequence[journal.Frame]) -> Path:
 def wire_frames() -> Iterator[journal.Frame]:
     """Yield an exchange for each of `WIRES`, with the wire's name for a label."""
     for number, (name, wire) in enumerate(WIRES.items()):
-        asked = {"model": f"m-{name}", "stream": True, "parameters": {"incremental_output": True}}
-        first = begin(f"{number:016x}", number, json.dumps(asked).encode(), wire.path, wire=name)
+        request = {"model": f"m-{name}", "stream": True, "parameters": {"incremental_output": True}}
+        opening = begin(f"{number:016x}", number, json.dumps(request).encode(), wire.path, wire=name)
         parts = [(100 + 40 * place, part) for place, part in enumerate(wire.parts)]
-        yield first
-        yield from response(first.id, parts, type=wire.type)
-        yield end(first.id, parts)
+        yield opening
+        yield from response(opening.id, parts, type=wire.type)
+        yield end(opening.id, parts)

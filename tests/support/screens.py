@@ -70,11 +70,11 @@ async def wait_for(pilot: Pilot[Any], predicate: Callable[[], Any]) -> Any:
     """Wait until something holds, and give it; it is checked less and less often, as most checks draw the screen."""
     loop = asyncio.get_running_loop()
     deadline, pause = loop.time() + _PATIENCE_S, 0.01
-    while not (found := predicate()):
+    while not (result := predicate()):
         assert loop.time() < deadline, f"waited in vain:\n{seen(pilot.app)}"
         await pilot.pause(pause)
         pause = min(pause * 1.2, 0.1)
-    return found
+    return result
 
 
 def strips(app: Any) -> list[Strip]:
@@ -119,9 +119,9 @@ async def press(pilot: Pilot[Any], *keys: str) -> None:
 async def resized(pilot: Pilot[Any], size: tuple[int, int]) -> str:
     """Resize the terminal, and return the screen's text when it has settled."""
     await pilot.resize_terminal(*size)
-    before = ""
-    while (text := seen(pilot.app)) != before or text.count("\n") != size[1]:
-        before = text
+    previous = ""
+    while (text := seen(pilot.app)) != previous or text.count("\n") != size[1]:
+        previous = text
         await pilot.pause(0.05)
     return text
 

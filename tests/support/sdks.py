@@ -23,7 +23,9 @@ def calls(row: sqlite3.Row) -> list[tuple[str, str, Any]]:
 
 def events(*payloads: dict[str, Any], **more: Any) -> Scene:
     """Return a stream of events that bear the name of their type, one read each."""
-    return answer([(0.001, f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode()) for one in payloads], **more)
+    return answer(
+        [(0.001, f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()) for event in payloads], **more
+    )
 
 
 def plain(payload: Any, status: int = 200) -> Scene:

@@ -26,8 +26,8 @@ def _exchange(
 ) -> Iterator[journal.Frame]:
     body = json.dumps({"model": "gpt-x", "stream": True, "messages": messages, "metadata": {"session_id": key}})
     boot_ns = more.pop("boot_ns", at_ms * MS)
-    first = begin(id, at_ms // 1000, body.encode())
-    yield msgspec.structs.replace(first, boot_ns=boot_ns)
+    opening = begin(id, at_ms // 1000, body.encode())
+    yield msgspec.structs.replace(opening, boot_ns=boot_ns)
     yield from response(id, parts, **more)
     yield msgspec.structs.replace(end(id, parts), end_ns=end_ms * MS)
 

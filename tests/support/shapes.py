@@ -54,7 +54,7 @@ def _stream_of_message() -> bytes:
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},
         {"type": "message_stop"},
     )
-    return b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in events)
+    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
 
 
 def _gemini(**more: int) -> bytes:
@@ -113,8 +113,8 @@ IDS = {f"{number:016x}": name for number, name in enumerate(SHAPES, 1)}
 def _frames() -> Iterator[journal.Frame]:
     for number, (id, name) in enumerate(IDS.items(), 1):
         shape = SHAPES[name]
-        first, parts = begin(id, number, b"{}", shape.path), [(100, shape.body)]
-        yield from (first, *response(id, parts, type=shape.type), end(id, parts))
+        opening, parts = begin(id, number, b"{}", shape.path), [(100, shape.body)]
+        yield from (opening, *response(id, parts, type=shape.type), end(id, parts))
 
 
 def tape(path: Path) -> Path:

@@ -64,8 +64,8 @@ def directory(parent: Path) -> Iterator[Place]:
 
     def count() -> int:
         (source,) = [source for source in contracts.sources() if address.startswith(source.prefix)]
-        with contracts.load(source.path)(address).opened() as opened:
-            return opened.count()  # type: ignore[no-any-return]
+        with contracts.load(source.path)(address).opened() as opened_sink:
+            return opened_sink.count()  # type: ignore[no-any-return]
 
     yield address, count
 

@@ -49,8 +49,8 @@ def ran(
 
 def ran_each(commands: Sequence[Sequence[str | Path]], env: Mapping[str, str] | None = None) -> list[tuple[int, str]]:
     """Run commands one after the other in one such interpreter; return the exit code and the output of each."""
-    given, python = json.dumps(commands, default=str), (sys.executable, "-c", _EACH)
-    done = subprocess.run(python, input=given, stdout=-1, text=True, check=True, env=env, preexec_fn=_drop_rights)
+    payload, python = json.dumps(commands, default=str), (sys.executable, "-c", _EACH)
+    done = subprocess.run(python, input=payload, stdout=-1, text=True, check=True, env=env, preexec_fn=_drop_rights)
     return [(code, output) for code, output in json.loads(done.stdout)]
 
 

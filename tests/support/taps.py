@@ -24,14 +24,14 @@ def play(coroutine: Coroutine[Any, Any, None], loop: Callable[[], asyncio.Abstra
 
 @asynccontextmanager
 async def started(tape: Path, **options: Any) -> AsyncIterator[Tap]:
-    running = Tap(tape, SESSION, PURPOSE, **options)
-    await running.start()
-    await running.ready()
+    relay_tap = Tap(tape, SESSION, PURPOSE, **options)
+    await relay_tap.start()
+    await relay_tap.ready()
     try:
-        yield running
+        yield relay_tap
     finally:
-        pid = running.pid
-        await running.close(grace=20)
+        pid = relay_tap.pid
+        await relay_tap.close(grace=20)
         await until(lambda: pid is None or not is_alive(pid))
 
 

@@ -138,10 +138,10 @@ class Terminal:
             for name, value in os.environ.items()
             if name not in ("NO_COLOR", "COLORFGBG", "COLORTERM", "COLUMNS", "LINES")
         }
-        given = {"TERM": "xterm-256color", "TZ": "UTC", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environment or {})}
+        environ = {"TERM": "xterm-256color", "TZ": "UTC", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environment or {})}
         ends = {"stdin": self._inner, "stdout": self._inner, "stderr": self._inner}
         start, command = (subprocess.Popen, [sys.executable, *command]) if is_fresh else (Forked, command)
-        self.process = start(command, **ends, cwd=directory, env=base | given, start_new_session=True)
+        self.process = start(command, **ends, cwd=directory, env=base | environ, start_new_session=True)
 
     def __enter__(self) -> "Terminal":
         return self
@@ -182,9 +182,9 @@ class Terminal:
         holds = shown if callable(shown) else lambda screen: any(shown in line for line in screen.lines)
         while not holds(self.screen):
             assert self.process.poll() is None or self.read(0.1), "\n".join(["it ended", *self.screen.lines])
-            left = began + seconds - time.perf_counter()
-            assert left > 0, "\n".join([f"not on the screen: {shown}", *self.screen.lines])
-            self.read(min(left, 0.05))
+            remaining_s = began + seconds - time.perf_counter()
+            assert remaining_s > 0, "\n".join([f"not on the screen: {shown}", *self.screen.lines])
+            self.read(min(remaining_s, 0.05))
         return max(self.came - began, 0.0)
 
     def wait_until(self, holds: Callable[[], bool], seconds: float = SECONDS) -> None:

@@ -23,13 +23,13 @@ def word(text: str = "a ") -> bytes:
 def facts(
     *parts: Part, by: str | None = "end", end: float | None = None, **other: object
 ) -> tuple[Exchange, list[Read], bytes]:
-    found, start = list[Read](), 0
-    for seq, (at, data, *given) in enumerate(parts):
-        relayed = given[0] if given else at + 0.05
+    reads, start = list[Read](), 0
+    for seq, (at, data, *relayed_part) in enumerate(parts):
+        relayed = relayed_part[0] if relayed_part else at + 0.05
         relayed_ns = None if relayed is None else round(relayed * MS)
-        found.append(Read(seq, at * MS, relayed_ns, start, len(data)))
+        reads.append(Read(seq, at * MS, relayed_ns, start, len(data)))
         start += len(data)
-    last = end if end is not None else parts[-1][0] + 1
+    last_ms = end if end is not None else parts[-1][0] + 1
     known = {
         "status": 200,
         "content_type": "text/event-stream",
@@ -38,8 +38,8 @@ def facts(
         "headers_ns": 2 * MS,
         "path": "/v1/chat/completions",
     }
-    exchange = Exchange(**{**known, "ended_by": by, "end_ns": None if by is None else round(last * MS), **other})  # type: ignore[arg-type]
-    return exchange, found, b"".join(part[1] for part in parts)
+    exchange = Exchange(**{**known, "ended_by": by, "end_ns": None if by is None else round(last_ms * MS), **other})  # type: ignore[arg-type]
+    return exchange, reads, b"".join(part[1] for part in parts)
 
 
 def timed(*parts: Part, **other: object) -> Attribution:

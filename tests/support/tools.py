@@ -44,13 +44,13 @@ def exchange(given, end_ms, status=200, ended_by="end", **facts):
         reads.append(Read(seq, read["t_ms"] * MS, None, len(body), len(data)))
         body += data
     kind = facts.pop("content_type", "text/event-stream")
-    found = Exchange(status=status, content_type=kind, ended_by=ended_by, end_ns=end_ms * MS, **facts)
-    return found, decode(found, reads, body), derive(found, reads, body)
+    exchange_ = Exchange(status=status, content_type=kind, ended_by=ended_by, end_ns=end_ms * MS, **facts)
+    return exchange_, decode(exchange_, reads, body), derive(exchange_, reads, body)
 
 
 def measure_as(tool, exchanges, count_tokens=None):
     """Measure a population as a tool does."""
-    measured = (measure_observed(tool, Observed(*one), count_tokens) for one in exchanges)
+    measured = (measure_observed(tool, Observed(*observed), count_tokens) for observed in exchanges)
     return report_of(tool, measured, is_tokenized=count_tokens is not None)
 
 

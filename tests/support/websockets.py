@@ -25,11 +25,11 @@ def side(extensions: str | None = None, *, client: bool = False) -> FrameProtoco
 def response(number: int, *words: str, **usage: int) -> list[str]:
     """Return the messages of a response of these words."""
     id = f"resp_{number}"
-    whole = {"id": id, "object": "response", "model": "gpt-test", "status": "completed", "output": []}
+    response_ = {"id": id, "object": "response", "model": "gpt-test", "status": "completed", "output": []}
     events: list[dict[str, Any]] = [
-        {"type": "response.created", "response": whole | {"status": "in_progress"}},
+        {"type": "response.created", "response": response_ | {"status": "in_progress"}},
         *({"type": "response.output_text.delta", "output_index": 0, "item_id": "m", "delta": word} for word in words),
-        {"type": "response.completed", "response": whole | {"usage": usage or None}},
+        {"type": "response.completed", "response": response_ | {"usage": usage or None}},
     ]
     return list(map(json.dumps, events))
 
@@ -75,14 +75,14 @@ def session(
 ) -> tuple[Exchange, Reads, bytes]:
     """Return a WebSocket of JSON messages in both directions; it is closed 10 ms after the last one."""
     upstream, client = side(), side(client=True)
-    came, sent, at_ms = list[tuple[int, bytes]](), list[tuple[int, bytes]](), 0
+    received, sent, at_ms = list[tuple[int, bytes]](), list[tuple[int, bytes]](), 0
     for at_ms, who, message in messages:
         text = json.dumps(message)
         if who == "client":
             sent.append((at_ms, bytes(client.send_data(text))))
         else:
-            came.append((at_ms, bytes(upstream.send_data(text.encode() if who == "bytes" else text))))
+            received.append((at_ms, bytes(upstream.send_data(text.encode() if who == "bytes" else text))))
     if close is not None:
-        maker, into = (client, sent) if close[0] == "client" else (upstream, came)
+        maker, into = (client, sent) if close[0] == "client" else (upstream, received)
         into.append((at_ms + 10, bytes(maker.close(close[1], "why"))))
-    return websocket(came, sent, ended_by, path=path, end_ms=at_ms + 20)
+    return websocket(received, sent, ended_by, path=path, end_ms=at_ms + 20)

@@ -38,7 +38,7 @@ def _sse(*payloads: dict[str, Any], done: bytes = b"") -> tuple[bytes, ...]:
 
 
 def _named(*payloads: dict[str, Any], key: str = "type") -> tuple[bytes, ...]:
-    return tuple(b"event: %s\ndata: %s\n\n" % (one[key].encode(), _compact(one)) for one in payloads)
+    return tuple(b"event: %s\ndata: %s\n\n" % (payload[key].encode(), _compact(payload)) for payload in payloads)
 
 
 def _lines(payloads: Iterable[Any]) -> tuple[bytes, ...]:
@@ -284,11 +284,13 @@ _QWEN = (
     _qwen(finish_reason="tool_calls"),
 )
 DASHSCOPE = tuple(
-    b"id:%d\nevent:result\n:HTTP_STATUS/200\ndata:%s\n\n" % (number, _compact(one))
-    for number, one in enumerate(_QWEN, 1)
+    b"id:%d\nevent:result\n:HTTP_STATUS/200\ndata:%s\n\n" % (number, _compact(payload))
+    for number, payload in enumerate(_QWEN, 1)
 )
 
-_ARRAY = tuple((b"," if number else b"[") + json.dumps(one, indent=2).encode() for number, one in enumerate(GEMINI))
+_ARRAY = tuple(
+    (b"," if number else b"[") + json.dumps(payload, indent=2).encode() for number, payload in enumerate(GEMINI)
+)
 
 FAULT: Final = "Overloaded, try again"
 _GOOGLES = {"error": {"code": 503, "message": FAULT, "status": "UNAVAILABLE"}}

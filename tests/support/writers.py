@@ -142,13 +142,13 @@ def writer(
         listener.bind(os.path.join(directory, lock.SOCKET_NAME))
         listener.listen()
         claimed.name(purpose, Path(listener.getsockname()))
-        given = claimed.descriptor, listener.fileno()
+        descriptors = claimed.descriptor, listener.fileno()
         process: Any
         if is_fresh:
-            command = (sys.executable, "-P", *program, *map(str, given), str(tape), purpose)
-            process = subprocess.Popen(command, pass_fds=given)
+            command = (sys.executable, "-P", *program, *map(str, descriptors), str(tape), purpose)
+            process = subprocess.Popen(command, pass_fds=descriptors)
         else:
-            process = Forked((*program, *map(str, given), str(tape), purpose), pass_fds=given)
+            process = Forked((*program, *map(str, descriptors), str(tape), purpose), pass_fds=descriptors)
         if has_guest:
             _connected_by_the_dead(listener.getsockname()).close()
         connection = _connected_by_the_dead(listener.getsockname())

@@ -83,10 +83,10 @@ EXPECTED = {
 } | NOT_IN_THE_ORACLES
 
 
-def exchange(example: dict[str, Any], **labels: str) -> Iterator[journal.Frame]:
+def exchange(recipe: dict[str, Any], **labels: str) -> Iterator[journal.Frame]:
     """Return the frames of an exchange as a relay would send them; the id is made of the labels."""
     id = hashlib.sha256(repr(labels).encode()).hexdigest()[:16]
-    body, status, start = b'{"model":"m","stream":true}', example.get("status", 200), 0
+    body, status, start = b'{"model":"m","stream":true}', recipe.get("status", 200), 0
     yield journal.Begin(
         id=id, started_at="2026-03-01T12:00:00.000000Z", method="POST", path="/v1/chat/completions",
         upstream="https://api.example.com", headers=[], body=body, body_size=len(body),
@@ -102,12 +102,12 @@ def exchange(example: dict[str, Any], **labels: str) -> Iterator[journal.Frame]:
             sent_ns=MS,
             headers_ns=2 * MS,
         )
-    for seq, read_ in enumerate(example["reads"]):
+    for seq, read_ in enumerate(recipe["reads"]):
         data, at = read_["text"].encode(), round(read_["t_ms"] * MS)
         yield read(id, seq, at, at, data)
         start += len(data)
-    end = round((example.get("t_eof") or example.get("t_eof_ms") or example["reads"][-1]["t_ms"] + 1) * MS)
-    ended_by = example.get("end") or ("end" if status else "refused")
+    end = round((recipe.get("t_eof") or recipe.get("t_eof_ms") or recipe["reads"][-1]["t_ms"] + 1) * MS)
+    ended_by = recipe.get("end") or ("end" if status else "refused")
     yield journal.End(id=id, ended_by=ended_by, end_ns=end, connected_ns=MS, sent_ns=MS, bytes=start)
 
 

@@ -198,10 +198,10 @@ def ship(tape: Path, engine: Engine, sink: type[CentreSink] = CentreSink, **more
     messages: list[str] = []
     with (
         settled.opened(tape, decodes=False) as exchanges,
-        locked(tape, engine.target.name) as known,
-        centre(engine) as there,
+        locked(tape, engine.target.name) as progress,
+        centre(engine) as server,
     ):
-        made = sink(there, more.pop("origin", ShippedLabels("a-host")), more.pop("bodies", False))
-        shipper = Shipper(made, known, warn=messages.append, **more)
+        shipping = sink(server, more.pop("origin", ShippedLabels("a-host")), more.pop("bodies", False))
+        shipper = Shipper(shipping, progress, warn=messages.append, **more)
         shipper.run(exchanges, once=True)
     return shipper.shipped, messages

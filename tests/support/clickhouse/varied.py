@@ -75,9 +75,9 @@ def _facts(chosen: random.Random, no: int) -> dict[str, Any]:
 def _measures(chosen: random.Random, no: int) -> dict[str, Any]:
     flags = sorted(chosen.sample(list(FLAGS), chosen.randrange(4)))
     gaps = packed(chosen.choices(_GAPS, k=chosen.randrange(6)))
-    own = {"exchange_no": no, "flags": " ".join(flags), "outcome": chosen.choice([*OUTCOMES][1:])}
-    own["decoder_version"] = DECODER_VERSION  # a server reads tokens of older ones in another way
-    return _drawn(chosen, measures) | own | gaps
+    facts = {"exchange_no": no, "flags": " ".join(flags), "outcome": chosen.choice([*OUTCOMES][1:])}
+    facts["decoder_version"] = DECODER_VERSION  # a server reads tokens of older ones in another way
+    return _drawn(chosen, measures) | facts | gaps
 
 
 def _drawn(chosen: random.Random, table: Table) -> dict[str, Any]:
@@ -127,8 +127,8 @@ def _of_times(name: str) -> Iterator[str]:
 
 
 def _of_texts(name: str) -> Iterator[str]:
-    known = list(CHOICES.get(name, ())) or ["a", "é", "%", "_", "x*", "*b", "a*b", "A", "''"]
-    for value in known:
+    words = list(CHOICES.get(name, ())) or ["a", "é", "%", "_", "x*", "*b", "a*b", "A", "''"]
+    for value in words:
         yield from (f"{name}:{value}", f"{name}!={value}", f"-{name}:{value}")
     if name not in CHOICES:
         yield from (f"{name}:{_quoted(text)}" for text in TEXTS)

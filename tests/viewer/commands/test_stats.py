@@ -50,7 +50,7 @@ def run(tape: Path, *arguments: str, code: int = 0) -> Result:
 
 
 @pytest.fixture(scope="module")
-def tape_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def taped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made") / "tape.db"
     with file.writing(path, "a test") as connection:
         for _ in synthetic.fill(connection, 400, 20, 1):
@@ -77,10 +77,10 @@ def test_columns_are_named_by_their_headings_too(tape: Path) -> None:
     assert run(tape, "stats", "--columns", "median", "--format", "table").stdout.split("\n")[5].split() == ["p50"]
 
 
-def test_stats_name_the_filter_that_lists_what_is_slow(made: Path) -> None:
-    lines = run(made, "stats", "--format", "table").stdout.splitlines()
+def test_stats_name_the_filter_that_lists_what_is_slow(taped: Path) -> None:
+    lines = run(taped, "stats", "--format", "table").stdout.splitlines()
     (stalls,) = [line for line in lines if line.endswith(" -f flag:stall")]
-    count = len(CliRunner().invoke(ls, ["-f", "flag:stall", "--db", str(made), "--format", "ids"]).stdout.split())
+    count = len(CliRunner().invoke(ls, ["-f", "flag:stall", "--db", str(taped), "--format", "ids"]).stdout.split())
     assert stalls.split()[:2] == ["slow", str(count)]
 
 
@@ -92,11 +92,11 @@ def test_another_tools_figures_are_given_of_each_group(tape: Path) -> None:
     assert table.split()[:3] == ["status", "metric", "unit"]
 
 
-def test_two_groups_are_compared_by_another_tools_definitions(made: Path) -> None:
+def test_two_groups_are_compared_by_another_tools_definitions(taped: Path) -> None:
     sides = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
-    rows = json.loads(run(made, "compare", "--as", "vllm", *sides, "--format", "json").stdout)
+    rows = json.loads(run(taped, "compare", "--as", "vllm", *sides, "--format", "json").stdout)
     (alone,) = [
-        row for row in json.loads(run(made, "stats", "--as", "vllm", "-f", "model:gpt-x", "--format", "json").stdout)
+        row for row in json.loads(run(taped, "stats", "--as", "vllm", "-f", "model:gpt-x", "--format", "json").stdout)
         if row["metric"] == "TTFT"
     ]  # fmt: skip
     (median,) = [row for row in rows if (row["metric"], row["statistic"]) == ("TTFT", "p50")]
@@ -167,11 +167,11 @@ def test_statistics_without_room_are_reported_once(tape: Path) -> None:
 
 
 @each_case("columns", [60, 80, 100, 120])
-def test_a_comparison_keeps_its_verdict_on_a_narrow_terminal(made: Path, columns: int) -> None:
+def test_a_comparison_keeps_its_verdict_on_a_narrow_terminal(taped: Path, columns: int) -> None:
     arguments = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
     lines = [
         re.sub(r"\x1b\[[0-9;]*m", "", line)
-        for line in on_terminal(made, "compare", "--all", *arguments, columns=columns).split("\r\n")
+        for line in on_terminal(taped, "compare", "--all", *arguments, columns=columns).split("\r\n")
     ]
     assert [lines[0].split()[0], lines[0].split()[-1]] == ["metric", "verdict"]
     assert max(map(len, lines)) <= columns
@@ -188,9 +188,9 @@ def test_two_exchanges_keep_their_difference_on_narrow_terminals(tape: Path, col
 
 
 @pytest.mark.parametrize("columns", [80, 100])
-def test_a_comparison_begins_with_its_verdict_and_fits(made: Path, columns: int) -> None:
+def test_a_comparison_begins_with_its_verdict_and_fits(taped: Path, columns: int) -> None:
     sides = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
-    output = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(made, "compare", *sides, columns=columns)).split("\r\n")
+    output = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(taped, "compare", *sides, columns=columns)).split("\r\n")
     assert re.fullmatch(r"new is slower: ttft \+\d+ % \[\+\d+ %, \+\d+ %\]", output[0])
     assert output[1].split() == ["base", "new", "change", "verdict"]
     assert max(map(len, output)) <= columns
@@ -215,9 +215,9 @@ def test_equal_durations_are_named_instead_of_repeated(tape: Path) -> None:
     assert {"icl_max_ms", "max_gap_ms"} <= {row["metric"] for row in rows}
 
 
-def test_a_comparison_prints_the_columns_that_are_asked_for(tape: Path, made: Path) -> None:
+def test_a_comparison_prints_the_columns_that_are_asked_for(tape: Path, taped: Path) -> None:
     arguments = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x", "--columns", "verdict,metric")
-    assert run(made, "compare", *arguments).stdout.splitlines()[0] == "verdict\tmetric"
+    assert run(taped, "compare", *arguments).stdout.splitlines()[0] == "verdict\tmetric"
     assert run(tape, "compare", "@", "@-1", "--columns", "metric,b").stdout.splitlines()[0] == "metric\tb"
     assert "choose from metric, " in run(tape, "compare", "@", "@-1", "--columns", "verdict", code=2).stderr
 
@@ -302,25 +302,25 @@ def test_differing_requests_exit_3_and_messageless_ones_4(tmp_path: Path, tape: 
     assert f"nothing to compare in the request of {LIMITED}: its body is no JSON object" in str(refused)
 
 
-def test_groups_are_compared_with_intervals(made: Path) -> None:
+def test_groups_are_compared_with_intervals(taped: Path) -> None:
     arguments = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
-    rows = {row["metric"]: row for row in json.loads(run(made, "compare", *arguments, "--format", "json").stdout)}
+    rows = {row["metric"]: row for row in json.loads(run(taped, "compare", *arguments, "--format", "json").stdout)}
     assert (rows["icl_p50_p50_ms"]["verdict"], rows["tps_user_p50"]["verdict"]) == (compare.WORSE, compare.WORSE)
     assert rows["tpot_p50_ms"]["low"] > 5
-    assert run(made, "compare", *arguments).stdout.splitlines()[0].split() == list(compare.FIELDS)
-    run(made, "compare", *arguments, "-e", code=3)
-    run(made, "compare", "-e", "--base", "model:gpt-x", "--new", "model:gpt-x-mini*")
+    assert run(taped, "compare", *arguments).stdout.splitlines()[0].split() == list(compare.FIELDS)
+    run(taped, "compare", *arguments, "-e", code=3)
+    run(taped, "compare", "-e", "--base", "model:gpt-x", "--new", "model:gpt-x-mini*")
 
 
-def test_a_comparison_of_nothing_is_no_success(made: Path) -> None:
+def test_a_comparison_of_nothing_is_no_success(taped: Path) -> None:
     few = ("--base", "model:gpt* is:timeout", "--new", "label:team=search")
-    assert compare.TOO_FEW in run(made, "compare", *few).stdout
-    run(made, "compare", *few, "-e", code=4)
+    assert compare.TOO_FEW in run(taped, "compare", *few).stdout
+    run(taped, "compare", *few, "-e", code=4)
 
 
-def test_labels_that_were_drawn_at_random_make_no_difference(made: Path) -> None:
+def test_labels_that_were_drawn_at_random_make_no_difference(taped: Path) -> None:
     arguments = ("--base", "label:team=search", "--new", "label:team=batch", "-f", "model:gpt*")
-    rows = json.loads(run(made, "compare", *arguments, "--format", "json").stdout)
+    rows = json.loads(run(taped, "compare", *arguments, "--format", "json").stdout)
     assert {row["verdict"] for row in rows} <= {compare.UNCLEAR, compare.TOO_FEW}
     assert sum(row["verdict"] == compare.UNCLEAR for row in rows) >= 10
 
@@ -372,8 +372,8 @@ def test_statistics_need_neither_pandas_nor_sqlalchemy(tape: Path) -> None:
     assert subprocess.run(command, capture_output=True, check=False, cwd=ROOT).returncode == 0
 
 
-def test_a_reader_that_leaves_is_no_error(made: Path) -> None:
-    command = (sys.executable, "-m", "wiretape.viewer.cli", "stats", "--by", "hour", "--db", str(made))
+def test_a_reader_that_leaves_is_no_error(taped: Path) -> None:
+    command = (sys.executable, "-m", "wiretape.viewer.cli", "stats", "--by", "hour", "--db", str(taped))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None
         process.stdout.close()

@@ -52,9 +52,9 @@ def demo_tape(tmp_path_factory: pytest.TempPathFactory) -> Tape:
 
 
 @each_case("name", TABLES)
-def test_a_frame_has_the_exports_columns_and_values(whole: Tape, connection: Connection, name: str) -> None:
+def test_a_frame_has_the_exports_columns_and_values(full_tape: Tape, connection: Connection, name: str) -> None:
     columns = text.TABLES[name]
-    frame = table(whole, name)
+    frame = table(full_tape, name)
     assert tuple(frame.columns) == columns
     for moment in {"started_at", "last_at"}.intersection(columns):
         frame[moment] = frame[moment].dt.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -67,8 +67,8 @@ def _cell(value: Any) -> Any:
 
 
 @each_case("name", [*TABLES, "gaps"])
-def test_types_are_nullable_and_those_that_are_documented(whole: Tape, name: str) -> None:
-    frame = table(whole, name)
+def test_types_are_nullable_and_those_that_are_documented(full_tape: Tape, name: str) -> None:
+    frame = table(full_tape, name)
     columns = frame.attrs["columns"]
     assert {field: str(dtype) for field, dtype in frame.dtypes.items()} == {
         field: column["dtype"] for field, column in columns.items()
@@ -80,8 +80,8 @@ def test_types_are_nullable_and_those_that_are_documented(whole: Tape, name: str
     assert {column["unit"] for field, column in columns.items() if field.endswith("_ms")} == {"ms"}
 
 
-def test_types_say_what_a_column_is(whole: Tape) -> None:
-    columns = {name: table(whole, name).attrs["columns"] for name in ("exchanges", "chunks")}
+def test_types_say_what_a_column_is(full_tape: Tape) -> None:
+    columns = {name: table(full_tape, name).attrs["columns"] for name in ("exchanges", "chunks")}
     ttft, size = columns["exchanges"]["ttft_ms"], columns["exchanges"]["bytes"]
     assert (ttft["dtype"], ttft["unit"], size["dtype"], size["unit"]) == ("Float64", "ms", "Int64", "bytes")
     assert [columns["exchanges"][name]["dtype"] for name in ("started_at", "status", "flags", "id")] == [
@@ -92,70 +92,70 @@ def test_types_say_what_a_column_is(whole: Tape) -> None:
         "category",
         "boolean",
     ]
-    assert whole.exchanges()["started_at"].iloc[0] == pd.Timestamp("2026-03-01T12:00:01Z")
+    assert full_tape.exchanges()["started_at"].iloc[0] == pd.Timestamp("2026-03-01T12:00:01Z")
 
 
-def test_unknown_is_na_and_neither_0_nor_nan(whole: Tape) -> None:
-    live = whole.exchanges().set_index("id").loc[LIVE]
+def test_unknown_is_na_and_neither_0_nor_nan(full_tape: Tape) -> None:
+    live = full_tape.exchanges().set_index("id").loc[LIVE]
     assert live["outcome"] == "open"
     assert [live[name] for name in ("ttft_ms", "output_tokens", "error_code")] == [pd.NA] * 3
-    frame = whole.exchanges()
+    frame = full_tape.exchanges()
     assert frame["ttft_ms"].isna().sum() == 2
     assert frame["ttft_ms"].sum() == pytest.approx(frame["ttft_ms"].dropna().astype(float).sum())
 
 
 @pytest.mark.parametrize("name", [*TABLES, "gaps"])
-def test_nothing_has_the_same_columns_and_types(whole: Tape, tmp_path: Path, name: str) -> None:
+def test_nothing_has_the_same_columns_and_types(full_tape: Tape, tmp_path: Path, name: str) -> None:
     with file.writing(tmp_path / "empty.db", "a test"):
         pass
-    full = table(whole, name)
-    for empty in (table(open_tape(tmp_path / "empty.db"), name), table(whole, name, "status:500")):
+    full = table(full_tape, name)
+    for empty in (table(open_tape(tmp_path / "empty.db"), name), table(full_tape, name, "status:500")):
         assert len(empty) == 0
         assert list(map(str, empty.dtypes)) == list(map(str, full.dtypes))
         assert list(empty.columns) == list(full.columns)
         assert empty.attrs == full.attrs
 
 
-def test_a_filter_selects_in_every_table(whole: Tape) -> None:
-    assert whole.exchanges("outcome:complete ttft<100ms")["id"].tolist() == [TOOLS]
+def test_a_filter_selects_in_every_table(full_tape: Tape) -> None:
+    assert full_tape.exchanges("outcome:complete ttft<100ms")["id"].tolist() == [TOOLS]
     for name in ("chunks", "reads", "gaps"):
-        frame = table(whole, name, "outcome:complete")
+        frame = table(full_tape, name, "outcome:complete")
         assert set(frame["id"]) == {COMPLETE, TOOLS}
         assert list(frame["id"].cat.categories) == [COMPLETE, TOOLS]
 
 
 @pytest.mark.parametrize("nothing", ["", " \n"])
-def test_an_empty_filter_is_none(whole: Tape, nothing: str) -> None:
-    pd.testing.assert_frame_equal(whole.exchanges(nothing), whole.exchanges())
-    pd.testing.assert_frame_equal(whole.gaps(nothing), whole.gaps())
+def test_an_empty_filter_is_none(full_tape: Tape, nothing: str) -> None:
+    pd.testing.assert_frame_equal(full_tape.exchanges(nothing), full_tape.exchanges())
+    pd.testing.assert_frame_equal(full_tape.gaps(nothing), full_tape.gaps())
 
 
-def test_labels_are_compact_json(whole: Tape) -> None:
-    labels = whole.exchanges().set_index("id")["labels"]
+def test_labels_are_compact_json(full_tape: Tape) -> None:
+    labels = full_tape.exchanges().set_index("id")["labels"]
     assert (labels[COMPLETE], labels[LIVE]) == ('{"run":"a7"}', "{}")
 
 
 @each_case("name", [*TABLES, "gaps"])
-def test_a_filter_that_cannot_be_read_is_told_why(whole: Tape, name: str) -> None:
+def test_a_filter_that_cannot_be_read_is_told_why(full_tape: Tape, name: str) -> None:
     with pytest.raises(ValueError, match="expected"):
-        table(whole, name, "ttft>")
+        table(full_tape, name, "ttft>")
 
 
 @each_case("name", TABLES)
-def test_a_limit_gives_the_first_rows(made: Tape, name: str) -> None:
-    frame = table(made, name)
+def test_a_limit_gives_the_first_rows(demo_tape: Tape, name: str) -> None:
+    frame = table(demo_tape, name)
     for limit in (0, 3, 250):
-        pd.testing.assert_frame_equal(table(made, name, limit=limit), frame.head(limit), check_categorical=False)
+        pd.testing.assert_frame_equal(table(demo_tape, name, limit=limit), frame.head(limit), check_categorical=False)
 
 
-def test_reads_of_many_exchanges_are_each_with_their_own(made: Tape) -> None:
-    reads_frame, exchange = made.reads(), made.exchanges()
+def test_reads_of_many_exchanges_are_each_with_their_own(demo_tape: Tape) -> None:
+    reads_frame, exchange = demo_tape.reads(), demo_tape.exchanges()
     counted = reads_frame.groupby("id").agg(reads=("seq", "count"), bytes=("size", "sum"), last=("seq", "max"))
     read_exchanges = exchange[exchange["reads"] > 0].set_index("id")
     assert counted["reads"].tolist() == read_exchanges["reads"].tolist()
     assert counted["bytes"].tolist() == read_exchanges["bytes"].tolist()
     assert (counted["last"] == counted["reads"] - 1).all()
-    pd.testing.assert_frame_equal(made.reads("model:gpt-x-mini*"), _of(reads_frame, exchange, "gpt-x-mini"))
+    pd.testing.assert_frame_equal(demo_tape.reads("model:gpt-x-mini*"), _of(reads_frame, exchange, "gpt-x-mini"))
 
 
 def _of(reads_frame: pd.DataFrame, exchange: pd.DataFrame, model: str) -> pd.DataFrame:
@@ -166,13 +166,13 @@ def _of(reads_frame: pd.DataFrame, exchange: pd.DataFrame, model: str) -> pd.Dat
     return chosen
 
 
-def test_the_numbers_are_those_of_the_statistics(made: Tape) -> None:
+def test_the_numbers_are_those_of_the_statistics(demo_tape: Tape) -> None:
     from wiretape.viewer.source.tape import queries
 
-    with queries.opened(made.path) as connection:
+    with queries.opened(demo_tape.path) as connection:
         (sample,) = overview.samples(connection)
     row = summary.row(sample, ())
-    complete, gaps = made.exchanges("outcome:complete"), made.gaps("outcome:complete")["icl_ms"]
+    complete, gaps = demo_tape.exchanges("outcome:complete"), demo_tape.gaps("outcome:complete")["icl_ms"]
     assert (len(gaps), len(complete)) == (row["icl_n"], row["n_complete"])
     for name, values in (("icl", gaps), ("gap", gaps[gaps > 0]), ("ttft", complete["ttft_ms"])):
         assert values.mean() == pytest.approx(row[f"{name}_mean_ms"], abs=1e-6)
@@ -180,11 +180,11 @@ def test_the_numbers_are_those_of_the_statistics(made: Tape) -> None:
     assert complete["output_tokens"].sum() <= row["output_tokens"]
 
 
-def test_gaps_are_those_between_output_chunks(whole: Tape) -> None:
-    frame = whole.gaps(f"id:{COMPLETE}")
+def test_gaps_are_those_between_output_chunks(full_tape: Tape) -> None:
+    frame = full_tape.gaps(f"id:{COMPLETE}")
     assert frame["seq"].tolist() == [0, 1, 2]
     assert frame["icl_ms"].tolist() == [10, 0, 50]
-    assert whole.gaps(f"id:{FAILED}").empty
+    assert full_tape.gaps(f"id:{FAILED}").empty
 
 
 @given(st.integers(0, 2**53 - 1))
@@ -192,10 +192,10 @@ def test_array_nanoseconds_are_exact(ns: int) -> None:
     assert ns >= 10**18 or ns / 1e6 == units.ms(ns)
 
 
-def test_hostile_text_comes_as_it_is(whole: Tape) -> None:
-    odd = whole.texts(f"id:{ODD}").iloc[0]
+def test_hostile_text_comes_as_it_is(full_tape: Tape) -> None:
+    odd = full_tape.texts(f"id:{ODD}").iloc[0]
     assert odd["content"] == odd["model"] == HOSTILE
-    chunk = whole.chunks(f"id:{ODD}")
+    chunk = full_tape.chunks(f"id:{ODD}")
     assert chunk["tool_name"].dropna().tolist() == [HOSTILE]
 
 
@@ -265,12 +265,12 @@ def test_a_tape_outlives_its_with_block(tape: Path) -> None:
     assert len(tape_.exchanges()) > 0
 
 
-def test_every_table_takes_a_filter(whole: Tape) -> None:
+def test_every_table_takes_a_filter(full_tape: Tape) -> None:
     for name in (*TABLES, "gaps"):
-        selected = table(whole, name, "outcome:complete")
-        assert table(whole, name, filter="outcome:complete").equals(selected)
-        assert len(selected) < len(table(whole, name)) or not len(selected), name
-    assert whole.exchanges("outcome:complete ttft<100ms")["id"].tolist() == [TOOLS]
+        selected = table(full_tape, name, "outcome:complete")
+        assert table(full_tape, name, filter="outcome:complete").equals(selected)
+        assert len(selected) < len(table(full_tape, name)) or not len(selected), name
+    assert full_tape.exchanges("outcome:complete ttft<100ms")["id"].tolist() == [TOOLS]
 
 
 def printed(tape: Path, *arguments: str) -> Any:
@@ -331,20 +331,20 @@ def test_two_exchanges_are_compared_as_by_the_command(tape: Path) -> None:
     assert compared == printed(tape, "compare", COMPLETE, TOOLS)
 
 
-def test_two_groups_are_compared_as_by_the_command(made: Tape) -> None:
+def test_two_groups_are_compared_as_by_the_command(demo_tape: Tape) -> None:
     base, new = "model:gpt-x", "model:local-8b"
-    comparison = made.compare(base=base, new=new, filter="outcome:complete", seed=3)
+    comparison = demo_tape.compare(base=base, new=new, filter="outcome:complete", seed=3)
     options = ("--base", base, "--new", new, "-f", "outcome:complete", "--seed", "3")
-    assert [_row(row) for row in comparison.to_dict("records")] == printed(made.path, "compare", *options)
+    assert [_row(row) for row in comparison.to_dict("records")] == printed(demo_tape.path, "compare", *options)
     assert set(comparison["verdict"]) >= {"new is better"}
 
 
-def test_comparing_one_side_or_mixed_kinds_is_refused(whole: Tape) -> None:
+def test_comparing_one_side_or_mixed_kinds_is_refused(full_tape: Tape) -> None:
     for options in ({}, {"a": "@"}, {"base": "x"}, {"a": "@", "base": "x", "new": "y"}):
         with pytest.raises(ValueError, match="two exchanges, or two groups"):
-            whole.compare(**options)
+            full_tape.compare(**options)
     with pytest.raises(NotFound, match="new selects no exchange"):
-        whole.compare(base="", new="model:none")
+        full_tape.compare(base="", new="model:none")
 
 
 def test_one_exchange_is_shown_as_by_the_command(tape: Path) -> None:
@@ -353,9 +353,9 @@ def test_one_exchange_is_shown_as_by_the_command(tape: Path) -> None:
         open_tape(tape).show("@-99")
 
 
-def test_an_invalid_group_is_a_value_error_listing_groups(whole: Tape) -> None:
+def test_an_invalid_group_is_a_value_error_listing_groups(full_tape: Tape) -> None:
     with pytest.raises(ValueError, match=r"'colour' is no group: choose from .*label\.KEY"):
-        whole.stats(by="colour")
+        full_tape.stats(by="colour")
 
 
 def test_the_example_is_true(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,8 @@ def tape_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("sql") / "tape.db", list(frames()))
 
 
-def answer_to(written: Path, query: str, limit: int = 100, texts: bool = False) -> sql.SqlAnswer:
-    return sql.answer(written, query, limit, texts=texts)
+def asking(tape_path: Path, query: str, limit: int = 100, texts: bool = False) -> sql.SqlAnswer:
+    return sql.answer(tape_path, query, limit, texts=texts)
 
 
 @each_case("table", sorted(table for table in metadata.tables))
@@ -90,14 +90,14 @@ def test_a_new_column_is_withheld_unless_it_holds_numbers() -> None:
         "WITH turns AS (SELECT m.turns FROM measures m) SELECT * FROM turns",
     ],
 )
-def test_a_text_is_refused_wherever_a_query_reads_it(written: Path, query: str) -> None:
+def test_a_text_is_refused_wherever_a_query_reads_it(tape_path: Path, query: str) -> None:
     with pytest.raises(WiretapeError, match=r"holds recorded text: name other columns, or start .* with --with-text"):
-        answer_to(written, query)
+        asking(tape_path, query)
 
 
 @each_case("query", ["SELECT asked FROM exchange_metrics", "SELECT asked || '' AS asked FROM exchange_metrics"])
-def test_a_views_text_is_null_and_reported_withheld(written: Path, query: str) -> None:
-    answer = answer_to(written, query)
+def test_a_views_text_is_null_and_reported_withheld(tape_path: Path, query: str) -> None:
+    answer = asking(tape_path, query)
     assert ({row[0] for row in answer.rows}, answer.withheld) == ({None}, ["asked"])
 
 
@@ -106,16 +106,16 @@ def test_requests_in_parts_are_withheld_as_whole_ones_are(tmp_path: Path) -> Non
     with opened(tape := tmp_path / "tape.db") as store:
         for number, request in enumerate(requests):
             record(store, [begin(f"e{number}", body=request), end(f"e{number}", [])])
-    answer = answer_to(tape, "SELECT exchange_no, request_body FROM requests")
+    answer = asking(tape, "SELECT exchange_no, request_body FROM requests")
     assert (answer.rows, answer.withheld) == ([[no, None] for no in range(1, 5)], ["request_body"])
-    with_texts = answer_to(tape, "SELECT request_body FROM requests", texts=True)
+    with_texts = asking(tape, "SELECT request_body FROM requests", texts=True)
     assert with_texts.rows == [[f"{len(request)} bytes"] for request in requests]
 
 
 @pytest.mark.damages
-def test_a_view_that_another_program_made_gives_no_text(written: Path, tmp_path: Path) -> None:
+def test_a_view_that_another_program_made_gives_no_text(tape_path: Path, tmp_path: Path) -> None:
     foreign = tmp_path / "foreign.db"
-    foreign.write_bytes(written.read_bytes())
+    foreign.write_bytes(tape_path.read_bytes())
     with closing(sqlite3.connect(foreign)) as connection:
         connection.execute("CREATE VIEW more AS SELECT content AS outcome FROM measures")
         connection.execute("CREATE TABLE copies AS SELECT content FROM measures")
@@ -124,8 +124,8 @@ def test_a_view_that_another_program_made_gives_no_text(written: Path, tmp_path:
         connection.commit()
     for query in ("SELECT * FROM more", "SELECT * FROM copies"):
         with pytest.raises(WiretapeError, match=r"holds recorded text|is no table or view of a tape"):
-            answer_to(foreign, query)
-    assert {row[0] for row in answer_to(foreign, "SELECT id FROM exchange_metrics").rows} == {None}
+            asking(foreign, query)
+    assert {row[0] for row in asking(foreign, "SELECT id FROM exchange_metrics").rows} == {None}
 
 
 @each_case(
@@ -139,11 +139,11 @@ def test_a_view_that_another_program_made_gives_no_text(written: Path, tmp_path:
         "SELECT * FROM sqlite_stmt", "SELECT 1; SELECT 2", "", "-- nothing",
     ],
 )  # fmt: skip
-def test_anything_but_one_select_from_the_tape_is_refused(written: Path, query: str) -> None:
-    content = written.read_bytes()
+def test_anything_but_one_select_from_the_tape_is_refused(tape_path: Path, query: str) -> None:
+    content = tape_path.read_bytes()
     with pytest.raises(WiretapeError):
-        answer_to(written, query)
-    assert written.read_bytes() == content
+        asking(tape_path, query)
+    assert tape_path.read_bytes() == content
 
 
 @each_case(
@@ -162,12 +162,12 @@ def test_anything_but_one_select_from_the_tape_is_refused(written: Path, query: 
         "SELECT id, ttft_ns / 1e6 FROM exchanges JOIN measures ON no = exchange_no WHERE started_at > '2026'",
     ],
 )
-def test_a_query_of_other_columns_is_answered(written: Path, query: str) -> None:
-    assert answer_to(written, query).rows
+def test_a_query_of_other_columns_is_answered(tape_path: Path, query: str) -> None:
+    assert asking(tape_path, query).rows
 
 
-def test_with_texts_they_are_answered_and_blobs_are_sizes(written: Path) -> None:
-    (row,) = answer_to(written, "SELECT content, request_body FROM measures JOIN exchanges ON no = exchange_no LIMIT 1",
+def test_with_texts_they_are_answered_and_blobs_are_sizes(tape_path: Path) -> None:
+    (row,) = asking(tape_path, "SELECT content, request_body FROM measures JOIN exchanges ON no = exchange_no LIMIT 1",
                    texts=True).rows  # fmt: skip
     assert row == ["Hello, world", "39 bytes"]
 
@@ -182,38 +182,38 @@ def test_with_texts_they_are_answered_and_blobs_are_sizes(written: Path) -> None
         "SELECT count(*) FROM measures a JOIN measures b/**/USING/**/(content)",
     ],
 )
-def test_a_join_whose_columns_nobody_judges_is_refused(written: Path, query: str, texts: bool) -> None:
+def test_a_join_whose_columns_nobody_judges_is_refused(tape_path: Path, query: str, texts: bool) -> None:
     with pytest.raises(WiretapeError, match="is refused, in quotes, too: join tables by ON"):
-        answer_to(written, query, texts=texts)
+        asking(tape_path, query, texts=texts)
 
 
 @each_case("texts", [False, True])
-def test_the_key_of_the_hashes_is_never_answered(written: Path, texts: bool) -> None:
+def test_the_key_of_the_hashes_is_never_answered(tape_path: Path, texts: bool) -> None:
     for query in ("SELECT salt FROM sessions", "SELECT * FROM sessions", "SELECT 1 FROM sessions WHERE salt > x'00'"):
         with pytest.raises(WiretapeError, match=r"sessions\.salt is a key, and never shown"):
-            answer_to(written, query, texts=texts)
+            asking(tape_path, query, texts=texts)
 
 
-def test_rows_beyond_the_limit_are_cut_and_reported(written: Path) -> None:
-    all_rows = answer_to(written, "SELECT id FROM exchanges ORDER BY no")
-    page = answer_to(written, "SELECT id FROM exchanges ORDER BY no", limit=2)
+def test_rows_beyond_the_limit_are_cut_and_reported(tape_path: Path) -> None:
+    all_rows = asking(tape_path, "SELECT id FROM exchanges ORDER BY no")
+    page = asking(tape_path, "SELECT id FROM exchanges ORDER BY no", limit=2)
     assert (page.rows, page.is_cut) == (all_rows.rows[:2], True)
     assert not all_rows.is_cut
-    assert not answer_to(written, "SELECT id FROM exchanges", limit=len(all_rows.rows)).is_cut
+    assert not asking(tape_path, "SELECT id FROM exchanges", limit=len(all_rows.rows)).is_cut
 
 
-def test_a_query_is_stopped_after_a_second(written: Path) -> None:
+def test_a_query_is_stopped_after_a_second(tape_path: Path) -> None:
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
     with pytest.raises(WiretapeError, match="stopped after 1 s"):
-        sql.answer(written, endless, 1, texts=False, clock=Clock(itertools.count(0, 500_000_000).__next__))
+        sql.answer(tape_path, endless, 1, texts=False, clock=Clock(itertools.count(0, 500_000_000).__next__))
 
 
-def test_a_slow_functions_value_is_refused(written: Path) -> None:
+def test_a_slow_functions_value_is_refused(tape_path: Path) -> None:
     for query in ("SELECT instr(hex(zeroblob(600000)), 'a')", "SELECT replace(zeroblob(2000000), 'a', '')"):
         with pytest.raises(WiretapeError, match="a value of it is longer than 1,048,576 bytes"):
-            answer_to(written, query)
+            asking(tape_path, query)
 
 
-def test_a_long_value_is_shortened(written: Path) -> None:
-    ((value,),) = answer_to(written, "SELECT printf('%.*c', 500000, 'x')").rows
+def test_a_long_value_is_shortened(tape_path: Path) -> None:
+    ((value,),) = asking(tape_path, "SELECT printf('%.*c', 500000, 'x')").rows
     assert (len(value), value[-1]) == (sql.LONGEST, "…")

@@ -169,7 +169,7 @@ def test_a_clock_set_back_between_boots_is_flagged(tape: Path) -> None:
 
 
 def test_a_session_is_named_by_its_key_or_prefix(tape: Path) -> None:
-    assert [answer_of(tape, lambda source, key_=key: source.session(key_)) for key in (f"s:{KEY}", "s:agent-o", "@s")] == [
+    assert [answer_of(tape, lambda source, id=id: source.session(id)) for id in (f"s:{KEY}", "s:agent-o", "@s")] == [
         KEY, KEY, OTHER
     ]  # fmt: skip
     with pytest.raises(NotFound, match="s:agent fits several sessions: agent-two-1b2c, agent-one-7f3a: give more"):

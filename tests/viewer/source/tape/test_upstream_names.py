@@ -44,20 +44,20 @@ def tape_with_names(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_name_is_column_filter_and_group(named: Path) -> None:
-    assert run(named, "ls", "--columns", "id,upstream_name").stdout.split() == [
+def test_a_name_is_column_filter_and_group(tape_with_names: Path) -> None:
+    assert run(tape_with_names, "ls", "--columns", "id,upstream_name").stdout.split() == [
         "id", "upstream_name", "cccc" * 4, "bbbb" * 4, "new", "aaaa" * 4, "old",
     ]  # fmt: skip
     for text in ("upstream:old", "upstream_name:old", "upstream:http://a", "-upstream:new,c"):
-        assert run(named, "ls", "-f", text, "--format", "ids").stdout.split() == ["aaaa" * 4], text
-    assert json.loads(run(named, "show", "aaaa", "--format", "json").stdout)["upstream_name"] == "old"
-    rows = json.loads(run(named, "stats", "--by", "upstream_name", "--format", "json").stdout)
+        assert run(tape_with_names, "ls", "-f", text, "--format", "ids").stdout.split() == ["aaaa" * 4], text
+    assert json.loads(run(tape_with_names, "show", "aaaa", "--format", "json").stdout)["upstream_name"] == "old"
+    rows = json.loads(run(tape_with_names, "stats", "--by", "upstream_name", "--format", "json").stdout)
     assert [(row["upstream_name"], row["n"]) for row in rows] == [("new", 1), ("old", 1), (None, 1)]
 
 
-def test_only_a_screen_names_groups_of_upstreams(named: Path) -> None:
-    header, first_line, *_ = run(named, "stats", "--by", "upstream", "--format", "table").stdout.splitlines()
+def test_only_a_screen_names_groups_of_upstreams(tape_with_names: Path) -> None:
+    header, first_line, *_ = run(tape_with_names, "stats", "--by", "upstream", "--format", "table").stdout.splitlines()
     assert header.split()[:2] == ["upstream", "upstream_name"]
     assert first_line.split()[:2] == ["http://a", "old"]
-    (row, *_) = json.loads(run(named, "stats", "--by", "upstream", "--format", "json").stdout)
+    (row, *_) = json.loads(run(tape_with_names, "stats", "--by", "upstream", "--format", "json").stdout)
     assert "upstream_name" not in row

@@ -52,14 +52,14 @@ def data(page: Path) -> str:
     return read_page(page.read_bytes()).blocks["data"].decode()
 
 
-def test_an_exchanges_page_is_private_and_removed_at_exit(tape: Path, opened: Path) -> None:
+def test_an_exchanges_page_is_private_and_removed_at_exit(tape: Path, browser_log: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: InspectorScreen(2)) as (app, pilot):
             screen = app.screen
             assert isinstance(screen, InspectorScreen)
             await wait_for(pilot, lambda: screen.is_open)
             await browse(app, pilot)
-            (page,) = paths(opened)
+            (page,) = paths(browser_log)
             assert stat.S_IMODE(page.stat().st_mode) == 0o600
             assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
             text = data(page)
@@ -71,24 +71,24 @@ def test_an_exchanges_page_is_private_and_removed_at_exit(tape: Path, opened: Pa
     journey(steps())
 
 
-def test_the_lists_page_has_marked_or_all_exchanges(tape: Path, opened: Path) -> None:
+def test_the_lists_page_has_marked_or_all_exchanges(tape: Path, browser_log: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: DrilledScreen("-id:f0")) as (app, pilot):
             await shows(pilot, "6 / 7")
             await browse(app, pilot)
-            text = data(paths(opened)[0])
+            text = data(paths(browser_log)[0])
             assert COMPLETE in text
             assert LIVE not in text
             await press(pilot, "m", "m")
             await shows(pilot, "2 marked")
             await browse(app, pilot)
-            assert COMPLETE not in data(paths(opened)[1])
+            assert COMPLETE not in data(paths(browser_log)[1])
 
     journey(steps())
 
 
-def test_a_filter_like_a_format_changes_no_page(opened: Path) -> None:
-    path = recorded(opened.parent / "own.db", list(frames()))
+def test_a_filter_like_a_format_changes_no_page(browser_log: Path) -> None:
+    path = recorded(browser_log.parent / "own.db", list(frames()))
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE exchanges SET request_model = 'html' WHERE id IN (?, ?)", (COMPLETE, TOOLS))
 
@@ -98,26 +98,26 @@ def test_a_filter_like_a_format_changes_no_page(opened: Path) -> None:
             await press(pilot, "m")
             await shows(pilot, "1 marked")
             await browse(app, pilot)
-            assert COMPLETE not in data(paths(opened)[0])
+            assert COMPLETE not in data(paths(browser_log)[0])
 
     journey(steps())
 
 
-def test_the_page_of_a_race_has_both(tape: Path, opened: Path) -> None:
+def test_the_page_of_a_race_has_both(tape: Path, browser_log: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(1, 2)) as (app, pilot):
             screen = app.screen
             assert isinstance(screen, CompareScreen)
             await wait_for(pilot, screen.exports)
             await browse(app, pilot)
-            text = data(paths(opened)[0])
+            text = data(paths(browser_log)[0])
             assert COMPLETE in text
             assert TOOLS in text
 
     journey(steps())
 
 
-def test_without_a_browser_the_path_is_shown(tape: Path, opened: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_browser_the_path_is_shown(tape: Path, browser_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -128,16 +128,16 @@ def test_without_a_browser_the_path_is_shown(tape: Path, opened: Path, monkeypat
             await wait_for(pilot, screen.exports)
             await press(pilot, "w")
             toast = await wait_for(pilot, lambda: [one for one in app.toasts if "no browser here" in one])
-            (page,) = opened.parent.glob("wiretape-page-*/page.html")
+            (page,) = browser_log.parent.glob("wiretape-page-*/page.html")
             assert str(page) in toast[0]
 
     journey(steps())
 
 
 def test_served_live_pages_open_without_a_visible_address(
-    tape: Path, opened: Path, monkeypatch: pytest.MonkeyPatch
+    tape: Path, browser_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(opened.parent))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(browser_log.parent))
     url = "http://127.0.0.1:1/secret/"
 
     async def steps() -> None:
@@ -148,21 +148,23 @@ def test_served_live_pages_open_without_a_visible_address(
             screen = await wait_for(pilot, lambda: isinstance(app.screen, InspectorScreen) and app.screen)
             await wait_for(pilot, screen.exports)
             await browse(app, pilot)
-            for page, to in zip(paths(opened), (url, f"{url}{LIVE}/"), strict=True):
+            for page, to in zip(paths(browser_log), (url, f"{url}{LIVE}/"), strict=True):
                 assert page.read_text() == f'<meta http-equiv="refresh" content="0; url={to}">'
 
     with served.announced(tape, url):
         journey(steps())
 
 
-def test_a_selection_without_live_page_gets_its_own(tape: Path, opened: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(opened.parent))
+def test_a_selection_without_live_page_gets_its_own(
+    tape: Path, browser_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(browser_log.parent))
 
     async def steps() -> None:
         async with staged(tape, lambda: DrilledScreen("-id:f0")) as (app, pilot):
             await shows(pilot, "6 / 7")
             await browse(app, pilot)
-            assert COMPLETE in data(paths(opened)[0])
+            assert COMPLETE in data(paths(browser_log)[0])
 
     with served.announced(tape, "http://127.0.0.1:1/secret/"):
         journey(steps())

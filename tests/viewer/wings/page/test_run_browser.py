@@ -243,8 +243,8 @@ def test_percentiles_of_selected_gaps_are_those_of_the_tape(
     assert max(figures.values()) <= round(gaps.max(), 2)
 
 
-def test_the_text_at_a_timestamp_had_come_by_then(page: Page, told: Path, demo: tuple[Path, str]) -> None:
-    page.open(told)
+def test_the_text_at_a_timestamp_had_come_by_then(page: Page, page_path: Path, demo: tuple[Path, str]) -> None:
+    page.open(page_path)
     page.run(UNPACK)
     fields = ("model", "ttft_ms", "latency_ms", "max_gap_ms", "output_chunks")
     with TapePlace(demo[0]).opened() as source:
@@ -260,14 +260,14 @@ def test_the_text_at_a_timestamp_had_come_by_then(page: Page, told: Path, demo: 
         assert page.run(f"saidBy(run, {row}, {times[count - 1]} + 0.01).text") == text.text[: sum(text.sizes[:count])]
 
 
-def test_a_row_opens_its_exchange_under_its_address(page: Page, told: Path) -> None:
-    page.open(told, "sort=-max_gap_ms")
+def test_a_row_opens_its_exchange_under_its_address(page: Page, page_path: Path) -> None:
+    page.open(page_path, "sort=-max_gap_ms")
     page.run("document.querySelector('tr[data-row]').click()")
     page.run("new Promise((done) => setTimeout(done, 400))")
     assert "demo-stall" in page.run("document.querySelector('.opened').textContent")
     assert page.run("document.querySelector('.opened .said').textContent").startswith("The model begins")
     fragment = page.run("location.hash").removeprefix("#")
-    page.open(told, fragment)
+    page.open(page_path, fragment)
     page.run("new Promise((done) => setTimeout(done, 300))")
     assert "demo-stall" in page.run("document.querySelector('.opened').textContent")
 
@@ -278,8 +278,8 @@ def mouse(page: Page, kind: str, x: float, y: float, button: str = "none") -> No
     )
 
 
-def test_the_pointer_shows_progress_and_a_click_opens(page: Page, told: Path) -> None:
-    page.open(told, "lanes=model")
+def test_the_pointer_shows_progress_and_a_click_opens(page: Page, page_path: Path) -> None:
+    page.open(page_path, "lanes=model")
     page.run("document.querySelector('.runtime').scrollIntoView()")
     left_edge, top, width = page.run(
         "(({ x, y, width }) => [x, y, width])(document.querySelector('.runtime').getBoundingClientRect())"
