@@ -124,6 +124,17 @@ def name(key: object) -> str:
     return formatting.cell(key)
 
 
+def silences(row: TableRow) -> str:
+    """Return the longest later silence of a row on each layer that has one; empty without any."""
+    fields = {
+        "bytes": "max_silence_max_ms",
+        "events": "max_event_silence_max_ms",
+        "output": "max_output_silence_max_ms",
+    }
+    longest = [f"{formatting.span(row[field])} of {layer}" for layer, field in fields.items() if row[field] is not None]
+    return f"longest silence {', '.join(longest)}" if longest else ""
+
+
 def withheld(row: TableRow) -> str:
     """Return a sentence on the percentiles of the table that have too few values in a row; empty without any."""
     return summary.withheld(row, [column.field for column in _COLUMNS])

@@ -90,3 +90,9 @@ def test_percentiles_of_too_few_values_are_withheld_and_noted(connection: Connec
     assert groups.withheld(row) == "too few values: p50 needs 2, p90 needs 10, p99 needs 100"
     assert groups.withheld(row | dict.fromkeys(("ttft_n", "gap_n", "tps_user_n"), 100)) == ""
     assert groups.withheld(overview.figures(connection, "model", gaps=False)[1])
+
+
+def test_a_group_says_its_longest_silence_on_each_layer() -> None:
+    row = {"max_silence_max_ms": 1500.0, "max_event_silence_max_ms": None, "max_output_silence_max_ms": 3250.0}
+    assert groups.silences(row) == "longest silence 1,500 ms of bytes, 3,250 ms of output"
+    assert groups.silences(dict.fromkeys(row)) == ""

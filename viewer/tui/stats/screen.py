@@ -183,7 +183,8 @@ class StatsScreen(Screen[None]):
         elif data.rows:
             row = data.rows[self._table.cursor]
             name = groups.name(row[data.by])
-            text = " · ".join([f"enter: {counted(row['n'], 'exchange')} of {data.by} {name}", *_notes(row)])
+            opened = f"enter: {counted(row['n'], 'exchange')} of {data.by} {name}"
+            text = " · ".join(filter(None, (opened, groups.silences(row), *_notes(row))))
         self.refresh_bindings()
         self._about.update(paint.content(text))
 

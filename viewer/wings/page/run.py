@@ -55,8 +55,8 @@ TEXTS: Final = (
 
 NUMBERS: Final = (
     "status", "gap_bytes", "connection_reused", "connect_ms", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "thinking_ms",
-    "latency_ms", "duration_ms", "max_gap_ms", "max_silence_ms", "max_output_silence_ms", "first_output_silence_ms",
-    "last_silence_ms", "tpot_ms", "tps_user", "icl_p50_ms", "icl_p99_ms",
+    "latency_ms", "duration_ms", "max_gap_ms", "max_silence_ms", "max_event_silence_ms", "max_output_silence_ms",
+    "first_silence_ms", "first_event_silence_ms", "first_output_silence_ms", "last_silence_ms", "tpot_ms", "tps_user", "icl_p50_ms", "icl_p99_ms",
     "coalesced_fraction", "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens", "reads",
     "events", "output_chunks", "bytes", "cost", "cache_hit_rate",
 )  # fmt: skip
@@ -88,7 +88,7 @@ MOST_EVENTS: Final = 50_000
 """Limit of events in all exchanges that can be played."""
 
 _STATISTICS: Final = ("n", "p50", "p90", "p95", "p99", "max")
-_SHOWN: Final = ("ttft", "gap", "tps_user", "latency", "max_silence", "max_output_silence")
+_SHOWN: Final = ("ttft", "gap", "tps_user", "latency", "max_silence", "max_event_silence", "max_output_silence")
 _HEADLINES: Final = {
     "TTFT p50": ("ttft", "p50"), "TTFT p95": ("ttft", "p95"), "gap p99": ("gap", "p99"), "longest gap": ("gap", "max"),
     "latency p50": ("latency", "p50"), "latency p95": ("latency", "p95"), "speed p50": ("tps_user", "p50"),

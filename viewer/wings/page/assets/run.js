@@ -174,6 +174,7 @@ function groupTable(run, by) {
     figure("latency p95 ms", "latency", "p95"),
     figure("speed p50 tokens/s", "tps_user", "p50"),
     figure("longest silence ms", "max_silence", "max"),
+    figure("longest without event ms", "max_event_silence", "max"),
     figure("longest without output ms", "max_output_silence", "max"),
     column("output tokens", (row) => row.output_tokens, { number: true, shown: (value) => format.number(value) }),
   ];
@@ -831,7 +832,10 @@ boot(async (data) => {
       "gap",
       "max_gap",
       "max_silence",
+      "max_event_silence",
       "max_output_silence",
+      "first_silence",
+      "first_event_silence",
       "first_output_silence",
       "icl_p50",
       "icl_p99",
