@@ -56,7 +56,8 @@ TEXTS: Final = (
 NUMBERS: Final = (
     "status", "gap_bytes", "connection_reused", "connect_ms", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "thinking_ms",
     "latency_ms", "duration_ms", "max_gap_ms", "max_silence_ms", "max_event_silence_ms", "max_output_silence_ms",
-    "first_silence_ms", "first_event_silence_ms", "first_output_silence_ms", "last_silence_ms", "tpot_ms", "tps_user", "icl_p50_ms", "icl_p99_ms",
+    "first_silence_ms", "first_event_silence_ms", "first_output_silence_ms", "last_silence_ms",
+    "tpot_ms", "tps_user", "icl_p50_ms", "icl_p99_ms",
     "coalesced_fraction", "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens", "reads",
     "events", "output_chunks", "bytes", "cost", "cache_hit_rate",
 )  # fmt: skip
