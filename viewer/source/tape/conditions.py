@@ -154,10 +154,11 @@ def _match(filter: Match) -> Condition:
     return _holds(_texts(filter.field), lambda text: _like(text, matched), filter.negated)
 
 
-def _holds(columns: Sequence[Expression], check: Check, negated: bool) -> Condition:
-    """Require that a column passes the check; negated, that none does although one is known."""
-    passed = or_(*(_is_true(check(text)) for text in columns))
-    return and_(or_(*(text.is_not(null()) for text in columns)), not_(passed)) if negated else passed
+def _holds(values: Sequence[Expression], check: Check, negated: bool) -> Condition:
+    """Require that one of a field's values passes the check; negated, that none does although one is known."""
+    passes = or_(*(_is_true(check(value)) for value in values))
+    is_known = or_(*(value.is_not(null()) for value in values))
+    return and_(is_known, not_(passes)) if negated else passes
 
 
 def _is_true(check: Condition) -> Condition:

@@ -135,27 +135,28 @@ def _row(
 
 
 def left_out(connection: Connection, where: Condition | None = None) -> int:
-    """Count the exchanges that fit and are part of no conversation, as a list of models is."""
-    stored = measures.c
-    is_turn = func.coalesce(stored.operation.in_(GENERATIONS), False)
-    ties = (
-        stored.previous_response_id.is_not(None),
-        stored.continues_hash.is_not(None),
-        func.coalesce(stored.retries, 0),
+    """Count the exchanges that fit and are part of no conversation, such as requests for a list of models."""
+
+    def fitting(condition: Condition) -> Condition:
+        return condition if where is None else where & condition
+
+    is_measured, is_turn = measures.c.exchange_no.is_not(None), measures.c.operation.in_(GENERATIONS)
+    is_unnamed = and_(is_measured, not_(func.coalesce(is_turn, False)), measures.c.conversation_key.is_(None))
+    is_tied = or_(
+        measures.c.previous_response_id.is_not(None),
+        measures.c.continues_hash.is_not(None),
+        func.coalesce(measures.c.retries, 0) > 0,
     )
-    is_alone = and_(stored.exchange_no.is_not(None), not_(is_turn), stored.conversation_key.is_(None))
-    is_tied = or_(*ties[:2], ties[2] > 0)
-    # Nearly all are judged by their own rows.
-    unclear = or_(stored.exchange_no.is_(None), and_(is_alone, is_tied))
-    numbers = [*islice(queries.numbers(connection, unclear if where is None else where & unclear), _MOST_SEEDS + 1)]
+    # Nearly all are judged by their own rows: conversations are derived only for those that others may be tied to.
+    undecided = or_(not_(is_measured), and_(is_unnamed, is_tied))
+    numbers = [*islice(queries.numbers(connection, fitting(undecided)), _MOST_SEEDS + 1)]
     if len(numbers) > _MOST_SEEDS:
-        return queries.count(connection, _NAME.is_(None) if where is None else where & _NAME.is_(None))
-    alone = and_(is_alone, not_(is_tied))
-    count = queries.count(connection, alone if where is None else where & alone)
+        return queries.count(connection, fitting(_NAME.is_(None)))
+    count = queries.count(connection, fitting(and_(is_unnamed, not_(is_tied))))
     if numbers:
-        doubtful = select(func.count()).select_from(JOINED).where(among(numbers), _NAME.is_(None))
+        alone = select(func.count()).select_from(JOINED).where(among(numbers), _NAME.is_(None))
         with connection.begin():
-            count += connection.execute(doubtful.execution_options(**{ONLY: tuple(numbers)})).scalar_one()
+            count += connection.execute(alone.execution_options(**{ONLY: tuple(numbers)})).scalar_one()
     return count
 
 

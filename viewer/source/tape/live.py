@@ -265,12 +265,12 @@ def preview(connection: Connection, no: int) -> PreviewRow | None:
     pid = select(sessions.c.pid).where(sessions.c.no == exchanges.c.session_no).scalar_subquery()
     statement = select(pid, tools, *tails, *sizes).select_from(JOINED).where(exchanges.c.no == no)
     with connection.begin():
-        texts_row = connection.execute(statement).one_or_none()
-    if texts_row is None:
+        stored = connection.execute(statement).one_or_none()
+    if stored is None:  # deleted since
         return None
-    recorder_pid, calls, *read_texts = texts_row
-    texts = dict(zip(_TAILS, read_texts, strict=False))
-    lengths = dict(zip(_TAILS, read_texts[len(_TAILS) :], strict=True))
+    recorder_pid, calls, *texts_and_sizes = stored
+    texts = dict(zip(_TAILS, texts_and_sizes[: len(_TAILS)], strict=True))
+    lengths = dict(zip(_TAILS, texts_and_sizes[len(_TAILS) :], strict=True))
     if is_measurable(row):
         so_far = figures(connection, no)
         measured = {name: getattr(so_far, name) for name in _TAILS}
