@@ -18,7 +18,7 @@ from wiretape.recorder.tape.redact import Redactor
 
 if TYPE_CHECKING:
     from wiretape.recorder.commands.status import Screen
-    from wiretape.recorder.relay.service import Options
+    from wiretape.recorder.relay.service import RecorderOptions
 
 
 _LEAVE_SECONDS = 2.0
@@ -47,7 +47,7 @@ class Shipment:
         """Return the line that a recorder prints at its start."""
         return f"{self.destination.line}{', with bodies' if self.bodies else ''}"
 
-    def program(self, settings: "Options") -> CompanionProgram:
+    def program(self, settings: "RecorderOptions") -> CompanionProgram:
         """Return the program for the tape of a recorder: `wiretape ship`."""
         labels = Redactor(None).labels(settings.labels)  # others see the arguments of a process
         arguments = ["ship", "--beside", "--db", str(paths.absolute(settings.tape))]
@@ -60,7 +60,7 @@ class Shipment:
 
 @contextlib.asynccontextmanager
 async def shipped(
-    shipments: Sequence[Shipment], settings: "Options", screen: "Screen"
+    shipments: Sequence[Shipment], settings: "RecorderOptions", screen: "Screen"
 ) -> "AsyncIterator[list[Companion]]":
     """Ship the tape while it is recorded, until the context is left after the recorder's stop.
 

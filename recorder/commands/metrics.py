@@ -21,7 +21,7 @@ from wiretape.recorder.relay import server
 
 if TYPE_CHECKING:
     from wiretape.recorder.commands.status import Screen
-    from wiretape.recorder.relay.service import Options, Recorder
+    from wiretape.recorder.relay.service import Recorder, RecorderOptions
 
 PROGRAM = "wiretape.viewer.wings.prometheus.serve"
 
@@ -53,7 +53,7 @@ def listen(address: tuple[str, int] | None) -> socket.socket | None:
 
 @contextlib.asynccontextmanager
 async def served(
-    sock: socket.socket | None, settings: "Options", recorder: "Recorder", screen: "Screen"
+    sock: socket.socket | None, settings: "RecorderOptions", recorder: "Recorder", screen: "Screen"
 ) -> AsyncIterator[None]:
     """Serve metrics of a recorder that has started until the end of the context; without a socket, nothing."""
     if sock is None:

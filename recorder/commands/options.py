@@ -25,7 +25,7 @@ from wiretape.recorder.errors import NotFound, WiretapeError
 
 if TYPE_CHECKING:
     from wiretape.recorder.relay import providers
-    from wiretape.recorder.relay.service import Options
+    from wiretape.recorder.relay.service import RecorderOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -150,7 +150,7 @@ class RecordingValues:
         added: Mapping[str, str] | None = None,
         environ: Mapping[str, str] = os.environ,
         **more: Any,
-    ) -> "Options":
+    ) -> "RecorderOptions":
         """Return the settings of a recorder for these upstreams; `more` are other fields of them.
 
         Labels that were given win over `added` ones; `environ` names the proxies.
@@ -164,10 +164,10 @@ class RecordingValues:
         with ThreadPoolExecutor(1) as thread:  # OpenSSL reads the system's certificates while modules are imported
             tls = thread.submit(environment.tls_context, self.ca_file, self.client_cert, os.environ)
             from wiretape.recorder.relay import intercept
-            from wiretape.recorder.relay.service import Options
+            from wiretape.recorder.relay.service import RecorderOptions
             from wiretape.recorder.relay.upstream import Timeouts
 
-            return Options(
+            return RecorderOptions(
                 self.tape,
                 upstreams,
                 labels={**(added or {}), **read_labels(self.labels)},

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wiretape.recorder.commands.companion import Shipment
     from wiretape.recorder.commands.status import Screen, Tally
     from wiretape.recorder.relay.intercept import Interception
-    from wiretape.recorder.relay.service import Observer, Options, Recorder
+    from wiretape.recorder.relay.service import Observer, Recorder, RecorderOptions
     from wiretape.recorder.tape.journal import Finished
 
 
@@ -129,7 +129,7 @@ def _shipment(to: destinations.Destination | None, bodies: bool) -> "Iterator[Sh
 
 
 async def serve(
-    settings: "Options",
+    settings: "RecorderOptions",
     verbose: bool = False,
     metrics_at: tuple[str, int] | None = None,
     shipments: "Sequence[Shipment]" = (),
@@ -143,7 +143,7 @@ async def serve(
 
 
 @contextlib.contextmanager
-def _certificates(settings: "Options") -> Iterator[Mapping[str, str]]:
+def _certificates(settings: "RecorderOptions") -> Iterator[Mapping[str, str]]:
     """Yield the variables that name the certificates of an intercepting recorder, which exist until the end."""
     from wiretape.recorder.relay import environment
 
@@ -156,7 +156,7 @@ def _certificates(settings: "Options") -> Iterator[Mapping[str, str]]:
 
 
 async def _serve(
-    settings: "Options",
+    settings: "RecorderOptions",
     certificates: Mapping[str, str],
     verbose: bool,
     metrics_at: tuple[str, int] | None,
@@ -248,7 +248,7 @@ def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop, number)
 
 
-def _print_start(screen: "Screen", recorder: "Recorder", settings: "Options", verbose: bool) -> None:
+def _print_start(screen: "Screen", recorder: "Recorder", settings: "RecorderOptions", verbose: bool) -> None:
     """Print lines to be copied for SDKs, the tape, the commands to view it, the upstreams, and then any warnings."""
     from wiretape.recorder import __version__
 
@@ -276,7 +276,7 @@ async def _report_joined(screen: "Screen", recorder: "Recorder") -> None:
         screen.report(f"joins the recorder of pid {recorder.tap.joined}")
 
 
-def _way_lines(base: str, settings: "Options", most: int) -> Iterator[str]:
+def _way_lines(base: str, settings: "RecorderOptions", most: int) -> Iterator[str]:
     """Yield a line for each proxy to be passed, and for each upstream if they are not too many."""
     from wiretape.recorder.tape.redact import Redactor
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from wiretape.recorder.commands import explain
     from wiretape.recorder.commands.status import TimedTally
-    from wiretape.recorder.relay.service import Observer, Options, Recorder
+    from wiretape.recorder.relay.service import Observer, Recorder, RecorderOptions
 
 
 TAPE_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
@@ -154,7 +154,7 @@ def _not_started(command: Sequence[str], error: OSError) -> int:
     return NOT_EXECUTABLE
 
 
-def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], command: Sequence[str]) -> int:
+def _run(settings: "RecorderOptions", plan: PointingPlan, environ: Mapping[str, str], command: Sequence[str]) -> int:
     """Run and record a command; return its exit code, or -N if signal N ended it."""
     from wiretape.recorder.relay import environment, loop
 
@@ -193,14 +193,14 @@ def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], co
     return code or (status and TAPE_FAILED)
 
 
-def _mark(pid: int, base: str, settings: "Options", plan: PointingPlan) -> str:
+def _mark(pid: int, base: str, settings: "RecorderOptions", plan: PointingPlan) -> str:
     """Return the definition of the variable by which a recorder's programs are known."""
     marked = nested.mark(pid, base, settings.tape, plan, intercepts=settings.interception is not None)
     return "=".join(*marked.items())
 
 
 async def _record(
-    settings: "Options",
+    settings: "RecorderOptions",
     plan: PointingPlan,
     environ: Mapping[str, str],
     command: Sequence[str],
@@ -290,7 +290,7 @@ def _report(message: str) -> None:
 
 
 def _excluded(
-    settings: "Options", plan: PointingPlan, environ: Mapping[str, str], command: Sequence[str]
+    settings: "RecorderOptions", plan: PointingPlan, environ: Mapping[str, str], command: Sequence[str]
 ) -> Sequence[str]:
     """Return the hosts past the proxy: this machine's, unless an API of it may be called."""
     if settings.interception is None:
@@ -302,7 +302,7 @@ def _excluded(
 
 
 def _environment(
-    settings: "Options",
+    settings: "RecorderOptions",
     plan: PointingPlan,
     environ: Mapping[str, str],
     base: str,

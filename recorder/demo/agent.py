@@ -26,7 +26,7 @@ CACHED = {"cache_control": {"type": "ephemeral"}}
 """A cache point: the provider stores the prompt up to here."""
 
 
-class Call(NamedTuple):
+class AgentCall(NamedTuple):
     """A call of a tool, with the tool's result and its duration in seconds."""
 
     name: str
@@ -35,18 +35,18 @@ class Call(NamedTuple):
     seconds: float
 
 
-class Turn(NamedTuple):
+class AgentTurn(NamedTuple):
     """An answer: its text, a silence in it, its tool call, and its tokens."""
 
     text: str
-    call: Call | None
+    call: AgentCall | None
     cache_read: int
     cache_write: int
     output: int
     silence_seconds: float = 0.0
 
 
-class Step(NamedTuple):
+class AgentStep(NamedTuple):
     """A request of the agent, and the pause after its answer in seconds."""
 
     headers: dict[str, str]
@@ -54,13 +54,13 @@ class Step(NamedTuple):
     pause_seconds: float
 
 
-class _Message(msgspec.Struct):
+class _AgentMessage(msgspec.Struct):
     role: str
 
 
 class _AgentRequest(msgspec.Struct):
     model: str
-    messages: list[_Message]
+    messages: list[_AgentMessage]
 
 
 _TASK = "tests/test_retry.py fails since this morning. Please find out why, and fix it."
@@ -99,22 +99,22 @@ _EDIT = {
     "new": "    wait = first\n    for _ in range(attempts):\n",
 }
 TURNS = (
-    Turn(
+    AgentTurn(
         "I run the failing tests first.",
-        Call("run_tests", {"path": "tests/test_retry.py"}, _FAILED, 0.8),
+        AgentCall("run_tests", {"path": "tests/test_retry.py"}, _FAILED, 0.8),
         0, 1268, 71,
     ),
-    Turn(
+    AgentTurn(
         "Each wait equals the first one. I read the code.",
-        Call("read_file", {"path": "retry.py"}, _CODE, 0.5),
+        AgentCall("read_file", {"path": "retry.py"}, _CODE, 0.5),
         1268, 187, 64,
     ),
-    Turn(
+    AgentTurn(
         "The loop sets the wait again in each round, so doubling it has no effect. I move that line.",
-        Call("edit_file", _EDIT, "edited retry.py: 2 lines", 0.1),
+        AgentCall("edit_file", _EDIT, "edited retry.py: 2 lines", 0.1),
         1455, 164, 128, 2.1,
     ),
-    Turn("Fixed: the wait is now set once, before the loop. Shall I run all tests?", None, 0, 1797, 22),
+    AgentTurn("Fixed: the wait is now set once, before the loop. Shall I run all tests?", None, 0, 1797, 22),
 )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ _TOOLS = [
 ]
 
 
-def steps(session: str) -> Iterator[Step]:
+def steps(session: str) -> Iterator[AgentStep]:
     """Yield the requests of the agent; `session` is the session that they name."""
     user = json.dumps({"session_id": session})
     messages: list[JsonObject] = [{"role": "user", "content": [{"type": "text", "text": _TASK, **CACHED}]}]
@@ -146,8 +146,8 @@ def steps(session: str) -> Iterator[Step]:
         body = {"model": MODEL, "max_tokens": 4096, "stream": True, "metadata": {"user_id": user}, "tools": _TOOLS}
         body |= {"system": [{"type": "text", "text": _RULES}, state], "messages": [*messages]}
         if limited := number == _LIMITED_TURN:
-            yield Step({_RETRY_COUNT: "0"}, body, 0.6)
-        yield Step({_RETRY_COUNT: str(int(limited))}, body, turn.call.seconds if turn.call else 0.0)
+            yield AgentStep({_RETRY_COUNT: "0"}, body, 0.6)
+        yield AgentStep({_RETRY_COUNT: str(int(limited))}, body, turn.call.seconds if turn.call else 0.0)
         if turn.call:
             # A cache point moves to the newest message.
             content = [{name: part[name] for name in part if name not in CACHED} for part in messages[-1]["content"]]
@@ -163,7 +163,7 @@ def steps(session: str) -> Iterator[Step]:
             messages.append({"role": "user", "content": [{**result, **CACHED}]})
 
 
-def _use(number: int, call: Call) -> JsonObject:
+def _use(number: int, call: AgentCall) -> JsonObject:
     return {"type": "tool_use", "id": f"toolu_demo{number}", "name": call.name, "input": {}}
 
 

@@ -45,7 +45,7 @@ from wiretape.recorder.relay.http2_frames import (
     with_settings,
 )
 from wiretape.recorder.relay.sockets import Socket
-from wiretape.recorder.relay.states import OUTPUT, Output
+from wiretape.recorder.relay.states import OUTPUT, StreamOutput
 
 WINDOW_BYTES = 256 << 10
 """Data of one stream that a peer may send ahead."""
@@ -107,7 +107,7 @@ RX = TypeVar("RX", bound=Receiver)
 
 
 class Http2Stream(Generic[RX]):
-    """The output of one stream of HTTP/2; `wiretape.recorder.relay.states.Output` has its states.
+    """The output of one stream of HTTP/2; `wiretape.recorder.relay.states.StreamOutput` has its states.
 
     `receiver` has its input. `written` counts the body bytes that were written, `unsent` those of them that the kernel
     has not taken.
@@ -131,7 +131,7 @@ class Http2Stream(Generic[RX]):
 
     def __init__(self, http2: "Http2[Any]", id: int, receiver: RX) -> None:
         self._http2, self.id, self.receiver = http2, id, receiver
-        self.output = Output.OPEN
+        self.output = StreamOutput.OPEN
         self._queue: deque[bytes | memoryview] = deque()
         self._head: Headers | None = None
         """The head of a message that is to be sent."""
@@ -154,13 +154,13 @@ class Http2Stream(Generic[RX]):
 
     def write(self, data: bytes) -> None:
         """Add to the body; `pump` sends it."""
-        if data and self.output is Output.OPEN:
+        if data and self.output is StreamOutput.OPEN:
             self.written += len(data)
             self._queue.append(data)
 
     def end(self, trailers: Headers | None = None) -> None:
         """End the body, with trailers if there are any; `pump` sends the end."""
-        if self.output is Output.OPEN:
+        if self.output is StreamOutput.OPEN:
             # `h2` leaves these names out, and makes no block without a field, which says no more than the end alone.
             passed = [pair for pair in trailers or () if pair[0].lower() not in guard.CONNECTION_ONLY]
             self.output, self._trailers = OUTPUT[self.output, "end"], passed or None
@@ -171,19 +171,19 @@ class Http2Stream(Generic[RX]):
 
     def cut(self, code: int) -> None:
         """Reset the stream when all that was written is sent."""
-        if self.output is Output.OPEN:
+        if self.output is StreamOutput.OPEN:
             self.output, self._reset_code = OUTPUT[self.output, "end"], code
             self.pump()
 
     def abort(self, code: int) -> None:
         """Reset the stream at once, and drop what waits."""
-        if self.output is not Output.ENDED:
+        if self.output is not StreamOutput.ENDED:
             self._drop()
             self._http2.reset(self.id, code)
 
     def drop_output(self) -> None:
         """Send nothing more: the peer has reset the stream, or the connection is lost."""
-        if self.output is not Output.ENDED:
+        if self.output is not StreamOutput.ENDED:
             self._drop()
 
     def _drop(self) -> None:
@@ -193,13 +193,15 @@ class Http2Stream(Generic[RX]):
     def pump(self) -> bool:
         """Send as much as the peer's windows allow; return True if the kernel has taken all that was written."""
         http2, queue = self._http2, self._queue
-        if self._head is not None and self.output is not Output.ENDED:
+        if self._head is not None and self.output is not StreamOutput.ENDED:
             head, self._head = self._head, None
             ends = self._is_end_next  # which the head then says itself: some clients tell that from an empty frame
             http2.h2.send_headers(self.id, head, end_stream=ends)
             if ends:
                 self._close()
-        is_plain = len(queue) == 1 and self.output is Output.OPEN and http2.held_streams is None and not self._padding
+        is_plain = (
+            len(queue) == 1 and self.output is StreamOutput.OPEN and http2.held_streams is None and not self._padding
+        )
         if is_plain and len(queue[0]) <= self._room():
             data = queue.popleft()
             self.framed += len(data)
@@ -208,7 +210,7 @@ class Http2Stream(Generic[RX]):
                 return True
             self.mark()
             return False
-        if self.output is not Output.ENDED:
+        if self.output is not StreamOutput.ENDED:
             self._make_frames()
         if http2.held_streams is not None:
             http2.held_streams.append(self)
@@ -222,7 +224,7 @@ class Http2Stream(Generic[RX]):
     @property
     def _is_end_next(self) -> bool:
         """True if nothing is left to be sent but the end in good order."""
-        is_last = not self._queue and self.output is Output.ENDING
+        is_last = not self._queue and self.output is StreamOutput.ENDING
         return is_last and self._trailers is None and self._reset_code is None
 
     def _room(self) -> int:
@@ -268,7 +270,7 @@ class Http2Stream(Generic[RX]):
             if ends:
                 self._close()
                 return
-        if self.output is not Output.ENDING:
+        if self.output is not StreamOutput.ENDING:
             return
         if self._reset_code is not None:
             self._http2.reset(self.id, self._reset_code)
@@ -301,7 +303,7 @@ class Http2Stream(Generic[RX]):
 S = TypeVar("S", bound=Http2Stream[Any])
 
 
-class _Encoder(hpack.Encoder):
+class _HeadEncoder(hpack.Encoder):
     """HPACK with a small table, however large a one the peer allows; changes of its size do not add up."""
 
     @property
@@ -340,7 +342,7 @@ class Http2(ABC, Generic[S]):
         else:
             settings[SettingCodes.MAX_CONCURRENT_STREAMS] = STREAMS
         self.h2.local_settings = Settings(client=is_client, initial_values=settings)
-        self.h2.encoder = _Encoder()
+        self.h2.encoder = _HeadEncoder()
         self._reader = FrameReader(has_preface=not is_client)
         self._credit, self._credited_at = float(CREDIT), clock.now()
         self._turn_cost = 0.0
@@ -558,7 +560,7 @@ class Http2(ABC, Generic[S]):
     # output
 
     def _pump(self, stream: S) -> None:
-        if stream.unsent or stream.output is Output.ENDING:
+        if stream.unsent or stream.output is StreamOutput.ENDING:
             stream.pump()
             self._progressed(stream)
 

@@ -17,7 +17,7 @@ from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.http2_upstream import Http2Connection
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.request import Priority
-from wiretape.recorder.relay.upstream import IDLE_CONNECTIONS, Carrier, Connection, ConnectionFacts, Transport
+from wiretape.recorder.relay.upstream import IDLE_CONNECTIONS, Carrier, ConnectionFacts, Http1Connection, Transport
 
 
 class Mirrored(Protocol):
@@ -49,8 +49,8 @@ class Mirror:
         self._client, self._clock = client, clock
         self._loop = asyncio.get_running_loop()
         self.connections: dict[Upstream, Http2Connection] = {}
-        self._opening: dict[Upstream, asyncio.Task[Http2Connection | Connection]] = {}
-        self._idle: dict[Upstream, list[Connection]] = {}
+        self._opening: dict[Upstream, asyncio.Task[Http2Connection | Http1Connection]] = {}
+        self._idle: dict[Upstream, list[Http1Connection]] = {}
 
     def reuse(self, upstream: Upstream) -> Carrier | None:
         """Return a stream of the connection to an API server, or an idle connection of HTTP/1.1; None without any."""
@@ -73,7 +73,7 @@ class Mirror:
         Streams that need the same connection wait for it together. Raises `UpstreamError`.
         """
         if not self._needs_http1(transport, upstream):
-            new_connection: Http2Connection | Connection | None = self.connections.get(upstream)
+            new_connection: Http2Connection | Http1Connection | None = self.connections.get(upstream)
             if new_connection is None:
                 new_connection = await asyncio.shield(self._begin_opening(transport, upstream))
             facts.connected_ns = self._clock.now() - facts.t0
@@ -84,7 +84,9 @@ class Mirror:
                 raise lost or UpstreamError("eof", "upstream closed the connection before the request")
         return await transport.connect(upstream, facts)
 
-    def _begin_opening(self, transport: Transport, upstream: Upstream) -> "asyncio.Task[Http2Connection | Connection]":
+    def _begin_opening(
+        self, transport: Transport, upstream: Upstream
+    ) -> "asyncio.Task[Http2Connection | Http1Connection]":
         """Return the task that opens the connection to an API server, which is one for all streams."""
         opening = self._opening.get(upstream)
         if opening is None:
@@ -96,7 +98,7 @@ class Mirror:
         """Return True if an API server is known not to speak HTTP/2."""
         return upstream in transport.http1_only or upstream in self._idle
 
-    async def _open(self, transport: Transport, upstream: Upstream) -> Http2Connection | Connection:
+    async def _open(self, transport: Transport, upstream: Upstream) -> Http2Connection | Http1Connection:
         """Open a connection to an API server, keep it, and return it."""
         try:
             connection = await http2_upstream.open(transport, upstream, self._clock)
@@ -143,7 +145,7 @@ class Mirror:
 
     def keep(self, carrier: Carrier) -> None:
         """Keep an idle connection of HTTP/1.1 for another request."""
-        assert isinstance(carrier, Connection)
+        assert isinstance(carrier, Http1Connection)
         idle = self._idle.setdefault(carrier.upstream, [])
         if self._client.is_closed or len(idle) >= IDLE_CONNECTIONS:
             carrier.close()

@@ -20,7 +20,7 @@ from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.request import HTTP2, Priority, Request
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket
-from wiretape.recorder.relay.states import Output
+from wiretape.recorder.relay.states import StreamOutput
 from wiretape.recorder.relay.upstream import Carrier, ConnectionFacts, Transport, error_text
 
 IDLE_SECONDS = 600.0
@@ -94,7 +94,7 @@ class ClientStream(Http2Stream["ClientStream"]):
 
     def inform(self, status: int, reason: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         """Send an informational response before the answer."""
-        if self.output is Output.OPEN and not self.is_answered and self._connection.unsent <= UNREAD_BYTES:
+        if self.output is StreamOutput.OPEN and not self.is_answered and self._connection.unsent <= UNREAD_BYTES:
             self._connection.h2.send_headers(self.id, _head(status, headers))
             self._connection.flush()
 
@@ -119,7 +119,7 @@ class ClientStream(Http2Stream["ClientStream"]):
 
     def start(self, status: int, reason: bytes, headers: Headers, *, chunked: bool, closes: bool) -> None:
         """Begin an answer; the framing and the end of the connection are HTTP/1.1's alone."""
-        if self.output is not Output.OPEN:
+        if self.output is not StreamOutput.OPEN:
             return
         self.is_answered = True
         self.begin(_head(status, headers))
@@ -168,7 +168,7 @@ class ClientStream(Http2Stream["ClientStream"]):
             self._connection.lose(self, by_reset=by_reset)
         else:
             super().cut(code)
-        if self.output is not Output.ENDED:
+        if self.output is not StreamOutput.ENDED:
             self._connection.give_up(self, LAST_SECONDS)
         self._connection.settle(self)
 
@@ -202,9 +202,9 @@ class ClientStream(Http2Stream["ClientStream"]):
             else:
                 self._connection.app.client_failed(error)
         finally:
-            if not self.is_answered and self.output is Output.OPEN:
+            if not self.is_answered and self.output is StreamOutput.OPEN:
                 self.answer(500, FAULT, "text/plain")
-            elif self.output is not Output.ENDED:
+            elif self.output is not StreamOutput.ENDED:
                 self.close()
 
     # used by the connection
@@ -259,10 +259,10 @@ class ClientStream(Http2Stream["ClientStream"]):
         if not self.has_come:
             self.has_come = True
             self._request.has_news = False
-            is_wanted = self.reset_code is None and self.output is Output.OPEN
+            is_wanted = self.reset_code is None and self.output is StreamOutput.OPEN
             if is_wanted:
                 responder = self._connection.app.serve(self, self._request)
-                if self.output is Output.OPEN and self.reset_code is None:
+                if self.output is StreamOutput.OPEN and self.reset_code is None:
                     self._responder = responder
         elif self._request.has_news and self._responder is not None:
             self._request.has_news = False
@@ -289,7 +289,7 @@ class ClientStream(Http2Stream["ClientStream"]):
             self._responder.client_progressed()
 
 
-class Owner(Protocol):
+class Http2Owner(Protocol):
     """The connection that turned out to speak HTTP/2."""
 
     def close(self) -> None: ...
@@ -302,7 +302,7 @@ class Http2Client(Http2[ClientStream], Takeover):
     """A client's connection that speaks HTTP/2; `server_connection` is the API server's, if it was opened before."""
 
     def __init__(
-        self, owner: Owner, sock: Socket, app: App, clock: Clock, server_connection: Http2Connection | None = None
+        self, owner: Http2Owner, sock: Socket, app: App, clock: Clock, server_connection: Http2Connection | None = None
     ) -> None:
         Http2.__init__(self, sock, clock, is_client=False)
         self._owner, self.app = owner, app
@@ -393,7 +393,7 @@ class Http2Client(Http2[ClientStream], Takeover):
 
     def settle(self, stream: ClientStream) -> None:
         """Forget a stream that has ended on both sides; end the request of one whose answer is sent."""
-        if stream.output is not Output.ENDED or self.streams.get(stream.id) is not stream:
+        if stream.output is not StreamOutput.ENDED or self.streams.get(stream.id) is not stream:
             return
         if stream.reset_code is None:
             if stream.is_read:

@@ -20,13 +20,13 @@ from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.request import Priority, Request
 from wiretape.recorder.relay.sockets import Socket, TlsSocket
-from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Output, Receiving, Sending
+from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, StreamOutput
 from wiretape.recorder.relay.upstream import (
     LOOKS,
     NO_BODY,
     RUNNING,
     Carrier,
-    Connection,
+    Http1Connection,
     ResponseHead,
     Transport,
     error_text,
@@ -174,7 +174,7 @@ class StreamCarrier(Carrier):
     @property
     def is_half_closed(self) -> bool:
         """True if the response is whole, and the server still takes the request's body."""
-        is_open = self._stream is not None and self._stream.output is not Output.ENDED
+        is_open = self._stream is not None and self._stream.output is not StreamOutput.ENDED
         return is_open and self.state is Receiving.ENDED and self._reset_code is None
 
     @property
@@ -320,7 +320,7 @@ class StreamCarrier(Carrier):
         """
         self._timer.cancel()
         is_answered = self._has_ended or self._reset_code is not None
-        is_open = not is_answered or (self._stream is not None and self._stream.output is not Output.ENDED)
+        is_open = not is_answered or (self._stream is not None and self._stream.output is not StreamOutput.ENDED)
         reason = ErrorCodes.NO_ERROR if self.state is Receiving.ENDED else ErrorCodes.CANCEL
         self._connection.forget(self, self._stream, reason if code is None else code, resets=is_open)
 
@@ -540,7 +540,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         self.on_closed()
 
 
-async def open(transport: Transport, upstream: Upstream, clock: Clock) -> Http2Connection | Connection:
+async def open(transport: Transport, upstream: Upstream, clock: Clock) -> Http2Connection | Http1Connection:
     """Open a connection to an API server, over HTTP/2 if the server speaks it. Raises `UpstreamError`.
 
     With TLS the server chooses; without, it has to answer HTTP/2's preface. Its answer is remembered.

@@ -38,7 +38,7 @@ from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Http1Client
 from wiretape.recorder.relay.states import STAGE, Receiving, RequestBody, Stage
 from wiretape.recorder.relay.tap import Tap
-from wiretape.recorder.relay.upstream import UPGRADE, Carrier, Connection, ResponseHead, Transport
+from wiretape.recorder.relay.upstream import UPGRADE, Carrier, Http1Connection, ResponseHead, Transport
 from wiretape.recorder.relay.websocket import WebSocket
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.redact import Redactor
@@ -73,7 +73,7 @@ _OWN_LIMITS = ("local", "headers_timeout", "idle_timeout")
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
-class Lag(NamedTuple):
+class LoopLag(NamedTuple):
     """A delay of the event loop, in the clock's ns.
 
     `ran_at` is the last time before it at which the loop is known to have run, `since` the time from which it was late
@@ -123,7 +123,7 @@ class Proxy(HttpApp):
     sends_continue = False
     records_refusals = True
     live: "set[RelayedExchange | WebSocket]" = field(default_factory=set)
-    lag: Lag = field(default_factory=Lag)
+    lag: LoopLag = field(default_factory=LoopLag)
     """The last delay that was noticed."""
     _is_noting: bool = False
     _unstamped: "set[RelayedExchange | WebSocket]" = field(default_factory=set)
@@ -225,7 +225,7 @@ class Proxy(HttpApp):
         else:
             self._is_noting = True
             asyncio.get_running_loop().call_soon(self._note_lag)  # after the reads of the delay
-        self.lag = Lag(ran_at, since, until)
+        self.lag = LoopLag(ran_at, since, until)
 
     def _note_lag(self) -> None:
         """Note the event loop's lag in the running exchanges, whose timestamps may be late."""
@@ -355,7 +355,7 @@ class RelayedExchange(Responder):
             return
         body = self._request.take() if self._request.complete else None
         connection = self._client.reuse(self._upstream)
-        if self._wants_websocket and isinstance(connection, Connection) and connection.via:
+        if self._wants_websocket and isinstance(connection, Http1Connection) and connection.via:
             connection.close()  # the proxy at its end takes no other protocol
             connection = None
         recording = self._recording
@@ -612,7 +612,7 @@ class RelayedExchange(Responder):
 
     def switched(self, at: int, head: ResponseHead, early: bytes) -> None:
         """Hand both connections over to a WebSocket."""
-        assert isinstance(self._connection, Connection)
+        assert isinstance(self._connection, Http1Connection)
         assert isinstance(self._client, Http1Client)
         self._stage = STAGE[self._stage, "switch"]
         self._recording.put_head(head.status, head.headers, head.framing)
@@ -680,7 +680,7 @@ class RelayedExchange(Responder):
         is_unanswered, on_unreached = self._is_unanswered, self._options.on_unreached
         is_own_limit = error.ended_by in _OWN_LIMITS
         # A connection of HTTP/2 that was lost has no code for its streams; one of HTTP/1.1 is the exchange's alone.
-        is_stream_lost = not isinstance(self._connection, Connection) and not is_own_limit
+        is_stream_lost = not isinstance(self._connection, Http1Connection) and not is_own_limit
         code = ErrorCodes.INTERNAL_ERROR if error.code is None and not is_stream_lost else error.code
         self._end(error.ended_by, str(error), at)  # which forgets the connection
         is_closed = self._recording.connection_reused and error.ended_by in ("eof", "reset")

@@ -38,7 +38,7 @@ from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
 from wiretape.recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound
 from wiretape.recorder.relay.timers import LazyTimer
-from wiretape.recorder.relay.upstream import IDLE_CONNECTIONS, Carrier, Connection, ConnectionFacts, Transport
+from wiretape.recorder.relay.upstream import IDLE_CONNECTIONS, Carrier, ConnectionFacts, Http1Connection, Transport
 
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 75.0
@@ -102,7 +102,7 @@ class Http1Client:
         self._timer = LazyTimer(sock.loop)
         self.keep_seconds = KEEP_ALIVE_SECONDS
         """Time that the connection is kept without a request."""
-        self._idle_connections = dict[str, Connection]()
+        self._idle_connections = dict[str, Http1Connection]()
         """Idle connections to API servers by their URL; the one used last is the last."""
 
     def open(self) -> None:
@@ -506,7 +506,7 @@ class Http1Client:
         if self._takeover is not None:
             self._takeover.leave()
 
-    def reuse(self, upstream: Upstream) -> Connection | None:
+    def reuse(self, upstream: Upstream) -> Http1Connection | None:
         """Return the connection that an earlier exchange left open, if it is still open and silent."""
         connection = self._idle_connections.pop(upstream.url, None)
         if connection is None or connection.is_silent():
@@ -514,31 +514,33 @@ class Http1Client:
         connection.close()
         return None
 
-    def connect_at_once(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Connection | None:
+    def connect_at_once(
+        self, transport: Transport, upstream: Upstream, facts: ConnectionFacts
+    ) -> Http1Connection | None:
         """Return a new connection to a server on this machine; None: `connect` has to."""
         return transport.connect_at_once(upstream, facts)
 
-    async def connect(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Connection:
+    async def connect(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Http1Connection:
         """Return a new connection to an API server. Raises `UpstreamError`."""
         return await transport.connect(upstream, facts)
 
     def keep(self, carrier: Carrier) -> None:
         """Keep a connection to an API server as long as the client keeps this one, or that server that one."""
-        assert isinstance(carrier, Connection)
+        assert isinstance(carrier, Http1Connection)
         if self._outbound not in (Outbound.IDLE, Outbound.ASKED, Outbound.ANSWERING):
             carrier.close()
             return
         carrier.keep()
         self.adopt(carrier)
 
-    def adopt(self, connection: Connection) -> None:
+    def adopt(self, connection: Http1Connection) -> None:
         """Keep an idle connection for the next request to its server."""
         connection.closed_by_peer = self._idle_closed
         self._idle_connections[connection.upstream.url] = connection
         if len(self._idle_connections) > IDLE_CONNECTIONS:
             self._idle_connections.pop(next(iter(self._idle_connections))).close()
 
-    def _idle_closed(self, connection: Connection, error: Exception | None) -> None:
+    def _idle_closed(self, connection: Http1Connection, error: Exception | None) -> None:
         """End as a server ended a connection between two exchanges, unless another server keeps its own.
 
         A request that has begun to come stays: it goes over a new connection, instead of being lost with this one. So

@@ -31,7 +31,7 @@ from wiretape.recorder.relay.intercept import Forward, Interception
 from wiretape.recorder.relay.outward import Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.proxy import Proxy
-from wiretape.recorder.relay.sharing import Share, WorkerPlace
+from wiretape.recorder.relay.sharing import RelayShare, WorkerPlace
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.relay.upstream import Timeouts, Transport
 from wiretape.recorder.relay.workers import Observer as Observer
@@ -49,7 +49,7 @@ WRITER_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RecorderOptions:
     """The settings of a recorder."""
 
     tape: Path
@@ -77,7 +77,7 @@ class Options:
 class WorkerSettings(msgspec.Struct, frozen=True):
     """The settings of a worker process."""
 
-    options: Options
+    options: RecorderOptions
     session: journal.Session
 
 
@@ -87,7 +87,7 @@ class Front:
     Without a socket, another server hands requests over to `proxy`.
     """
 
-    def __init__(self, options: Options, sock: socket.socket | None, observer: Observer) -> None:
+    def __init__(self, options: RecorderOptions, sock: socket.socket | None, observer: Observer) -> None:
         local.raise_descriptor_limit()
         self._options, self._sock, self._observer = options, sock, observer
         tls = options.tls or environment.tls_context(options.ca_file, options.client_cert, os.environ)
@@ -161,7 +161,7 @@ class Recorder:
     With `served_at`, the base URL of another server, nothing is listened on: that hands requests over to `proxy`.
     """
 
-    def __init__(self, options: Options, observer: Observer, *, served_at: str = "") -> None:
+    def __init__(self, options: RecorderOptions, observer: Observer, *, served_at: str = "") -> None:
         self._options, self._observer = options, observer
         self._sock = None if served_at else server.listen(options.host, options.port, shares=options.workers > 1)
         self.base = served_at if self._sock is None else server.base_url(self._sock)
@@ -197,7 +197,7 @@ class Recorder:
     def session(self) -> str:
         return self._session.uuid
 
-    def _worker_shares(self) -> Sequence[Share]:
+    def _worker_shares(self) -> Sequence[RelayShare]:
         """Return the workers' shares; tell them to give up, as they cannot see that there will be no more writer."""
         if self.tap.gave_up:
             self._workers.give_up()

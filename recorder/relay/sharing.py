@@ -8,7 +8,7 @@ import msgspec
 from wiretape.recorder.tape.losses import Counts, Unstored
 
 
-class Share(msgspec.Struct, frozen=True):
+class RelayShare(msgspec.Struct, frozen=True):
     """One relay's share of a recording's state.
 
     `waiting_ns` is the age of the oldest frame that is not stored, `silent_ns` the time since the last acknowledgement
@@ -33,12 +33,12 @@ class WorkerPlace:
     """
 
     is_worker: bool = False
-    worker_shares: Callable[[], Sequence[Share]] = lambda: ()
+    worker_shares: Callable[[], Sequence[RelayShare]] = lambda: ()
     workers: Callable[[], list[int]] = list
-    on_share: Callable[[Share], None] = lambda _: None
+    on_share: Callable[[RelayShare], None] = lambda _: None
 
 
-def total(shares: Sequence[Share]) -> Share:
+def total(shares: Sequence[RelayShare]) -> RelayShare:
     """Return the sum of the shares; the first is that of the relay that ends the session."""
     first, *worker_shares = shares
     if not worker_shares:
@@ -49,7 +49,7 @@ def total(shares: Sequence[Share]) -> Share:
         unlisted=sum(share.unstored.unlisted for share in shares),
         unlisted_bytes=sum(share.unstored.unlisted_bytes for share in shares),
     )
-    return Share(
+    return RelayShare(
         _sum([share.counts for share in shares]),
         unstored,
         max(share.waiting_ns for share in shares),

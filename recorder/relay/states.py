@@ -63,7 +63,7 @@ class Sending(State):
     REFUSED = "the server takes nothing any more"
 
 
-class Output(State):
+class StreamOutput(State):
     """The output of a stream of HTTP/2."""
 
     OPEN = "more of it may be written"
@@ -104,7 +104,7 @@ class IllegalStep(Exception):
     """An event came in a state that has no step for it."""
 
 
-class Table(dict[tuple[S, str], S]):
+class TransitionTable(dict[tuple[S, str], S]):
     """The steps of one machine: the state after an event in a state. A lookup calls nothing, unlike a function."""
 
     def __missing__(self, key: tuple[S, str]) -> NoReturn:
@@ -112,7 +112,7 @@ class Table(dict[tuple[S, str], S]):
         raise IllegalStep(f"{type(state).__name__} {state.name} has no step for {event!r}")
 
 
-INBOUND = Table[Inbound](
+INBOUND = TransitionTable[Inbound](
     {
         (Inbound.NEW, "HTTP/1.1"): Inbound.HEAD,
         (Inbound.HEAD, "head"): Inbound.BODY,
@@ -124,7 +124,7 @@ INBOUND = Table[Inbound](
         **{(state, "deafen"): Inbound.DEAF for state in Inbound},
     }
 )
-OUTBOUND = Table[Outbound](
+OUTBOUND = TransitionTable[Outbound](
     {
         (Outbound.IDLE, "ask"): Outbound.ASKED,
         (Outbound.ASKED, "answer"): Outbound.ANSWERING,
@@ -140,7 +140,7 @@ OUTBOUND = Table[Outbound](
         **{(state, "close"): Outbound.CLOSED for state in Outbound if state is not Outbound.CLOSED},
     }
 )
-RECEIVING = Table[Receiving](
+RECEIVING = TransitionTable[Receiving](
     {
         (Receiving.IDLE, "begin"): Receiving.WAITING,
         (Receiving.WAITING, "head"): Receiving.STREAMING,
@@ -151,21 +151,21 @@ RECEIVING = Table[Receiving](
         **{(state, "break"): Receiving.BROKEN for state in (Receiving.WAITING, Receiving.STREAMING)},
     }
 )
-SENDING = Table[Sending](
+SENDING = TransitionTable[Sending](
     {
         (Sending.OPEN, "give all"): Sending.GIVEN,
         (Sending.GIVEN, "take all"): Sending.SENT,
         **{(state, "refuse"): Sending.REFUSED for state in Sending},
     }
 )
-OUTPUT = Table[Output](
+OUTPUT = TransitionTable[StreamOutput](
     {
-        (Output.OPEN, "end"): Output.ENDING,
-        (Output.ENDING, "sent"): Output.ENDED,
-        **{(state, "drop"): Output.ENDED for state in (Output.OPEN, Output.ENDING)},
+        (StreamOutput.OPEN, "end"): StreamOutput.ENDING,
+        (StreamOutput.ENDING, "sent"): StreamOutput.ENDED,
+        **{(state, "drop"): StreamOutput.ENDED for state in (StreamOutput.OPEN, StreamOutput.ENDING)},
     }
 )
-STAGE = Table[Stage](
+STAGE = TransitionTable[Stage](
     {
         (Stage.WAITING, "answer"): Stage.RELAYING,
         (Stage.WAITING, "fail"): Stage.FAILING,
@@ -175,7 +175,7 @@ STAGE = Table[Stage](
         **{(state, "end"): Stage.ENDED for state in Stage if state is not Stage.ENDED},
     }
 )
-TABLES: tuple[Table[Any], ...] = (INBOUND, OUTBOUND, RECEIVING, SENDING, OUTPUT, STAGE)
+TABLES: tuple[TransitionTable[Any], ...] = (INBOUND, OUTBOUND, RECEIVING, SENDING, OUTPUT, STAGE)
 
 
 def raise_illegal(error: Exception) -> None:

@@ -28,7 +28,7 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import link, sharing
 from wiretape.recorder.relay.frame_queue import FrameQueue
 from wiretape.recorder.relay.link import Link
-from wiretape.recorder.relay.sharing import Share, WorkerPlace
+from wiretape.recorder.relay.sharing import RelayShare, WorkerPlace
 from wiretape.recorder.relay.unstored import UnstoredExchanges
 from wiretape.recorder.relay.writers import EndedEarly, Writers
 from wiretape.recorder.tape import journal
@@ -334,12 +334,14 @@ class Tap:
             self._on_trouble(line)
         self.unstored.keep(share.unstored)
 
-    def share(self) -> Share:
+    def share(self) -> RelayShare:
         now = self._clock.now()
         waiting_ns = self._waiting_ns(now)
         unstored = self.unstored.snapshot(is_late=self.gave_up or self._is_closing or waiting_ns > LATE_NS)
         silent_ns = min(waiting_ns, now - self.writers.heard_ns)
-        return Share(self.counts, unstored, waiting_ns, self.gave_up or self.unstored.has_gaps, silent_ns=silent_ns)
+        return RelayShare(
+            self.counts, unstored, waiting_ns, self.gave_up or self.unstored.has_gaps, silent_ns=silent_ns
+        )
 
     async def _send_heartbeats(self) -> None:
         while True:

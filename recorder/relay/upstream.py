@@ -308,7 +308,7 @@ class Carrier(ABC):
             self.failed(error)
 
 
-class Connection(Carrier):
+class Http1Connection(Carrier):
     """One connection of HTTP/1.1, which carries an exchange at a time."""
 
     __slots__ = (
@@ -323,7 +323,7 @@ class Connection(Carrier):
         self._body: list[bytes] = []
         self._is_at_chunk = False
         """True if the next byte of the response begins a chunk of its body, or the end."""
-        self.closed_by_peer: Callable[[Connection, Exception | None], None] = _ignore_close
+        self.closed_by_peer: Callable[[Http1Connection, Exception | None], None] = _ignore_close
         """Called when the peer closes the connection (None), or breaks it, while no exchange is on it."""
         self.via: OutwardProxy | None = None
         """The proxy at the other end, which passes requests for plain HTTP on; None: it is the server, or a tunnel."""
@@ -657,7 +657,7 @@ class Connection(Carrier):
         self._socket.resume()
 
 
-def _ignore_close(_connection: Connection, _error: Exception | None) -> None:
+def _ignore_close(_connection: Http1Connection, _error: Exception | None) -> None:
     pass
 
 
@@ -735,7 +735,7 @@ class Transport:
         """Return the last time before `at` at which the event loop is known to have read, as `KernelTime` does."""
         return self._kernel_time.ran_before(at) if self.has_kernel_time else at
 
-    async def connect(self, upstream: Upstream, facts: ConnectionFacts, *, switches: bool = False) -> Connection:
+    async def connect(self, upstream: Upstream, facts: ConnectionFacts, *, switches: bool = False) -> Http1Connection:
         """Open a connection of HTTP/1.1, and set `facts.connected_ns`. Raises `UpstreamError`.
 
         A proxy gets requests for plain HTTP as such, unless one `switches` to another protocol, which few pass on.
@@ -776,7 +776,7 @@ class Transport:
                 raise UpstreamError("local", local.cause(error)) from error
             raise UpstreamError(why_not_connected(error), error_text(error)) from error
 
-    def connect_at_once(self, upstream: Upstream, facts: ConnectionFacts) -> Connection | None:
+    def connect_at_once(self, upstream: Upstream, facts: ConnectionFacts) -> Http1Connection | None:
         """Open a connection to a server on this machine without waiting; None: `connect` has to."""
         place = upstream.scheme, upstream.host, upstream.port
         sock = None if upstream.scheme == "https" or self.proxies.of(*place) else connect_at_once(*place[1:])
@@ -784,17 +784,17 @@ class Transport:
             return None
         return self._connected(Socket(sock, self._clock, self._kernel_time), upstream, facts)
 
-    def _connected(self, sock: Socket, upstream: Upstream, facts: ConnectionFacts) -> Connection:
+    def _connected(self, sock: Socket, upstream: Upstream, facts: ConnectionFacts) -> Http1Connection:
         facts.connected_ns = self._clock.now() - facts.t0
         return self.serve(sock, upstream)
 
-    def serve_connected(self, sock: socket.socket, upstream: Upstream) -> Connection:
+    def serve_connected(self, sock: socket.socket, upstream: Upstream) -> Http1Connection:
         """Return a connection of HTTP/1.1 without TLS over a socket that others have connected."""
         return self.serve(Socket(sock, self._clock, self._kernel_time), upstream)
 
-    def serve(self, sock: Socket, upstream: Upstream) -> Connection:
+    def serve(self, sock: Socket, upstream: Upstream) -> Http1Connection:
         """Return a connection of HTTP/1.1 over an open socket."""
-        connection = Connection(sock, self._clock, upstream)
+        connection = Http1Connection(sock, self._clock, upstream)
         sock.start(connection)
         return connection
 

@@ -17,7 +17,7 @@ from wiretape.recorder.relay.request import Headers
 from wiretape.recorder.relay.responder import Takeover
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.sockets import Socket
-from wiretape.recorder.relay.upstream import Connection, ResponseHead, error_text
+from wiretape.recorder.relay.upstream import Http1Connection, ResponseHead, error_text
 
 UNSENT_BYTES = 256 << 10
 """Limit of unsent bytes towards one side; beyond it the other has to wait."""
@@ -25,7 +25,7 @@ UNSENT_BYTES = 256 << 10
 Enter = Callable[[int, int | None, bytes], None]
 
 
-class Owner(Protocol):
+class WebSocketOwner(Protocol):
     """The exchange that became a WebSocket."""
 
     def websocket_ended(self, ended_by: EndedBy, detail: str | None, at: int, *, paused: int) -> None:
@@ -84,7 +84,9 @@ class _SocketDirection:
 class WebSocket(Takeover):
     """A WebSocket between a client and upstream, which takes the client's connection over."""
 
-    def __init__(self, client: Http1Client, connection: Connection, recording: ExchangeFrames, owner: Owner) -> None:
+    def __init__(
+        self, client: Http1Client, connection: Http1Connection, recording: ExchangeFrames, owner: WebSocketOwner
+    ) -> None:
         self._client, self._connection, self._recording, self._owner = client, connection, recording, owner
         self._ending: tuple[EndedBy, str | None, int] | None = None
         """The way upstream ended, until the client has taken the last bytes."""

@@ -15,7 +15,7 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay import loop, server, service
 from wiretape.recorder.relay.service import Front, WorkerSettings
-from wiretape.recorder.relay.sharing import Share, WorkerPlace
+from wiretape.recorder.relay.sharing import RelayShare, WorkerPlace
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.relay.workers import LINE_BYTES, Command, Observer, WorkerReport
 from wiretape.recorder.tape import faults
@@ -49,7 +49,7 @@ class _Reporter:
         if self._transport.get_write_buffer_size() < 8 << 20 and not self._transport.is_closing():
             self._transport.write(msgspec.json.encode(report) + b"\n")
 
-    def share(self, share: Share) -> None:
+    def share(self, share: RelayShare) -> None:
         """Send the share if it has changed since the last time."""
         encoded = msgspec.json.encode(share)
         if encoded != self._last_share:
@@ -85,7 +85,7 @@ class _RelayWorker:
             place=WorkerPlace(is_worker=True, on_share=lambda share: reporter.share(self._with_live(share))),
         )
 
-    def _with_live(self, share: Share) -> Share:
+    def _with_live(self, share: RelayShare) -> RelayShare:
         return msgspec.structs.replace(share, live=self._front.live)
 
     async def run(self, commands: asyncio.StreamReader) -> None:

@@ -19,7 +19,7 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import BY_EXIT_CODE, WiretapeError, WriterFailed
 from wiretape.recorder.relay import local
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.sharing import Share
+from wiretape.recorder.relay.sharing import RelayShare
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.losses import Counts
 
@@ -41,7 +41,7 @@ class WorkerReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     is_ready: bool = False
     failure: tuple[int, str] | None = None
-    share: Share | None = None
+    share: RelayShare | None = None
     finished: journal.Finished | None = None
     trouble: str | None = None
     refused: tuple[int, str] | None = None
@@ -75,8 +75,8 @@ class _Worker:
         self._process: asyncio.subprocess.Process | None = None
         self._is_stopping = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.share: Share | None = None
-        self.last_shares: list[Share] = []
+        self.share: RelayShare | None = None
+        self.last_shares: list[RelayShare] = []
         """Those of its processes that died."""
         self.deaths = 0
         self.lost: int | None = None
@@ -196,7 +196,7 @@ class Workers:
             await self.stop(0)
             raise
 
-    def shares(self) -> list[Share]:
+    def shares(self) -> list[RelayShare]:
         """Return each worker's share, and the last shares of those that died."""
         shares = [worker.share for worker in self._workers if worker.share is not None]
         return [*shares, *(share for worker in self._workers for share in worker.last_shares)]

@@ -34,7 +34,7 @@ from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpst
 from wiretape.recorder.relay import providers, server
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.proxy import Proxy
-from wiretape.recorder.relay.service import Observer, Options, Recorder
+from wiretape.recorder.relay.service import Observer, Recorder, RecorderOptions
 from wiretape.recorder.relay.sockets import Handler, Socket, ask_for_times
 from wiretape.recorder.relay.upstream import Transport
 
@@ -561,7 +561,7 @@ class Relay:
     async def start(self) -> None:
         await self.upstream.__aenter__()
         upstreams = [providers.parse(text) for text in self._options.pop("others", ())]
-        options = Options(self.tape, [providers.parse(self.upstream.url), *upstreams], **self._options)
+        options = RecorderOptions(self.tape, [providers.parse(self.upstream.url), *upstreams], **self._options)
         observer = Observer(
             refused=self.refused.append,
             failed=self.troubles.append,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import httpx
 
     from wiretape.recorder.decode.values import JsonObject
-    from wiretape.recorder.demo.agent import Step
+    from wiretape.recorder.demo.agent import AgentStep
 
 
 @click.command()
@@ -71,7 +71,7 @@ def demo(db: Path | None) -> None:
     sys.exit(code)
 
 
-async def _record(path: Path, steps: "Sequence[Step]") -> int:
+async def _record(path: Path, steps: "Sequence[AgentStep]") -> int:
     import asyncio
 
     import httpx
@@ -80,12 +80,12 @@ async def _record(path: Path, steps: "Sequence[Step]") -> int:
     from wiretape.recorder.demo.upstream import ScriptedUpstream
     from wiretape.recorder.relay import providers
     from wiretape.recorder.relay.outward import Proxies
-    from wiretape.recorder.relay.service import Observer, Options, Recorder
+    from wiretape.recorder.relay.service import Observer, Recorder, RecorderOptions
 
     count = len(steps) + len(scenes.SCENES)
     async with ScriptedUpstream(agent.choose) as upstream:
         upstreams = [providers.make("", upstream.url)]
-        options = Options(path, upstreams, labels={"run": "demo"}, purpose="wiretape demo", proxies=Proxies())
+        options = RecorderOptions(path, upstreams, labels={"run": "demo"}, purpose="wiretape demo", proxies=Proxies())
         recorder = Recorder(options, Observer(trouble=lambda message: click.echo(f"wiretape: {message}", err=True)))
         await recorder.start()
         click.echo(f"recording {count} scripted streams through {recorder.base} to {path} …\n", err=True)
@@ -103,7 +103,7 @@ async def _record(path: Path, steps: "Sequence[Step]") -> int:
     return 1 if unstored else 0
 
 
-async def _work(client: "httpx.AsyncClient", steps: "Sequence[Step]") -> None:
+async def _work(client: "httpx.AsyncClient", steps: "Sequence[AgentStep]") -> None:
     import asyncio
 
     from wiretape.recorder.demo import agent

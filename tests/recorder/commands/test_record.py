@@ -213,7 +213,7 @@ def test_it_fails_if_anything_could_not_be_stored(
 ) -> None:
     async def main() -> int:
         async with ScriptedUpstream(choose) as upstream:
-            options_given = service.Options(tmp_path / "tape.db", [providers.parse(upstream.url)])
+            options_given = service.RecorderOptions(tmp_path / "tape.db", [providers.parse(upstream.url)])
             recording = asyncio.create_task(record.serve(options_given))
             base = await until(lambda: capfd.readouterr().out.strip())
             await fetch(base, post("/first"))

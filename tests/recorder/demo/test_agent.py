@@ -9,7 +9,7 @@ from wiretape.recorder.demo.upstream import ReceivedRequest, Scene
 STEPS = list(agent.steps("s1"))
 
 
-def answered(step: agent.Step) -> Scene:
+def answered(step: agent.AgentStep) -> Scene:
     headers = [(name.encode(), value.encode()) for name, value in step.headers.items()]
     return agent.choose(ReceivedRequest(headers=headers, body=json.dumps(step.body).encode()))
 

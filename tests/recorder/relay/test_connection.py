@@ -9,7 +9,7 @@ from tests.support.relay import ByHand, run
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay import providers
 from wiretape.recorder.relay.states import RECEIVING, IllegalStep, Receiving
-from wiretape.recorder.relay.upstream import HEAD_BYTES, Connection, ConnectionFacts, ResponseHead
+from wiretape.recorder.relay.upstream import HEAD_BYTES, ConnectionFacts, Http1Connection, ResponseHead
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -28,7 +28,7 @@ class Exchange:
         self.informational: list[tuple[int, list[tuple[bytes, bytes]]]] = []
         self.facts = ConnectionFacts()
         self.socket = ByHand()
-        self.connection = Connection(self.socket, Clock(now=lambda: self.now), UPSTREAM)
+        self.connection = Http1Connection(self.socket, Clock(now=lambda: self.now), UPSTREAM)
         self.connection.closed_by_peer = lambda *_: self.told.append("closed by peer")
         self.socket.start(self.connection)
 

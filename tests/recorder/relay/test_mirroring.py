@@ -17,7 +17,7 @@ from tests.support.relay import Answer, Kept, Relay, dial, on_loop, post, reset,
 from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
 from wiretape.recorder.relay import server
 from wiretape.recorder.relay.server import Http1Client
-from wiretape.recorder.relay.upstream import Connection
+from wiretape.recorder.relay.upstream import Http1Connection
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n3\r\n:a\n\r\n"
@@ -207,7 +207,7 @@ async def test_when_the_client_closes_its_connection_upstream_is_closed(relay: R
 @on_loop
 async def test_closed_connections_need_no_garbage_collection(relay: Relay) -> None:
     def count() -> int:
-        return sum(isinstance(item, Http1Client | Connection) for item in gc.get_objects())
+        return sum(isinstance(item, Http1Client | Http1Connection) for item in gc.get_objects())
 
     gc.collect()
     gc.disable()

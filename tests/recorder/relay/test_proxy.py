@@ -33,7 +33,7 @@ from wiretape.recorder.demo.upstream import Scene, answer
 from wiretape.recorder.relay import providers, server
 from wiretape.recorder.relay.proxy import Proxy
 from wiretape.recorder.relay.states import Receiving
-from wiretape.recorder.relay.upstream import Connection, ConnectionFacts, Transport
+from wiretape.recorder.relay.upstream import ConnectionFacts, Http1Connection, Transport
 
 
 @on_loop
@@ -302,7 +302,7 @@ async def test_loop_lag_is_measured_only_while_stamping_reads(relay: Relay, tran
     server_.close()
 
 
-class Faulty(Connection):
+class Faulty(Http1Connection):
     """A connection that fails by a fault of our own."""
 
     def begin(self, *_: object, **more: object) -> None:
@@ -318,7 +318,7 @@ class Broken(Transport):
 
     async def connect(
         self, upstream: providers.Upstream, facts: ConnectionFacts, *, switches: bool = False
-    ) -> Connection:
+    ) -> Http1Connection:
         if self.fault == "connecting":
             raise KeyError("what is not there")
         return Faulty(ByHand(), SYSTEM, upstream)

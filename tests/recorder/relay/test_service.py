@@ -30,7 +30,7 @@ from tests.support.relay import (
 from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 from wiretape.recorder.errors import TapeBusy, WiretapeError
 from wiretape.recorder.relay import providers, service, sockets
-from wiretape.recorder.relay.service import Observer, Options, Recorder
+from wiretape.recorder.relay.service import Observer, Recorder, RecorderOptions
 from wiretape.recorder.tape import file
 
 STREAM = [(0.0, chunk("a", finish="stop")), (0.0, DONE)]
@@ -55,7 +55,7 @@ def test_a_stop_takes_ten_seconds_at_most() -> None:
 def test_a_tape_of_no_recorder_is_left_alone(tape: Path) -> None:
     async def main() -> None:
         with file.writing(tape, "wiretape db vacuum"), pytest.raises(TapeBusy, match="written by wiretape db vacuum"):
-            await Recorder(Options(tape, [providers.parse("http://127.0.0.1:9")]), Observer()).start()
+            await Recorder(RecorderOptions(tape, [providers.parse("http://127.0.0.1:9")]), Observer()).start()
 
     run(main())
 
@@ -83,7 +83,7 @@ def test_a_named_upstream_is_served_only_below_its_name(tmp_path: Path) -> None:
     async def main() -> None:
         async with ScriptedUpstream(lambda _: answer([(0, b"x")])) as upstream:
             url = upstream.url.replace("//", "//user:p%40ss@") + "/base/"
-            recorder = Recorder(Options(tmp_path / "tape.db", [providers.parse(f"one={url}")]), Observer())
+            recorder = Recorder(RecorderOptions(tmp_path / "tape.db", [providers.parse(f"one={url}")]), Observer())
             await recorder.start()
             for target, status in (("/one/v1/x", 200), ("/one?q", 200), ("/onetwo/x", 404), ("/", 404)):
                 assert (await fetch(recorder.base, post(target))).status == status
@@ -106,7 +106,7 @@ def test_tls_fails_closed(tmp_path: Path, authority: Path, tmp_path_factory: pyt
                 tls = serving(signed_by, "good" if name == "unknown" else name)
                 served[name] = await stack.enter_async_context(ScriptedUpstream(lambda _: answer(STREAM), tls))
             upstreams = [providers.make(name, upstream.url) for name, upstream in served.items()]
-            recorder = Recorder(Options(tape, upstreams, ca_file=authority / "ca.pem"), Observer())
+            recorder = Recorder(RecorderOptions(tape, upstreams, ca_file=authority / "ca.pem"), Observer())
             await recorder.start()
             got = {name: await fetch(recorder.base, post(f"/{name}/{name}")) for name in served}
             assert await recorder.stop() == 0
@@ -136,7 +136,7 @@ def test_a_requested_client_certificate_is_sent_or_reported_missing(
 
     async def ask(client_cert: Path | None, target: str) -> int:
         upstreams = [providers.parse(f"https://{place}")]
-        options = Options(tape, upstreams, ca_file=authority / "ca.pem", client_cert=client_cert)
+        options = RecorderOptions(tape, upstreams, ca_file=authority / "ca.pem", client_cert=client_cert)
         recorder = Recorder(options, Observer())
         await recorder.start()
         got = await fetch(recorder.base, post(target, b""))
@@ -153,14 +153,18 @@ def test_a_requested_client_certificate_is_sent_or_reported_missing(
 
 
 def test_a_client_certificate_without_its_key_is_reported(tmp_path: Path, authority: Path) -> None:
-    options = Options(tmp_path / "tape.db", [providers.parse("http://127.0.0.1:1")], client_cert=authority / "good.pem")
+    options = RecorderOptions(
+        tmp_path / "tape.db", [providers.parse("http://127.0.0.1:1")], client_cert=authority / "good.pem"
+    )
     with pytest.raises(WiretapeError, match="give a certificate and its key"):
         run(Recorder(options, Observer()).start())
 
 
 def test_an_invalid_ca_file_is_reported_without_leaks(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
-    options = Options(tmp_path / "tape.db", [providers.parse("http://127.0.0.1:1")], ca_file=tmp_path / "ca.pem")
+    options = RecorderOptions(
+        tmp_path / "tape.db", [providers.parse("http://127.0.0.1:1")], ca_file=tmp_path / "ca.pem"
+    )
     with pytest.raises(WiretapeError, match="give certificates in PEM"):
         run(Recorder(options, Observer()).start())
     assert not options.tape.exists()
@@ -203,7 +207,7 @@ def test_an_allowed_name_reaches_a_host_beyond_loopback(tmp_path: Path) -> None:
 
 def test_a_recorder_interrupted_before_its_start_still_starts(tmp_path: Path) -> None:
     async def main() -> None:
-        recorder = Recorder(Options(tmp_path / "tape.db", [providers.parse("http://127.0.0.1:1")]), Observer())
+        recorder = Recorder(RecorderOptions(tmp_path / "tape.db", [providers.parse("http://127.0.0.1:1")]), Observer())
         recorder.cut()
         await recorder.start()
         assert await recorder.stop() == 0

@@ -22,7 +22,7 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.process import boot_id, is_gone
 from wiretape.recorder.relay import link, sharing
 from wiretape.recorder.relay.recording import ExchangeFrames
-from wiretape.recorder.relay.sharing import Share, WorkerPlace
+from wiretape.recorder.relay.sharing import RelayShare, WorkerPlace
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.tape import lock, losses
 from wiretape.recorder.tape.losses import Counts, Relayed, Totals, Unstored
@@ -224,12 +224,14 @@ async def test_surviving_recorders_lose_nothing_if_other_processes_end(tape: Pat
 
 def test_sums_cover_all_relays_with_the_longest_lag() -> None:
     parts = [
-        Share(
+        RelayShare(
             Counts(recorded=1, dropped_bytes=5, restarts=1, lag_ns=3), Unstored("s", [Relayed(id="a", bytes=1)]), live=2
         ),
-        Share(Counts(recorded=2, lag_ns=7), Unstored("s", [Relayed(id="b", bytes=2)], 1, 9), 4, lacking=True, live=3),
+        RelayShare(
+            Counts(recorded=2, lag_ns=7), Unstored("s", [Relayed(id="b", bytes=2)], 1, 9), 4, lacking=True, live=3
+        ),
     ]
-    assert sharing.total(parts) == Share(
+    assert sharing.total(parts) == RelayShare(
         Counts(recorded=3, dropped_bytes=5, restarts=1, lag_ns=7),
         Unstored("s", [Relayed(id="a", bytes=1), Relayed(id="b", bytes=2)], 1, 9),
         waiting_ns=4,

@@ -16,8 +16,8 @@ from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import providers
 from wiretape.recorder.relay.upstream import (
-    Connection,
     ConnectionFacts,
+    Http1Connection,
     ResponseHead,
     Timeouts,
     Transport,
@@ -35,7 +35,7 @@ REQUEST = b"POST /v1/x HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
 class Taken:
     """Takes one response."""
 
-    def __init__(self, connection: Connection, facts: ConnectionFacts) -> None:
+    def __init__(self, connection: Http1Connection, facts: ConnectionFacts) -> None:
         self.connection, self.facts = connection, facts
         self.head: ResponseHead | None = None
         self.reads: list[tuple[int, bytes]] = []
@@ -72,7 +72,7 @@ class Taken:
 
 
 async def ask(
-    url: str, request: bytes = REQUEST, limit: float = 10, on: Connection | None = None, **options: Any
+    url: str, request: bytes = REQUEST, limit: float = 10, on: Http1Connection | None = None, **options: Any
 ) -> Taken:
     """Send a request over a new connection, or over one; the response may still be coming."""
     facts = ConnectionFacts()

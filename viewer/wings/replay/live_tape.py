@@ -61,7 +61,7 @@ def record(
     plan = pointing.plan_base_urls(upstreams, os.environ, ())
     tape = options.tape_path(None if path is None else Path(path).expanduser())
     certificates = None if ca_file is None else Path(ca_file).expanduser()
-    settings = service.Options(
+    settings = service.RecorderOptions(
         tape, plan.upstreams, labels=label_values, ca_file=certificates, purpose="wiretape.record()"
     )
     return LiveTape(settings, plan)
@@ -77,7 +77,7 @@ class LiveTape(Tape):
     `wait`, iterating and `close` block; in asyncio code, call them by `asyncio.to_thread`. Any thread may call them.
     """
 
-    def __init__(self, settings: service.Options, plan: pointing.PointingPlan) -> None:
+    def __init__(self, settings: service.RecorderOptions, plan: pointing.PointingPlan) -> None:
         super().__init__(settings.tape)
         self._upstreams = [upstream.name for upstream in plan.upstreams]
         self._change = threading.Condition()
@@ -96,7 +96,7 @@ class LiveTape(Tape):
         self.variables = {**plan.values(self.url), **testenv.bypasses(os.environ)}
         atexit.register(self.close)
 
-    async def _started(self, settings: service.Options) -> service.Recorder:
+    async def _started(self, settings: service.RecorderOptions) -> service.Recorder:
         observer = service.Observer(finished=self._finished, failed=self._faults.append)
         recorder = service.Recorder(settings, observer)
         await recorder.start()

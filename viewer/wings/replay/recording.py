@@ -140,7 +140,7 @@ class Recording:
         is_private = options.is_text or options.masks_database
         self._tape = await asyncio.to_thread(RecordedTape, options.tape, is_private=is_private)
         upstreams = options.upstreams or providers.well_known()
-        settings = service.Options(
+        settings = service.RecorderOptions(
             self.path,
             upstreams,
             limits=options.limits,

@@ -24,7 +24,7 @@ from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.relay import providers, server
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.service import Observer, Recorder
-from wiretape.recorder.relay.service import Options as Recording
+from wiretape.recorder.relay.service import RecorderOptions as Recording
 from wiretape.recorder.tape import journal, retention
 from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.source.replayed import ReplaySource
