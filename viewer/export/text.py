@@ -9,7 +9,7 @@ exact. A lone surrogate, which UTF-8 has no bytes for, is written as its escape 
 the nanosecond, to six decimals (of seconds nine); costs are exact. Booleans are `true` and `false`. In CSV, TSV and
 Markdown, flags and labels are words with a space in between: `no_usage stall`, `run=a7 step=2`. Rows that are not
 `exact` may reach a terminal, if only through `head`: cells of CSV and TSV pass `safe`, in JSON what `safe` would change
-is escaped. Markdown is for people: its texts pass `safe` and have no markup. Which rows there are is left to `queries`.
+is escaped. Markdown is for people: its texts pass `safe` and have no markup. Which rows there are is left to a source.
 """
 
 import csv

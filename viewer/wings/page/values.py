@@ -5,7 +5,7 @@ once, and is made again in a fraction of a second.
 """
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -82,7 +82,11 @@ class RunSource:
         settings = self._settings
         selection = Selection(settings.filter)
         total = source.count(selection)
-        self._slide(source.numbers(selection, 2 * MOST_ROWS + 1))
+        newest_first = source.numbers(selection, 2 * MOST_ROWS + 1)
+        # The page begins with the same exchange until it is twice as long: a window that slid with each new exchange
+        # would change all places in its columns, and no patch would be shorter than the whole.
+        if not self._first_no or len([no for no in newest_first if no >= self._first_no]) > 2 * MOST_ROWS:
+            self._first_no = min(newest_first[:MOST_ROWS], default=0)
         has_conversations = self._has_begun or total <= MANY
         content = sources.PageContent(
             replace(selection, first=self._first_no),
@@ -111,11 +115,6 @@ class RunSource:
             "parts": {"gaps": [[_base64(data) for data in part] for part in (low, high)]},
         }
 
-    def _slide(self, numbers: Sequence[int]) -> None:
-        """Choose the page's first exchange of the newest ones: always the same one, until there are too many."""
-        if not self._first_no or len([no for no in numbers if no >= self._first_no]) > 2 * MOST_ROWS:
-            self._first_no = min(numbers[:MOST_ROWS], default=0)
-
 
 def _fill(source: TapeSource, columns: Columns) -> JsonObject:
     """Fill in preliminary measures of the running exchanges.
@@ -126,9 +125,9 @@ def _fill(source: TapeSource, columns: Columns) -> JsonObject:
     recorder = source.newest_run()
     wall_ns, running_count, last_us = SYSTEM.wall_ns(), 0, dict[str, int | None]()
     for row in source.visible(list(places)):
-        recording = source.exchange(row.no).recorder().state(wall_ns) == "running"
-        running_count += recording
-        passed = states.elapsed_ms(row, states.Look(wall_ns=wall_ns, recording=recording))
+        is_recording = source.exchange(row.no).recorder().state(wall_ns) == "running"
+        running_count += is_recording
+        passed = states.elapsed_ms(row, states.Look(wall_ns=wall_ns, recording=is_recording))
         for name, value in _so_far(row, passed):
             columns.values[name][places[row.no]] = value
         last_us[row.id] = None if row.last_read_ms is None else round(row.last_read_ms * 1000)

@@ -41,31 +41,31 @@ class SourceWatch:
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
-                with TapePlace(self._tape).opened() as opened:
-                    self._follow(opened)
+                with TapePlace(self._tape).opened() as tape_source:
+                    self._follow(tape_source)
             except WiretapeError as error:
-                self._tell(Reading(self._last_reading.value, safe(str(error))))
+                self._report(Reading(self._last_reading.value, safe(str(error))))
             except Exception as error:  # noqa: BLE001 - any failure is reported on the page
-                self._tell(Reading(self._last_reading.value, safe(f"a fault of wiretape's own: {error!r}")))
+                self._report(Reading(self._last_reading.value, safe(f"a fault of wiretape's own: {error!r}")))
             self._stopped.wait(POLL_SECONDS["retry"])
 
-    def _follow(self, opened: TapeSource) -> None:
+    def _follow(self, tape_source: TapeSource) -> None:
         """Read as long as the file is the one that was opened."""
         file, version, due = identity(self._tape), None, 0
-        is_other = None not in (file, self._file) and file != self._file
+        is_replaced = None not in (file, self._file) and file != self._file
         self._file = file or self._file
         while not self._stopped.is_set() and identity(self._tape) == file:
-            began, latest = SYSTEM.now(), opened.version()
+            began, latest = SYSTEM.now(), tape_source.version()
             wait = POLL_SECONDS["page"]
             if latest != version or began >= due:
                 version = latest
-                value = self._source.read(opened)
-                self._tell(Reading(value | {"live": value["live"] | {"replaced": is_other}}))
+                value = self._source.read(tape_source)
+                self._report(Reading(value | {"live": value["live"] | {"replaced": is_replaced}}))
                 wait = pause_s(self._source.follower, SYSTEM.now() - began)  # the longer it took, the longer the rest
                 due = began + int(self._source.rest_seconds * 1e9)
             self._stopped.wait(wait)
 
-    def _tell(self, reading: Reading) -> None:
+    def _report(self, reading: Reading) -> None:
         if not self._stopped.is_set():
             self._last_reading = reading
             self._on_reading(reading)
