@@ -42,7 +42,7 @@ def absolute(path: Path) -> Path:
     """Return the absolute path, with its symbolic links."""
     try:
         return path.absolute()
-    except OSError:  # as above
+    except OSError:  # the current directory was removed
         return path
 
 

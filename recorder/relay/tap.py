@@ -44,6 +44,7 @@ PROMPT_SECONDS = 0.03
 _TIMER_NS = 1_000_000
 """Resolution of the event loop's timers; a longer delay is the loop's."""
 HEARTBEAT_SECONDS = 5.0
+"""Interval of a recorder's reports; one that has not reported for three of them counts as lost (`process.LOST_MS`)."""
 _CUT_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 MEASURING_SECONDS = 3.0
