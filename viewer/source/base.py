@@ -502,6 +502,10 @@ class PartialSource(ABC):
         """Count exchanges."""
 
     @abstractmethod
+    def labels(self, selection: Selection) -> list[str]:
+        """Return the keys of labels, the most frequent first."""
+
+    @abstractmethod
     def find(self, reference: str) -> int:
         """Return the number of an exchange by a prefix of its id, `@`, `@-1` or `@err`. Raises `NotFound`.
 
@@ -561,10 +565,6 @@ class Source(PartialSource):
     @abstractmethod
     def endings(self, selection: Selection) -> "dict[Ending, int]":
         """Count how exchanges ended; equal endings together."""
-
-    @abstractmethod
-    def labels(self, selection: Selection) -> list[str]:
-        """Return the keys of labels, the most frequent first."""
 
     @abstractmethod
     def follow(
