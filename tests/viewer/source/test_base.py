@@ -30,7 +30,7 @@ COMMANDS = [
     ("stats",), ("stats", "--by", "model", "--format", "json"),
     ("stats", "--all", "--hist", "icl", "--format", "table"),
     ("stats", "--slo", "ttft<800ms", "--include-failed", "--schema"),
-    ("check", "--max", "ttft.p95=1500ms"), ("compare", COMPLETE, TOOLS),
+    ("check", "--max", "ttft.max=1500ms"), ("compare", COMPLETE, TOOLS),
     ("show", "@"), ("show", COMPLETE, "--format", "json"),
     *(("show", TOOLS, "--part", part) for part in
       ("text", "conversation", "timing", "events", "reads", "request", "raw")),
