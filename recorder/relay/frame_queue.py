@@ -82,6 +82,7 @@ class FrameQueue:
         return not self._unsent
 
     def put(self, entry: journal.Entry) -> None:
+        """Gather an entry, which is encoded with those before it once they are large enough together."""
         size = 512  # about what an entry takes besides its body, until it is encoded
         match entry:
             case journal.Begin(body=bytes(data)) | journal.Upload(data=data) | journal.SocketReads(data=data):

@@ -777,6 +777,7 @@ class RelayedExchange(Responder):
             self._client.close()
 
     def cut(self, ended_by: EndedBy, detail: str) -> None:
+        """End at once; a client that waits for an answer gets an error."""
         if self._stage is Stage.ENDED:
             return
         if self._stage is Stage.UPLOADING:

@@ -171,6 +171,7 @@ class ExchangeFrames(ConnectionFacts):
             self._put(journal.Uploaded(self.id, size, sha256, truncated=not is_whole))
 
     def put_head(self, status: int, headers: list[tuple[bytes, bytes]], framing: Framing | None) -> None:
+        """Record the head of the response, with the times until then."""
         self._head = journal.Head(
             id=self.id,
             headers=headers,

@@ -111,6 +111,7 @@ class Front:
         return self._server.accepted if self._server else 0
 
     def start(self, tap: Tap) -> None:
+        """Accept connections, whose exchanges are recorded by a tap."""
         host, no_websocket = (
             self._options.host,
             "WebSockets are not relayed (--no-websocket): send the request over HTTP",

@@ -336,6 +336,7 @@ class Tap:
         self.unstored.keep(share.unstored)
 
     def share(self) -> RelayShare:
+        """Return the counts of this relay, its losses, and how long it has waited for its writer."""
         now = self._clock.now()
         waiting_ns = self._waiting_ns(now)
         unstored = self.unstored.snapshot(is_late=self.gave_up or self._is_closing or waiting_ns > LATE_NS)
