@@ -88,9 +88,10 @@ def measure(checkout: Path, bodies: Sequence[bytes]) -> tuple[float, int]:
                     pass
             took_us = (cpu_ns(process) - cpu_before) / len(bodies) / 1000
             connection.shutdown(socket.SHUT_WR)
-        with closing(sqlite3.connect(tape)) as tape_:
+        with closing(sqlite3.connect(tape)) as recording:
             pages, free, size = (
-                tape_.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+                recording.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
             )
     return took_us, (pages - free) * size
 

@@ -79,10 +79,10 @@ def frames(streams: int, chunks: int) -> Iterator[journal.Frame]:
             sent_ns=2_000_000,
             headers_ns=200_000_000,
         )
-    for read_, piece in zip(reads, pieces, strict=True):
-        columns = [read_.at_ns], [read_.at_ns + 40_000], [read_.size]
+    for part, piece in zip(reads, pieces, strict=True):
+        columns = [part.at_ns], [part.at_ns + 40_000], [part.size]
         for few in (ids[start : start + GATHERED] for start in range(0, streams, GATHERED)):
-            yield journal.SocketReads([journal.ReadRun(id, read_.seq, *columns) for id in few], piece * len(few))
+            yield journal.SocketReads([journal.ReadRun(id, part.seq, *columns) for id in few], piece * len(few))
     for id in ids:
         end_ns = reads[-1].at_ns + 1_000_000
         yield journal.End(

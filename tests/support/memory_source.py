@@ -207,25 +207,25 @@ class Memory(Place, Source):
 
 
 def _sample(key: tuple[Any, ...], kept: Sequence[Remembered]) -> Sample:
-    rows_ = [remembered.row for remembered in kept]
-    complete = np.array([row["outcome"] == "complete" for row in rows_], bool)
+    table = [remembered.row for remembered in kept]
+    complete = np.array([row["outcome"] == "complete" for row in table], bool)
     names = {name: name for name in TOKENS}
     names |= {
         quantity.name: field_name(quantity.column) for quantity in QUANTITIES.values() if quantity.column is not None
     }
-    flags = [set(row["flags"]) if row["outcome"] == "complete" else set() for row in rows_]
-    rates = [row["tps_user"] is not None for row in rows_]
+    flags = [set(row["flags"]) if row["outcome"] == "complete" else set() for row in table]
+    rates = [row["tps_user"] is not None for row in table]
     gaps = [remembered.packed for remembered in kept if remembered.row["outcome"] == "complete" and remembered.packed]
-    starts = [row["started_at"] for row in rows_]
+    starts = [row["started_at"] for row in table]
     return Sample(
         key,
-        Counter(row["outcome"] for row in rows_),
-        Counter(row["outcome"] for row in rows_ if 200 <= (row["status"] or 0) < 300),
+        Counter(row["outcome"] for row in table),
+        Counter(row["outcome"] for row in table if 200 <= (row["status"] or 0) < 300),
         complete,
-        complete | np.array([(row["output_chunks"] or 0) > 0 for row in rows_], bool),
+        complete | np.array([(row["output_chunks"] or 0) > 0 for row in table], bool),
         complete,
         {
-            name: np.array([np.nan if row[column] is None else row[column] for row in rows_], float)
+            name: np.array([np.nan if row[column] is None else row[column] for row in table], float)
             for name, column in names.items()
         },
         np.frombuffer(bytearray().join(gaps), "<i8"),
@@ -237,7 +237,7 @@ def _sample(key: tuple[Any, ...], kept: Sequence[Remembered]) -> Sample:
         *(sum(flag in flag_text for flag_text in flags) for flag in ("clock_suspect", "imported", "no_timing")),
         Paid(unknown_n=int(complete.sum())),
         AnswerEnds(
-            *(sum(row[name] or 0 for row in rows_) for name in ("answers", "stalled_answers", "given_up_answers")),
-            sum(row["silent_end_by"] is not None for row in rows_),
+            *(sum(row[name] or 0 for row in table) for name in ("answers", "stalled_answers", "given_up_answers")),
+            sum(row["silent_end_by"] is not None for row in table),
         ),
     )

@@ -44,8 +44,8 @@ def exchange(given, end_ms, status=200, ended_by="end", **facts):
         reads.append(Read(seq, read["t_ms"] * MS, None, len(body), len(data)))
         body += data
     kind = facts.pop("content_type", "text/event-stream")
-    exchange_ = Exchange(status=status, content_type=kind, ended_by=ended_by, end_ns=end_ms * MS, **facts)
-    return exchange_, decode(exchange_, reads, body), derive(exchange_, reads, body)
+    recorded = Exchange(status=status, content_type=kind, ended_by=ended_by, end_ns=end_ms * MS, **facts)
+    return recorded, decode(recorded, reads, body), derive(recorded, reads, body)
 
 
 def measure_as(tool, exchanges, count_tokens=None):

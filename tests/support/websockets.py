@@ -25,11 +25,11 @@ def side(extensions: str | None = None, *, client: bool = False) -> FrameProtoco
 def response(number: int, *words: str, **usage: int) -> list[str]:
     """Return the messages of a response of these words."""
     id = f"resp_{number}"
-    response_ = {"id": id, "object": "response", "model": "gpt-test", "status": "completed", "output": []}
+    answer = {"id": id, "object": "response", "model": "gpt-test", "status": "completed", "output": []}
     events: list[dict[str, Any]] = [
-        {"type": "response.created", "response": response_ | {"status": "in_progress"}},
+        {"type": "response.created", "response": answer | {"status": "in_progress"}},
         *({"type": "response.output_text.delta", "output_index": 0, "item_id": "m", "delta": word} for word in words),
-        {"type": "response.completed", "response": response_ | {"usage": usage or None}},
+        {"type": "response.completed", "response": answer | {"usage": usage or None}},
     ]
     return list(map(json.dumps, events))
 

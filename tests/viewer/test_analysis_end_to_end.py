@@ -102,8 +102,8 @@ def exchange(recipe: dict[str, Any], **labels: str) -> Iterator[journal.Frame]:
             sent_ns=MS,
             headers_ns=2 * MS,
         )
-    for seq, read_ in enumerate(recipe["reads"]):
-        data, at = read_["text"].encode(), round(read_["t_ms"] * MS)
+    for seq, piece in enumerate(recipe["reads"]):
+        data, at = piece["text"].encode(), round(piece["t_ms"] * MS)
         yield read(id, seq, at, at, data)
         start += len(data)
     end = round((recipe.get("t_eof") or recipe.get("t_eof_ms") or recipe["reads"][-1]["t_ms"] + 1) * MS)

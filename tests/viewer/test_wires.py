@@ -70,23 +70,23 @@ def test_text_is_found_and_apis_are_filtered_by_name(wires: Path) -> None:
 
 @each_wire
 def test_an_answer_grows_and_folds_its_reasoning(recorded: Connection, name: str) -> None:
-    transcript_ = transcript(recorded, name)
-    (voice,) = transcript_.voices
+    answer = transcript(recorded, name)
+    (voice,) = answer.voices
     (call,) = voice.calls
     assert (voice.reasoning.text, voice.content.text) == (REASONING, CONTENT)
     assert (call.name.text, call.arguments.text) == (TOOL, ARGUMENTS)
     assert (len(voice.reasoning.events), len(voice.content.events)) == (2, 2)
     assert len(call.arguments.events) == (1 if name in WITHOUT_PIECES else 2)
-    parts = AnswerLayout(transcript_, 40).parts
+    parts = AnswerLayout(answer, 40).parts
     assert [(part.kind, part.folded) for part in parts] == [("reasoning", True), ("content", False), ("tool", False)]
 
 
 @each_wire
 def test_every_event_has_a_kind_and_a_summary(recorded: Connection, name: str) -> None:
-    transcript_ = transcript(recorded, name)
-    kinds = [transcript_.kind(number) for number in range(len(transcript_))]
+    answer = transcript(recorded, name)
+    kinds = [answer.kind(number) for number in range(len(answer))]
     assert {"reasoning", "content", "tool", "finish"} <= set(kinds) <= set(KINDS) - {"malformed", "error"}
-    summaries = {kind: events.summary(transcript_, number) for number, kind in enumerate(kinds)}
+    summaries = {kind: events.summary(answer, number) for number, kind in enumerate(kinds)}
     assert summaries["content"] == "'see.'"
     assert "{" not in summaries["finish"]
     assert summaries.get("usage") in (None, "12 in, 9 out", "12 in")
@@ -95,12 +95,12 @@ def test_every_event_has_a_kind_and_a_summary(recorded: Connection, name: str) -
 
 @each_wire
 def test_an_events_parts_are_values_with_bytes(recorded: Connection, name: str) -> None:
-    transcript_ = transcript(recorded, name)
-    number = next(number for number in range(len(transcript_)) if transcript_.text(number) == "see.")
-    head, *parts = tree.of(transcript_, number)
-    assert (head.start, head.end) == (transcript_.starts[number], transcript_.ends[number])
-    json.loads(transcript_.payload(number))
-    values = {part.label: transcript_.data[part.start : part.end] for part in parts}
+    answer = transcript(recorded, name)
+    number = next(number for number in range(len(answer)) if answer.text(number) == "see.")
+    head, *parts = tree.of(answer, number)
+    assert (head.start, head.end) == (answer.starts[number], answer.ends[number])
+    json.loads(answer.payload(number))
+    values = {part.label: answer.data[part.start : part.end] for part in parts}
     if name == "bedrock-invoke":  # the object is packed in base64
         assert (values["type"], values["p"]) == (b"chunk", b'"abcdefgh"')
     else:
@@ -109,12 +109,10 @@ def test_an_events_parts_are_values_with_bytes(recorded: Connection, name: str) 
 
 @pytest.mark.parametrize("name", WIRES)
 def test_no_known_apis_event_has_an_unknown_kind(recorded: Connection, name: str) -> None:
-    transcript_ = transcript(recorded, name)
-    unknown = [
-        transcript_.fields(number, 200) for number in range(len(transcript_)) if transcript_.kind(number) == "other"
-    ]
+    answer = transcript(recorded, name)
+    unknown = [answer.fields(number, 200) for number in range(len(answer)) if answer.kind(number) == "other"]
     assert unknown == []
-    assert "?" not in strips.legend(transcript_)
+    assert "?" not in strips.legend(answer)
 
 
 def test_events_of_other_kinds_are_named_by_their_type(recorded: Connection) -> None:
@@ -136,10 +134,10 @@ def test_the_last_event_has_the_ends_marker(recorded: Connection) -> None:
 def test_a_frame_with_wrong_checksum_is_malformed() -> None:
     sound = event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "Hi"}})
     facts = Exchange(status=200, content_type=FRAMES, ended_by="end", connected_ns=0, headers_ns=0, end_ns=1)
-    transcript_ = Transcript(decode(facts, [], sound + sound[:-1] + b"\0" + sound))
-    assert [transcript_.kind(number) for number in range(3)] == ["content", "malformed", "content"]
-    assert events.summary(transcript_, 1).startswith('broken: {"contentBlockIndex"')
-    assert [(part.label, part.text) for part in tree.of(transcript_, 1)][1:] == [
+    answer = Transcript(decode(facts, [], sound + sound[:-1] + b"\0" + sound))
+    assert [answer.kind(number) for number in range(3)] == ["content", "malformed", "content"]
+    assert events.summary(answer, 1).startswith('broken: {"contentBlockIndex"')
+    assert [(part.label, part.text) for part in tree.of(answer, 1)][1:] == [
         ("type", "contentBlockDelta"), ("broken", "a checksum is wrong, or the headers cannot be read"),
     ]  # fmt: skip
 
@@ -151,12 +149,12 @@ def test_a_mid_stream_error_is_an_event_with_message(name: str) -> None:
     facts = Exchange(
         status=200, content_type=wire.type, ended_by="end", connected_ns=0, headers_ns=0, end_ns=1, path=wire.path
     )
-    transcript_ = Transcript(decode(facts, [], b"".join(parts)))
-    assert (transcript_.kind(len(transcript_) - 1), events.summary(transcript_, len(transcript_) - 1)) == (
+    answer = Transcript(decode(facts, [], b"".join(parts)))
+    assert (answer.kind(len(answer) - 1), events.summary(answer, len(answer) - 1)) == (
         "error",
         FAULT,
     )
-    assert "E" in [marker.sign for marker in markers.markers(transcript_, None)]
+    assert "E" in [marker.sign for marker in markers.markers(answer, None)]
 
 
 def test_there_is_a_wire_of_every_api_that_generates() -> None:
@@ -203,14 +201,14 @@ def test_tools_count_streams_of_unmeasured_apis(wires: Path) -> None:
 
 def test_a_hostile_event_type_is_printed_safely() -> None:
     body = event("\x1b[2J\x00", {"a": "\x1b]0;x\x07"})
-    transcript_ = Transcript(
+    answer = Transcript(
         decode(
             Exchange(status=200, content_type=FRAMES, ended_by="end", connected_ns=0, headers_ns=0, end_ns=1), [], body
         )
     )
     assert [
-        transcript_.kind(0),
-        *(line for line in events.lines(transcript_, Times()) if "\x1b" in line or "\0" in line),
+        answer.kind(0),
+        *(line for line in events.lines(answer, Times()) if "\x1b" in line or "\0" in line),
     ] == ["other"]
 
 
@@ -230,10 +228,10 @@ def test_no_damaged_body_hides_its_events(name: str, data: st.DataObject) -> Non
         path=WIRES[name].path,
     )
     decoded = decode(facts, [], bytes(body))
-    transcript_ = Transcript(decoded)
-    assert sum(1 for _ in events.lines(transcript_, Times())) == len(transcript_) + 1
-    for number in range(len(transcript_)):
-        parts = tree.of(transcript_, number)
+    answer = Transcript(decoded)
+    assert sum(1 for _ in events.lines(answer, Times())) == len(answer) + 1
+    for number in range(len(answer)):
+        parts = tree.of(answer, number)
         assert all(0 <= part.start <= part.end <= len(body) for part in parts)
-    assert len(list(events.table(transcript_, decoded))) == len(transcript_)
-    assert AnswerLayout(transcript_, 40).parts is not None
+    assert len(list(events.table(answer, decoded))) == len(answer)
+    assert AnswerLayout(answer, 40).parts is not None

@@ -13,7 +13,7 @@ def body_of(*chunks, finish=None):
     events = [
         {"id": f"c{at}", "object": "chat.completion.chunk", "choices": choice} for at, choice in enumerate(choices)
     ]
-    return "".join(f"data: {json.dumps(event_)}\n\n" for event_ in events) + "data: [DONE]\n\n"
+    return "".join(f"data: {json.dumps(item)}\n\n" for item in events) + "data: [DONE]\n\n"
 
 
 ONE = json.dumps({"model": "m", "messages": []}).encode()

@@ -73,8 +73,8 @@ def test_every_stream_has_its_expectation():
 
 INTERACTION = {"id": "v1_b", "object": "interaction", "model": "m", "status": "in_progress"}
 CONTINUED = "".join(
-    f"data: {json.dumps(event_)}\n\n"
-    for event_ in (
+    f"data: {json.dumps(item)}\n\n"
+    for item in (
         {"event_type": "interaction.created", "interaction": INTERACTION},
         {"event_type": "step.start", "index": 0, "step": {"type": "model_output"}},
         {"event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "of day"}},
@@ -84,7 +84,7 @@ CONTINUED = "".join(
 
 
 @each_case(
-    ("facts", "request_", "is_later_part"),
+    ("facts", "question", "is_later_part"),
     [
         ({}, {"input": "Hi.", "model": "m"}, False),
         ({}, {"input": "Hi.", "previous_interaction_id": "v1_a", "model": "m"}, False),
@@ -95,8 +95,8 @@ CONTINUED = "".join(
         ({}, {"input": "Hi.", "continuation_token": None}, False),
     ],
 )
-def test_a_continued_answer_is_flagged_and_timed_itself(facts, request_, is_later_part):
-    recorded = RecordedRequest([], b"" if request_ is None else json.dumps(request_).encode())
+def test_a_continued_answer_is_flagged_and_timed_itself(facts, question, is_later_part):
+    recorded = RecordedRequest([], b"" if question is None else json.dumps(question).encode())
     facts = {"path": "/v1beta/interactions", **facts}
     measures = derive(exchange(**facts), by_event(CONTINUED), CONTINUED, request=recorded)
     assert ("continuation" in measures.flags) == is_later_part

@@ -100,7 +100,7 @@ def test_each_layer_has_its_own_marks() -> None:
     assert stream.later("output") == [(600, 2400, "upstream")]
 
 
-def test_without_a_mark_the_first_silence_lasts_to_the_end_of_waiting() -> None:
+def test_an_unmarked_first_silence_lasts_until_waiting_ends() -> None:
     one = measured((100, COMMENT), by="client", end=5000)
     assert (first(one), longest(one)) == ((100, 5000, 5000), (4900, None, None))
     assert (one.ttf_event_ns, kept(one)[0].ending) == (None, "dead")
@@ -113,7 +113,7 @@ def test_whole_answers_have_no_silences() -> None:
         assert (first(one), longest(one), one.silences) == ((None,) * 3, (None,) * 3, b"")
 
 
-def test_an_error_that_answers_a_request_for_a_stream_is_waited_for() -> None:
+def test_an_error_that_answers_a_streams_request_is_awaited() -> None:
     error = (4000, b'{"error": {"message": "no"}}')
     one = measured(error, status=500, content_type="application/json", end=4001)
     assert (first(one), longest(one)) == ((4000, 4001, 4001), (1, None, None))
@@ -140,7 +140,7 @@ def test_what_was_sent_is_waited_for_whatever_its_outcome(by: str, figures: Figu
     assert [stream.ending for stream in kept(one)] == ([ending] if ending else [])
 
 
-def test_streams_that_nobody_decodes_are_silent_by_bytes_and_events() -> None:
+def test_undecoded_streams_are_silent_by_bytes_and_events() -> None:
     notifications = [(10, b'data: {"jsonrpc": "2.0", "method": "notifications/x"}\n\n'), (9010, COMMENT)]
     one = measured(*notifications, path="/mcp", end=9020, asked=WHOLE)
     assert (first(one), longest(one)) == ((10, 10, None), (9000, 9010, None))
@@ -172,7 +172,7 @@ def test_the_ending_of_a_stream_tells_good_from_dead(last: bytes, by: str, endin
     assert kept(measured((100, word()), (200, last), by=by, end=300))[0].ending == ending
 
 
-def test_a_wait_for_the_client_is_kept_as_its_own_and_hides_none_of_upstreams() -> None:
+def test_waits_for_the_client_hide_none_of_upstreams() -> None:
     large = word("x" * 300_000)
     slow: Sequence[Part] = [(0, large, 6000), (10, large, 6000), (6100, word(), 6100), (9100, word()), (9110, DONE)]
     one = measured(*slow, paused=1)
@@ -263,7 +263,7 @@ def replayed(marks: Sequence[Mark], layer: str, limit_ms: int, end_ms: int) -> i
     return None
 
 
-def test_any_limit_cuts_where_a_replay_on_a_clock_would() -> None:
+def test_any_limit_cuts_where_a_clocked_replay_would() -> None:
     random = Random(46)
     for _ in range(60):
         at_ms, marks = 0, list[Mark]()

@@ -80,14 +80,14 @@ def test_ollama_reports_nanoseconds_in_its_last_line():
 
 
 @each_case("source", HEADERS)
-def test_a_total_of_a_header_ends_at_the_response_head(source):
+def test_a_headers_total_ends_at_the_response_head(source):
     header, seconds = source.total, source.unit_ns > MS
     measures = measured(response=[(header, "0.02" if seconds else "20")])
     assert values(measures) == (None, None, None, 20 * MS, header)
     assert measures.network_ns == 30 * MS
 
 
-def test_the_body_is_believed_before_headers_and_servers_before_proxies():
+def test_bodies_are_believed_before_headers_and_servers_before_proxies():
     headers = [("x-envoy-upstream-service-time", "30"), ("openai-processing-ms", "20")]
     assert measured(response=headers).server_times_from == "openai-processing-ms"
     assert measured({"timings": {"prompt_ms": 1}}, headers).server_times_from == "timings"
@@ -108,7 +108,7 @@ def test_hostile_headers_are_unknown(value):
     assert {*values(measures), *values(measures, QUOTA_FIELDS), measures.network_ns} == {None}
 
 
-def test_times_longer_than_the_exchange_are_kept_and_leave_no_network():
+def test_times_beyond_the_exchange_are_kept_without_a_network():
     measures = measured({"timings": {"prompt_ms": 500, "predicted_ms": 500}})
     assert (measures.server_total_ns, measures.network_ns) == (1000 * MS, None)
 

@@ -216,7 +216,7 @@ def test_a_prompt_holds_what_was_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "messages"),
+    ("question", "messages"),
     [
         ({"prompt": "Once"}, ["Once"]),
         ({"prompt": ["Once", "Twice"]}, ["Once", "Twice"]),
@@ -230,8 +230,8 @@ def test_a_prompt_holds_what_was_asked() -> None:
         ({"type": "response.create", "input": [{"role": "user", "content": "Once"}]}, ["Once"]),
     ],
 )
-def test_a_bare_text_is_a_message_of_the_user(request_: Any, messages: list[str]) -> None:
-    assert prompt_of(request_).messages == tuple(Message("user", (Text(message),)) for message in messages)
+def test_a_bare_text_is_a_message_of_the_user(question: Any, messages: list[str]) -> None:
+    assert prompt_of(question).messages == tuple(Message("user", (Text(message),)) for message in messages)
 
 
 @pytest.mark.parametrize(

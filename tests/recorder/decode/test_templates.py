@@ -96,10 +96,10 @@ def event(payload: str, type: str = "message") -> Event:
     return Event(type, payload, "", 0, len(block(payload, type)))
 
 
-def parsed(template_: Template, *payloads: str, type: str = "message") -> list[str]:
+def parsed(learned: Template, *payloads: str, type: str = "message") -> list[str]:
     """Return the texts of the payloads in a row, of those from the first on that have this template."""
     sent = [block(payload, type) for payload in payloads]
-    texts, sizes = template_.find(b"".join(sent), 0, b"\n\n")
+    texts, sizes = learned.find(b"".join(sent), 0, b"\n\n")
     assert sizes == list(map(len, sent[: len(texts)]))
     return texts
 
@@ -109,9 +109,9 @@ def learn(payload: str, type: str = "message") -> Template | None:
 
 
 def learnt(payload: str, type: str = "message") -> Template:
-    template_ = learn(payload, type)
-    assert template_ is not None
-    return template_
+    learned = learn(payload, type)
+    assert learned is not None
+    return learned
 
 
 def counted(number: Any, text: str = "word", **more: Any) -> str:
@@ -120,15 +120,15 @@ def counted(number: Any, text: str = "word", **more: Any) -> str:
 
 @given(streams())
 def test_what_is_found_is_what_parsing_each_payload_gives(found: list[str]) -> None:
-    template_ = Templates()
+    learned = Templates()
     for data in found:
         # A body has no lone surrogates: bytes that are not UTF-8 are replaced.
         data = data.encode("utf-8", "replace").decode()
         chunk = payloads.read(data)
         if "\n" in data or "\r" in data:
             continue
-        if (repeated := template_.find(block(data), 0, b"\n\n")) is None:
-            template_.learn(event(data), block(data), chunk)
+        if (repeated := learned.find(block(data), 0, b"\n\n")) is None:
+            learned.learn(event(data), block(data), chunk)
         else:
             of, texts, _ = repeated
             assert [filler(of.chunk, of.part)(text) for text in texts] == [chunk]
@@ -141,13 +141,11 @@ def test_any_text_is_read_or_left(part: str, text: str, ascii: bool, padded: boo
         more = {"obfuscation": "Qup1BsQ3"} if padded else {}
         return json.dumps(payload(delta, **more), ensure_ascii=ascii)
 
-    template_ = learnt(payload_of("word"))
-    assert template_.part == part
-    assert parsed(template_, payload_of("a"), payload_of(text), payload_of("b")) == (
-        ["a", text, "b"] if text else ["a"]
-    )
+    learned = learnt(payload_of("word"))
+    assert learned.part == part
+    assert parsed(learned, payload_of("a"), payload_of(text), payload_of("b")) == (["a", text, "b"] if text else ["a"])
     if text:
-        assert filler(template_.chunk, part)(text) == payloads.read(payload_of(text))
+        assert filler(learned.chunk, part)(text) == payloads.read(payload_of(text))
 
 
 def test_two_tool_calls_in_a_piece_make_no_template() -> None:
@@ -194,9 +192,9 @@ def test_a_text_is_found_in_its_own_chunk() -> None:
     template_payload = json.dumps(
         {"id": "a", "choices": [{"delta": {"role": "a", "content": "a"}, "finish_reason": "a"}], "a": "a"}
     )
-    template_ = learnt(template_payload)
-    assert parsed(template_, template_payload.replace('"content": "a"', '"content": "b"')) == ["b"]
-    assert parsed(template_, template_payload.replace('"role": "a"', '"role": "b"')) == []
+    learned = learnt(template_payload)
+    assert parsed(learned, template_payload.replace('"content": "a"', '"content": "b"')) == ["b"]
+    assert parsed(learned, template_payload.replace('"role": "a"', '"role": "b"')) == []
 
 
 def test_padding_that_differs_is_passed_over() -> None:
@@ -230,15 +228,15 @@ def test_choices_that_take_turns_are_all_remembered() -> None:
 
 def test_near_matches_are_not_compared_again_and_again() -> None:
     template_payload = json.dumps(payload({"content": "word"}))
-    template_, block_bytes = learnt(template_payload), f"data: {template_payload.replace('word', '')}\n\n".encode()
+    learned, block_bytes = learnt(template_payload), f"data: {template_payload.replace('word', '')}\n\n".encode()
     body = 20_000 * block_bytes  # with a window of 1 MiB for each, this would take minutes
-    assert all(template_.find(body, place, b"\n\n") == NOTHING for place in range(0, len(body), len(block_bytes)))
+    assert all(learned.find(body, place, b"\n\n") == NOTHING for place in range(0, len(body), len(block_bytes)))
 
 
 @pytest.mark.parametrize("more", [{}, {"obfuscation": "Qup1"}, {"logprobs": [], "obfuscation": "Qup1", "x": {}}])
 def test_the_number_of_an_event_is_passed_over(more: dict[str, Any]) -> None:
-    template_ = learnt(counted(9, **more))
-    assert parsed(template_, counted(10, "a", **more), counted(0, "b", **more), counted(10**17, **more)) == [
+    learned = learnt(counted(9, **more))
+    assert parsed(learned, counted(10, "a", **more), counted(0, "b", **more), counted(10**17, **more)) == [
         "a",
         "b",
         "word",
@@ -250,22 +248,22 @@ def test_the_number_of_an_event_is_passed_over(more: dict[str, Any]) -> None:
 
 @each_case("number", ["", "-1", "01", "1.5", "1e3", '"9"', "9" * 5000, "null", "9 ", '9,"error":"x"'])
 def test_what_is_no_number_is_another_payload(number: str) -> None:
-    template_ = learnt(counted(9))
-    assert parsed(template_, counted(8), counted(9).replace("9", number), counted(10)) == ["word"]
+    learned = learnt(counted(9))
+    assert parsed(learned, counted(8), counted(9).replace("9", number), counted(10)) == ["word"]
 
 
 def test_a_number_inside_the_payload_is_not_passed_over() -> None:
-    template_ = learnt(counted(9, item={"sequence_number": 7}))
-    assert parsed(template_, counted(8, item={"sequence_number": 7})) == ["word"]
-    assert parsed(template_, counted(8, item={"sequence_number": 8})) == []
+    learned = learnt(counted(9, item={"sequence_number": 7}))
+    assert parsed(learned, counted(8, item={"sequence_number": 7})) == ["word"]
+    assert parsed(learned, counted(8, item={"sequence_number": 8})) == []
 
 
 def test_events_of_a_type_repeat_like_those_without() -> None:
     type = "response.output_text.delta"
-    template_ = learnt(counted(9), type)
-    assert parsed(template_, counted(10, "a"), counted(11, "b"), type=type) == ["a", "b"]
-    assert parsed(template_, counted(10, "a"), type="response.refusal.delta") == []
-    assert parsed(template_, counted(10, "a")) == []
+    learned = learnt(counted(9), type)
+    assert parsed(learned, counted(10, "a"), counted(11, "b"), type=type) == ["a", "b"]
+    assert parsed(learned, counted(10, "a"), type="response.refusal.delta") == []
+    assert parsed(learned, counted(10, "a")) == []
     assert parsed(learnt(counted(9)), counted(10, "a"), type=type) == []
 
 
@@ -278,9 +276,9 @@ def test_an_event_of_other_lines_does_not_repeat(lines: str) -> None:
 def test_an_event_need_not_have_spaces_nor_line_feeds() -> None:
     data = counted(9)
     sent = f"event:x\r\ndata:{data}\r\n\r\n".encode()
-    template_ = template(event(data, "x"), sent, payloads.read(data, "x"))
-    assert template_ is not None
-    assert template_.find(2 * sent, 0, b"\r\n\r\n") == (["word", "word"], [len(sent)] * 2)
+    learned = template(event(data, "x"), sent, payloads.read(data, "x"))
+    assert learned is not None
+    assert learned.find(2 * sent, 0, b"\r\n\r\n") == (["word", "word"], [len(sent)] * 2)
 
 
 @each_case("type", ["message", "delta"])

@@ -32,8 +32,8 @@ def delta(at: int, kind: str, value: str, id: str = "r1") -> Spoken:
 
 
 def done(at: int, id: str = "r1", status: str = "completed", details: Any = None, **usage: Any) -> Spoken:
-    response_ = {"id": id, "status": status, "status_details": details, "usage": usage or None}
-    return at, "server", {"type": "response.done", "response": response_}
+    answer = {"id": id, "status": status, "status_details": details, "usage": usage or None}
+    return at, "server", {"type": "response.done", "response": answer}
 
 
 def spoke(at: int, kind: str = "speech_stopped") -> Spoken:

@@ -43,9 +43,9 @@ def test_a_whole_answer_has_the_chunks_asked_for(model: synthetic.Model) -> None
 def test_reads_cover_the_body_in_order_of_time() -> None:
     exchange = synthetic.template(BY_NAME["local-8b"], "complete", 200, 1)
     _, reads, measured = synthetic.timed(exchange, np.random.default_rng(2))
-    assert [read_.start for read_ in reads[1:]] == [read_.start + read_.size for read_ in reads[:-1]]
+    assert [piece.start for piece in reads[1:]] == [piece.start + piece.size for piece in reads[:-1]]
     assert (reads[0].start, reads[-1].start + reads[-1].size) == (0, len(exchange.body))
-    assert [read_.at_ns for read_ in reads] == sorted(read_.at_ns for read_ in reads)
+    assert [piece.at_ns for piece in reads] == sorted(piece.at_ns for piece in reads)
     assert 0.05 < (measured.coalesced_fraction or 0) < 0.25
 
 

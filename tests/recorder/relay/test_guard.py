@@ -129,7 +129,7 @@ def offering(body: bytes, *lines: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "request_",
+    "question",
     [
         offering(b'{"a":1}', "Content-Length: 7"),
         offering(b'3\r\n{"a\r\n4\r\n":1}\r\n0\r\n\r\n', "Transfer-Encoding: chunked"),
@@ -137,9 +137,9 @@ def offering(body: bytes, *lines: str) -> bytes:
 )
 @pytest.mark.parametrize("piece", [1, 150, 1 << 16])
 @on_loop
-async def test_an_offer_of_http2_is_ignored_despite_its_body(relay: Relay, request_: bytes, piece: int) -> None:
+async def test_an_offer_of_http2_is_ignored_despite_its_body(relay: Relay, question: bytes, piece: int) -> None:
     targets = [relay.plays(JSON) for _ in range(3)]
-    sent = b"".join(request_.replace(b"{target}", target.encode()) for target in targets)
+    sent = b"".join(question.replace(b"{target}", target.encode()) for target in targets)
     got = b""
     async with dial(relay.base) as (reader, writer), asyncio.timeout(SECONDS):
         for at in range(0, len(sent), piece):

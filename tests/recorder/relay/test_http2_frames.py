@@ -38,9 +38,7 @@ def frames_of(*reads: bytes, has_preface: bool = False) -> list[list[tuple[int |
     for data in reads:
         reader.feed(memoryview(data))
         frames = list(iter(reader.next, None))
-        found.append(
-            [(frame_.kind, frame_.flags, frame_.stream, frame_.payload) for frame_ in frames if frame_ is not None]
-        )
+        found.append([(item.kind, item.flags, item.stream, item.payload) for item in frames if item is not None])
     return found
 
 
@@ -61,7 +59,7 @@ def test_any_other_frame_waits_for_its_end(data: bytes) -> None:
 def test_the_preface_is_a_frame_of_no_kind() -> None:
     (first, second) = frames_of(PREFACE[:20], PREFACE[20:] + frame(HEADERS, 1, b"x"), has_preface=True)
     assert first == []
-    assert [frame_[0] for frame_ in second] == [None, HEADERS]
+    assert [item[0] for item in second] == [None, HEADERS]
 
 
 def test_an_oversized_frame_is_refused_by_its_head() -> None:
@@ -73,9 +71,9 @@ def test_an_oversized_frame_is_refused_by_its_head() -> None:
 def test_any_split_gives_the_same_bytes_and_ends(bodies: list[bytes], cuts: list[int]) -> None:
     sent = b"".join(frame(DATA, 2 * place + 1, body, END_STREAM) for place, body in enumerate(bodies))
     edges = [0, *sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
-    frame_ = [item for part in frames_of(*(sent[a:b] for a, b in itertools.pairwise(edges))) for item in part]
+    picture = [item for part in frames_of(*(sent[a:b] for a, b in itertools.pairwise(edges))) for item in part]
     for place, body in enumerate(bodies):
-        of = [item for item in frame_ if item[2] == 2 * place + 1]
+        of = [item for item in picture if item[2] == 2 * place + 1]
         assert b"".join(payload for *_, payload in of) == body
         assert [flags for _, flags, *_ in of] == [0] * (len(of) - 1) + [END_STREAM]
 

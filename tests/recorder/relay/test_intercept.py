@@ -268,10 +268,10 @@ async def test_plain_http_is_recorded_only_from_an_api(relay: Intercepting) -> N
 
     async with (
         await asyncio.start_server(answers, "127.0.0.2", 0) as api,
-        await asyncio.start_server(answers, "127.0.0.1", 0) as server_,
+        await asyncio.start_server(answers, "127.0.0.1", 0) as listening,
         httpx.AsyncClient(proxy=relay.proxy, headers={"accept-encoding": "br"}) as client,
     ):
-        places = ["{}:{}".format(*server.sockets[0].getsockname()) for server in (api, server_)]
+        places = ["{}:{}".format(*server.sockets[0].getsockname()) for server in (api, listening)]
         recorded, relayed = [await client.get(f"http://{place}//v1/x?y") for place in places]
     assert recorded.text.startswith(f"GET //v1/x?y HTTP/1.1\r\nHost: {places[0]}\r\n")
     assert relayed.text.startswith(f"GET //v1/x?y HTTP/1.1\r\nHost: {places[1]}\r\n")

@@ -222,12 +222,12 @@ def test_another_kernel_clock_gives_flagged_loop_times(relay: Relay) -> None:
     async def main() -> None:
         proxy = Proxy([providers.parse(relay.upstream.url)], Transport(clock=clock), relay.recorder.tap, clock=clock)
         listening = server.listen("127.0.0.1", 0)
-        server_ = server.Server(proxy, listening)
+        served = server.Server(proxy, listening)
         async with dial(server.base_url(listening)) as (reader, writer):
             for target in targets:
                 writer.write(post(target))
                 await take(reader)
-        server_.close()
+        served.close()
         tapes = [await relay.kept(target) for target in targets]
         assert all(tape.row["headers_ns"] > 0 and min(tape.at_ns) > 0 for tape in tapes)
         assert [tape.row["clock"] for tape in tapes] == ["loop"] * 3
@@ -292,14 +292,14 @@ async def test_loop_lag_is_measured_only_while_stamping_reads(relay: Relay, tran
 
     proxy = Proxy([providers.parse(relay.upstream.url)], transport(), relay.recorder.tap, clock=Clock(now=now))
     listening = server.listen("127.0.0.1", 0)
-    server_ = server.Server(proxy, listening)
+    served = server.Server(proxy, listening)
     async with dial(server.base_url(listening)) as (reader, writer):
         writer.write(post(relay.plays(Scene([(0, CHUNKED + b"1\r\na\r\n")], "stall"))))
         await reader.readuntil(b"a\r\n")
         looks = 0
         await asyncio.sleep(0.05)
         assert (looks > 0) is (transport is Unstamped)
-    server_.close()
+    served.close()
 
 
 class Faulty(Http1Connection):
@@ -332,7 +332,7 @@ async def test_a_fault_of_wiretapes_own_is_answered_and_reported(relay: Relay, f
     proxy = Proxy([upstream], Broken(fault), relay.recorder.tap, on_trouble=troubles.append)
     listening = server.listen("127.0.0.1", 0)
     base = server.base_url(listening)
-    server_ = server.Server(proxy, listening)
+    served = server.Server(proxy, listening)
     if fault == "a kept connection":
         closed: list[server.Http1Client] = []
         sock = ByHand()
@@ -346,7 +346,7 @@ async def test_a_fault_of_wiretapes_own_is_answered_and_reported(relay: Relay, f
     else:
         got = await raw(base, post(target))
     tape = await relay.kept(target)
-    server_.close()
+    served.close()
     assert tape.outcome == ("interrupted", None)
     assert "KeyError" in tape.row["ended_detail"]
     assert got.startswith(b"HTTP/1.1 500 ")

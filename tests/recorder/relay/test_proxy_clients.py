@@ -132,7 +132,7 @@ def test_a_client_that_stops_reading_is_cut_off(relay: Relay) -> None:
         proxy = Proxy([providers.parse(relay.upstream.url)], Transport(clock=clock), relay.recorder.tap, clock=clock)
         listening = server.listen("127.0.0.1", 0)
         base = server.base_url(listening)
-        server_ = server.Server(proxy, listening)
+        served = server.Server(proxy, listening)
         async with dial(base) as (_, writer):
             writer.write(post(target))
             request = await until(lambda: relay.request(target))
@@ -142,7 +142,7 @@ def test_a_client_that_stops_reading_is_cut_off(relay: Relay) -> None:
             late = 61_000_000_000
             proxy.end_stalled()
             tape = await relay.kept(target)
-        server_.close()
+        served.close()
         assert tape.outcome == ("client_closed", "stalled")
         assert None in tape.relayed_ns
 

@@ -56,7 +56,7 @@ def test_timestamps_count_from_just_before_the_request_is_sent(tape: Path) -> No
 
     row = record(tape, scenario)
     assert [row[name] for name in ("connected_ns", "sent_ns", "headers_ns", "end_ns")] == [10, 20, 30, 60]
-    assert [read_[:3] for read_ in reads_of(tape, "e1")] == [(seq, 40 + seq, 50 + seq) for seq in range(len(STREAM))]
+    assert [piece[:3] for piece in reads_of(tape, "e1")] == [(seq, 40 + seq, 50 + seq) for seq in range(len(STREAM))]
     assert (row["outcome"], row["bytes"], row["gap_bytes"]) == ("complete", len(b"".join(STREAM)), 0)
 
 
@@ -231,9 +231,9 @@ def test_a_whole_dropped_exchange_is_counted_at_its_end() -> None:
         counts=counts,
         frames=FrameQueue(SYSTEM, limit=-1),
         unstored=SimpleNamespace(
-            follow=lambda exchange_: calls.append("follow"),
-            note_lack=lambda exchange_: calls.append("lack"),
-            forget=lambda exchange_: calls.append("forget"),
+            follow=lambda recorded: calls.append("follow"),
+            note_lack=lambda recorded: calls.append("lack"),
+            forget=lambda recorded: calls.append("forget"),
         ),
         put=lambda frame: calls.append("put"),
     )

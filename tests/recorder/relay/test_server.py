@@ -428,11 +428,11 @@ class Noting:
         self.told.append("progressed")
 
 
-@pytest.mark.parametrize("request_", [b"CONNECT a:443 HTTP/1.0\r\n\r\n", UPGRADE])
+@pytest.mark.parametrize("question", [b"CONNECT a:443 HTTP/1.0\r\n\r\n", UPGRADE])
 @on_loop
-async def test_a_connection_is_taken_over_with_what_came_meanwhile(request_: bytes) -> None:
+async def test_a_connection_is_taken_over_with_what_came_meanwhile(question: bytes) -> None:
     app = Noting()
-    app.comes(request_ + b"ear")
+    app.comes(question + b"ear")
     app.comes(b"ly")
     socket, early = app.client.switch(200, b"", [(b"x", b"y")], app)
     assert (socket, early) == (app.socket, b"early")

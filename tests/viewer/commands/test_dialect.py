@@ -149,7 +149,7 @@ def test_all_declared_dialects_are_recorded_and_derived_alike(tmp_path: Path) ->
         first_frame = begin(f"{no:016x}", no, wire.request or b'{"stream": true}', wire.path)
         headers = [(name.encode(), value.encode()) for name, value in wire.headers.request]
         first_frame = msgspec.structs.replace(first_frame, headers=[*first_frame.headers, *headers])
-        parts = [(100 + 10 * place, event_) for place, event_ in enumerate((*wire.events, *wire.ending))]
+        parts = [(100 + 10 * place, item) for place, item in enumerate((*wire.events, *wire.ending))]
         head, *reads = response(first_frame.id, parts)
         assert isinstance(head, journal.Head)
         answered = [(name.encode(), value.encode()) for name, value in wire.headers.response]

@@ -265,7 +265,7 @@ def test_the_page_names_request_ids_and_limits_first(tmp_path: Path) -> None:
     assert "request headers" not in on_terminal(path, "show", "@", "--part", "facts")
 
 
-def test_the_servers_own_times_stand_beside_those_of_the_wire(tmp_path: Path) -> None:
+def test_the_servers_times_stand_beside_the_wires(tmp_path: Path) -> None:
     path, ids = tmp_path / "tape.db", ("aaaa000000000001", "aaaa000000000002")
     with recorder(path) as tape:
         for id, headers in zip(ids, ([(b"openai-processing-ms", b"20")], []), strict=True):

@@ -75,7 +75,7 @@ def test_a_request_that_is_not_whole_has_no_content(tmp_path: Path) -> None:
     assert f"the request of {IDS[0]} is not on the tape as a whole JSON object" in str(refused.exception)
 
 
-def test_a_session_has_one_line_of_its_last_known_quotas(tmp_path: Path) -> None:
+def test_a_session_has_one_line_of_its_last_quotas(tmp_path: Path) -> None:
     left = iter(({"x-ratelimit-remaining-requests": "9", "anthropic-ratelimit-unified-5h-utilization": "0.29"},
                  {"x-ratelimit-remaining-requests": "8"}))  # fmt: skip
     frames = [

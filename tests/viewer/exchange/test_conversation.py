@@ -133,18 +133,18 @@ def test_parameters_have_the_names_of_both_levels() -> None:
 
 
 def test_a_record_says_which_messages_are_new() -> None:
-    record_ = record(second())
-    assert [message["new"] for message in record_["messages"]] == [False, False, True]
-    assert (record_["id"], record_["continues"], record_["problem"]) == (turns.SECOND, turns.FIRST, None)
-    assert record_["messages"][2]["parts"][0]["content"] == [{"text": "snow", "kind": "text"}]
-    assert record_["answer"]["parts"] == [{"text": "Yes.", "kind": "text"}]
-    assert json.loads(record_["tools"][0]["definition"]) == turns.TOOLS[0]
+    fields = record(second())
+    assert [message["new"] for message in fields["messages"]] == [False, False, True]
+    assert (fields["id"], fields["continues"], fields["problem"]) == (turns.SECOND, turns.FIRST, None)
+    assert fields["messages"][2]["parts"][0]["content"] == [{"text": "snow", "kind": "text"}]
+    assert fields["answer"]["parts"] == [{"text": "Yes.", "kind": "text"}]
+    assert json.loads(fields["tools"][0]["definition"]) == turns.TOOLS[0]
 
 
 def test_a_record_is_json_however_deep_a_parameter_is() -> None:
     body = b'{"messages": [], "seed": NaN, "a": ' + b"[" * 800 + b"]" * 800 + b"}"
-    record_ = json.dumps(record(turn(request_content(SECOND, request(body)))), indent=2, allow_nan=False)
-    assert json.loads(record_)["parameters"]["seed"] == "NaN"
+    fields = json.dumps(record(turn(request_content(SECOND, request(body)))), indent=2, allow_nan=False)
+    assert json.loads(fields)["parameters"]["seed"] == "NaN"
 
 
 def test_recorded_text_reaches_no_terminal_as_it_is() -> None:

@@ -56,8 +56,8 @@ def taped(connection: Connection, id: str) -> Lane:
 
 def texts_of(race: Race) -> tuple[str, str]:
     a, b = (
-        "".join(part.text[: part.length] for part in lane_.parts(position))
-        for lane_, position in zip(race.lanes, race.positions, strict=True)
+        "".join(part.text[: part.length] for part in side.parts(position))
+        for side, position in zip(race.lanes, race.positions, strict=True)
     )
     return a, b
 
@@ -186,15 +186,15 @@ def test_playhead_stays_within_the_strip() -> None:
 
 
 def test_the_last_gap_is_the_texts_so_far() -> None:
-    lane_ = lane(SLOW)
-    assert [lane_.gap_ns(position) for position in range(4)] == [None, None, 400 * MS, 400 * MS]
+    side = lane(SLOW)
+    assert [side.gap_ns(position) for position in range(4)] == [None, None, 400 * MS, 400 * MS]
 
 
 def test_output_chunks_are_counted_with_their_pace() -> None:
-    lane_ = lane(FAST)
-    assert [lane_.outputs(position) for position in range(4)] == [0, 1, 2, 3]
-    assert [lane_.chunks_per_s(position) for position in range(4)] == [None, None, 10.0, 10.0]
-    assert [lane_.instant_ns(position) for position in range(3)] == [None, 100 * MS, 200 * MS]
+    side = lane(FAST)
+    assert [side.outputs(position) for position in range(4)] == [0, 1, 2, 3]
+    assert [side.chunks_per_s(position) for position in range(4)] == [None, None, 10.0, 10.0]
+    assert [side.instant_ns(position) for position in range(3)] == [None, 100 * MS, 200 * MS]
     assert lane([(100, "a"), (100, "b")]).chunks_per_s(2) is None
 
 
@@ -213,9 +213,9 @@ def test_output_without_a_timestamp_has_come_at_the_end() -> None:
     assert texts_of(race) == ("", "one two three")
     race.playback.seek_to(500 * MS)
     assert (texts_of(race)[0], race.positions) == ("Hi", (1, 3))
-    lane_ = race.lanes[0]
-    assert (lane_.instant_ns(1), lane_.gap_ns(1), lane_.chunks_per_s(1), lane_.outputs(1)) == (None, None, None, 1)
-    assert lane_.origin_ns("first content") is None
+    side = race.lanes[0]
+    assert (side.instant_ns(1), side.gap_ns(1), side.chunks_per_s(1), side.outputs(1)) == (None, None, None, 1)
+    assert side.origin_ns("first content") is None
     assert gaps(race.drawing(10))[0] == "         │"
 
 
@@ -482,19 +482,19 @@ def test_chunks_of_one_read_have_no_gap() -> None:
 
 
 def test_running_lane_is_open_and_its_time_grows() -> None:
-    lane_ = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
+    side = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
     open_row = row("open", tps_user=None, tokens_per_chunk=None, ended_by=None)
-    assert status_of(lane_, 3, open_row, WIDE).startswith("● open  T 100 ms  #2/#2  10.0 chunks/s")
-    assert status_of(lane_, 3, open_row, WIDE).endswith("  0.300+ s  13 ch")
-    assert status_of(lane_, 3, replace(open_row, outcome="orphan"), WIDE).startswith("? orphan  T 100 ms")
+    assert status_of(side, 3, open_row, WIDE).startswith("● open  T 100 ms  #2/#2  10.0 chunks/s")
+    assert status_of(side, 3, open_row, WIDE).endswith("  0.300+ s  13 ch")
+    assert status_of(side, 3, replace(open_row, outcome="orphan"), WIDE).startswith("? orphan  T 100 ms")
 
 
 def test_a_silence_at_the_playhead_shows_stalls_as_errors() -> None:
-    lane_ = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
+    side = Lane(lane(FAST).transcript, 300 * MS, None, is_live=True)
     for silence, tone in ((Silence(900 * MS), "warning"), (Silence(2_400 * MS, stalled=True), "error")):
-        status = race.status(lane_, 3, row("open"), WIDE, silence=silence)
+        status = race.status(side, 3, row("open"), WIDE, silence=silence)
         assert status[:2] == [("● open", "accent"), (f"  {silence}", tone)]
-        assert status_of(lane_, 2, row("open"), WIDE, silence=silence).startswith(f"{silence}  T 100 ms")
+        assert status_of(side, 2, row("open"), WIDE, silence=silence).startswith(f"{silence}  T 100 ms")
 
 
 def test_times_count_from_the_alignment() -> None:

@@ -189,7 +189,7 @@ def test_waits_before_between_and_after_outputs() -> None:
     assert found_waits([], 3000) == [StripWait(0, 29, 3000 * MS, "stalled")]
 
 
-def test_a_wait_is_stalled_only_with_a_stall_in_it() -> None:
+def test_a_wait_is_stalled_only_around_a_stall() -> None:
     at, end = [100 * MS, 3000 * MS], 9000 * MS
     for stalls, kinds in (([], ["slow", "slow"]), ([(3000 * MS, 9000 * MS)], ["slow", "stalled"])):
         assert [wait.kind for wait in strips.waits(at, 0, end, end, 30, stalls)] == kinds

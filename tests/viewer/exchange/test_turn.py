@@ -38,8 +38,8 @@ def follows(messages: list[Any], previous: list[Any] = turns.QUESTION, **paramet
 
 
 def test_the_previous_turns_messages_and_answer_are_old() -> None:
-    turn_ = follows([*turns.QUESTION, *turns.GOES_ON])
-    assert (turn_.repeated, turn_.dropped) == (2, 0)
+    part = follows([*turns.QUESTION, *turns.GOES_ON])
+    assert (part.repeated, part.dropped) == (2, 0)
 
 
 def test_an_answer_that_the_client_changed_is_new() -> None:
@@ -58,8 +58,8 @@ def test_an_answers_reasoning_items_and_calls_are_old() -> None:
 
 
 def test_omitted_messages_of_the_previous_turn_are_counted() -> None:
-    turn_ = follows([turns.QUESTION[0], USER], [*turns.QUESTION, *turns.GOES_ON])
-    assert (turn_.repeated, turn_.dropped) == (0, 3)
+    part = follows([turns.QUESTION[0], USER], [*turns.QUESTION, *turns.GOES_ON])
+    assert (part.repeated, part.dropped) == (0, 3)
 
 
 def test_a_turn_whose_server_keeps_the_messages_repeats_nothing() -> None:

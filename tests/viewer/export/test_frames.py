@@ -260,9 +260,9 @@ def test_half_a_surrogate_pair_becomes_its_escape(tmp_path: Path) -> None:
 
 
 def test_a_tape_outlives_its_with_block(tape: Path) -> None:
-    with open_tape(tape) as tape_:
-        assert len(tape_.exchanges()) > 0
-    assert len(tape_.exchanges()) > 0
+    with open_tape(tape) as recording:
+        assert len(recording.exchanges()) > 0
+    assert len(recording.exchanges()) > 0
 
 
 def test_every_table_takes_a_filter(full_tape: Tape) -> None:

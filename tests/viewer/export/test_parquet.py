@@ -28,9 +28,9 @@ from wiretape.viewer.record import (  # noqa: E402
 )
 
 
-def read_back(columns: tuple[ExportField, ...], rows_: list[rows.TableRow]) -> Any:
+def read_back(columns: tuple[ExportField, ...], table: list[rows.TableRow]) -> Any:
     out = io.BytesIO()
-    assert parquet.write(out, columns, iter(rows_)) == len(rows_)
+    assert parquet.write(out, columns, iter(table)) == len(table)
     return arrow.read_table(io.BytesIO(out.getvalue()))
 
 
@@ -49,9 +49,9 @@ def expected(field: ExportField, value: Any) -> Any:
 
 @each_case("table", export.TABLES)
 def test_a_table_comes_back_as_it_was(connection: Connection, table: str) -> None:
-    columns, rows_ = fields.of(table), list(table_rows(connection, table))
-    back = read_back(columns, rows_).to_pylist()
-    assert back == [{field.name: expected(field, row[field.name]) for field in columns} for row in rows_]
+    columns, lines = fields.of(table), list(table_rows(connection, table))
+    back = read_back(columns, lines).to_pylist()
+    assert back == [{field.name: expected(field, row[field.name]) for field in columns} for row in lines]
 
 
 def test_columns_are_typed_and_say_their_unit_and_meaning() -> None:
@@ -67,14 +67,14 @@ def test_columns_are_typed_and_say_their_unit_and_meaning() -> None:
 
 def test_what_parquet_cannot_hold_is_an_escape_or_null() -> None:
     columns = (ExportField("a", "text", None, "a"), ExportField("b", "integer", "count", "b"))
-    rows_ = [{"a": "\ud83d!", "b": 1 << 63}, {"a": "é", "b": -(1 << 63)}]
-    assert read_back(columns, rows_).to_pylist() == [{"a": "\\ud83d!", "b": None}, {"a": "é", "b": -(1 << 63)}]
+    table = [{"a": "\ud83d!", "b": 1 << 63}, {"a": "é", "b": -(1 << 63)}]
+    assert read_back(columns, table).to_pylist() == [{"a": "\\ud83d!", "b": None}, {"a": "é", "b": -(1 << 63)}]
 
 
 def test_zeros_and_ones_of_the_tape_are_booleans() -> None:
     column = next(field for field in fields.of("exchanges", ()) if field.name == "connection_reused")
-    rows_ = read_back((column,), [{"connection_reused": value} for value in (0, 1, None)])
-    assert rows_["connection_reused"].to_pylist() == [False, True, None]
+    table = read_back((column,), [{"connection_reused": value} for value in (0, 1, None)])
+    assert table["connection_reused"].to_pylist() == [False, True, None]
 
 
 def test_row_groups_are_limited_by_rows_and_text() -> None:

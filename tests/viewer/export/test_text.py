@@ -25,9 +25,9 @@ from wiretape.viewer.source.tape import queries
 GOLDEN = Path(__file__).parents[2] / "data" / "export"
 
 
-def export_of(format: export.Format, rows_: list[rows.TableRow], **options: Any) -> bytes:
+def export_of(format: export.Format, table: list[rows.TableRow], **options: Any) -> bytes:
     out = io.BytesIO()
-    assert export.write(out, format, list(rows_[0]), rows_, **options) == len(rows_)
+    assert export.write(out, format, list(table[0]), table, **options) == len(table)
     return out.getvalue()
 
 
@@ -129,8 +129,8 @@ def test_a_formula_behind_a_separator_is_guarded_and_quoted(text: str, guarded: 
 
 @each_case("text", ['"', '"Hello, he said', '"a" and "b"', 'no "quote" at its beginning', '""'])
 def test_a_leading_quotation_mark_swallows_no_tsv_row(text: str) -> None:
-    rows_ = [{"a": text, "b": "x"}, {"a": "second", "b": None}]
-    by_row, by_column = export_of("tsv", rows_), io.BytesIO()
+    table = [{"a": text, "b": "x"}, {"a": "second", "b": None}]
+    by_row, by_column = export_of("tsv", table), io.BytesIO()
     export.write(by_column, "tsv", ("a", "b"), Exchanges(("a", "b"), [[(1, text, "x"), (2, "second", None)]]))
     assert by_column.getvalue() == by_row
     cells = [*csv.reader(io.StringIO(by_row.decode(), newline=""), delimiter="\t")]

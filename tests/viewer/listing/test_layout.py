@@ -45,12 +45,12 @@ def test_the_timeline_is_widest_and_grows_with_terminals() -> None:
 
 def test_starts_have_their_seconds_where_there_is_room() -> None:
     columns = widths(100, 120, 160)
-    assert [widths_["start"] >= 8 for widths_ in columns.values()] == [False, False, True]
+    assert [by_width["start"] >= 8 for by_width in columns.values()] == [False, False, True]
     assert "icl_p50" not in columns[100]
 
 
 def test_a_stall_in_words_is_never_cut() -> None:
-    assert min(widths_["happened"] for widths_ in widths(*range(60, 301)).values()) >= len("stall 2.4 s")
+    assert min(by_width["happened"] for by_width in widths(*range(60, 301)).values()) >= len("stall 2.4 s")
 
 
 def test_left_out_columns_make_room_for_others() -> None:

@@ -53,11 +53,11 @@ def test_incomplete_answers_have_no_best_total() -> None:
 
 def test_order_is_best_first_and_unknown_last() -> None:
     winners = [entry(1, ttft_ms=20.0, tps_user=1.0), entry(2), entry(3, ttft_ms=10.0, tps_user=2.0)]
-    assert [entry_.no for entry_ in ranking.ordered(winners, None)] == [1, 2, 3]
-    assert [entry_.no for entry_ in ranking.ordered(winners, None, reverse=True)] == [3, 2, 1]
-    assert [entry_.no for entry_ in ranking.ordered(winners, "ttft_ms")] == [3, 1, 2]
-    assert [entry_.no for entry_ in ranking.ordered(winners, "ttft_ms", reverse=True)] == [1, 3, 2]
-    assert [entry_.no for entry_ in ranking.ordered(winners, "tps_user")] == [3, 1, 2]
+    assert [item.no for item in ranking.ordered(winners, None)] == [1, 2, 3]
+    assert [item.no for item in ranking.ordered(winners, None, reverse=True)] == [3, 2, 1]
+    assert [item.no for item in ranking.ordered(winners, "ttft_ms")] == [3, 1, 2]
+    assert [item.no for item in ranking.ordered(winners, "ttft_ms", reverse=True)] == [1, 3, 2]
+    assert [item.no for item in ranking.ordered(winners, "tps_user")] == [3, 1, 2]
 
 
 def test_narrow_tables_drop_columns_before_the_drawing() -> None:
@@ -76,7 +76,7 @@ def test_lines_fill_no_more_than_their_width(width: int) -> None:
         entry(2, "open", duration_ms=500.0, ttft_ms=40.0, model="日本語" * 20),
     ]
     columns, axis = ranking.layout(entries, width), ranking.axis_ns(entries)
-    lines = [text(ranking.line(entry_, columns, ranking.best(entries), axis)) for entry_ in entries]
+    lines = [text(ranking.line(item, columns, ranking.best(entries), axis)) for item in entries]
     assert max(map(cell_len, [*lines, text(ranking.head(columns, "ttft_ms", axis))])) <= width
     assert all(line.isprintable() for line in lines)
 
@@ -101,7 +101,7 @@ def test_all_drawings_are_on_the_axis_of_the_longest() -> None:
     axis = ranking.axis_ns(entries)
     assert axis == 2 * SECOND
     columns = ranking.layout(entries, 120)
-    ends = [text(ranking.line(entry_, columns, {}, axis)).index("│") for entry_ in entries]
+    ends = [text(ranking.line(item, columns, {}, axis)).index("│") for item in entries]
     assert ends[1] == 119
     assert ends[0] == pytest.approx(119 - columns.gap_cells / 2, abs=1)
     assert ranking.axis_ns([]) == 0
@@ -151,8 +151,8 @@ def test_sign_of_a_figure_precedes_a_blank() -> None:
     }
     entries = [entry(1, **figures), entry(2, **(figures | {"outcome": "complete", "ttft_ms": 1.0}))]
     columns, winners = ranking.layout(entries, 200), ranking.best(entries)
-    for entry_ in entries:
-        line = text(ranking.line(entry_, columns, winners, SECOND))
+    for item in entries:
+        line = text(ranking.line(item, columns, winners, SECOND))
         assert all(line[at + 1] == " " for at, sign in enumerate(line) if sign in "+<")
 
 
@@ -184,28 +184,28 @@ def test_unknown_figures_are_not_judged(connection: Connection) -> None:
 
 
 def test_words_are_the_same_or_differ(connection: Connection) -> None:
-    scores_ = scores(connection, COMPLETE, TOOLS)
-    assert scores_["OUTCOME"].difference == "same "
-    assert scores_["FINISH"].difference == "differs "
+    results = scores(connection, COMPLETE, TOOLS)
+    assert results["OUTCOME"].difference == "same "
+    assert results["FINISH"].difference == "differs "
 
 
 def test_higher_speed_is_better_but_longer_is_not() -> None:
-    scores_ = scored(row(), row(tps_user=30.0, output_tokens=9))
-    assert scores_["TPS"] == Score("TPS ", "10.0 ", "30.0<", "+20.0 ", 1)
-    assert scores_["TOKENS"] == Score("TOKENS ", "1 ", "9 ", "+8 ", None)
+    results = scored(row(), row(tps_user=30.0, output_tokens=9))
+    assert results["TPS"] == Score("TPS ", "10.0 ", "30.0<", "+20.0 ", 1)
+    assert results["TOKENS"] == Score("TOKENS ", "1 ", "9 ", "+8 ", None)
 
 
 def test_invisible_difference_has_no_sign_and_no_winner() -> None:
-    scores_ = scored(row(ttft_ms=20.01), row(ttft_ms=20.0))
-    assert scores_["TTFT ms"] == Score("TTFT ms ", "20.0 ", "20.0 ", "0.0 ", None)
+    results = scored(row(ttft_ms=20.01), row(ttft_ms=20.0))
+    assert results["TTFT ms"] == Score("TTFT ms ", "20.0 ", "20.0 ", "0.0 ", None)
 
 
 @each_case("outcome", ["truncated", "error_event", "client_closed", "timeout", "open"])
 def test_only_ttft_is_judged_of_incomplete_answers(outcome: str) -> None:
     short = {name: 0.7 for name in LABELS if name.endswith("_ms")}
-    scores_ = scored(row(), row(outcome, tps_user=99.0, **short))
-    assert {label for label, score in scores_.items() if score.better is not None} == {"TTFT ms"}
-    assert scores_["TTFT ms"].better == 1
+    results = scored(row(), row(outcome, tps_user=99.0, **short))
+    assert {label for label, score in results.items() if score.better is not None} == {"TTFT ms"}
+    assert results["TTFT ms"].better == 1
 
 
 def test_truncated_answer_is_not_quicker_than_a_complete_one(connection: Connection) -> None:
@@ -229,9 +229,9 @@ def test_figures_of_a_running_exchange_may_grow_except_ttft(connection: Connecti
     no = queries.find(connection, LIVE)
     running_row = live.filled(queries.detail(connection, no), live.figures(connection, no))
     unended = replace(running_row, duration_ms=110.0)
-    scores_ = scored(unended, detail(connection, TOOLS))
-    assert (scores_["TTFT ms"].a, scores_["DUR ms"].a, scores_["OUTCOME"].a) == ("110.0 ", "110.0+", "open ")
-    assert (scores_["TTFT ms"].better, scores_["ICL p50"].a) == (1, "– ")
+    results = scored(unended, detail(connection, TOOLS))
+    assert (results["TTFT ms"].a, results["DUR ms"].a, results["OUTCOME"].a) == ("110.0 ", "110.0+", "open ")
+    assert (results["TTFT ms"].better, results["ICL p50"].a) == (1, "– ")
 
 
 @pytest.mark.parametrize(("lasted", "expected"), [(150.0, "+50.0 "), (100.0, "same "), (60.0, "−40.0 ")])
@@ -247,8 +247,8 @@ def test_difference_has_its_sign_while_one_side_runs(lasted: float, expected: st
 
 
 def test_orphan_is_named_and_stops_growing() -> None:
-    scores_ = scored(row(), row("orphan", duration_ms=99.0))
-    assert (scores_["OUTCOME"].b, scores_["DUR ms"].b, scores_["DUR ms"].better) == ("orphan ", "99.0 ", None)
+    results = scored(row(), row("orphan", duration_ms=99.0))
+    assert (results["OUTCOME"].b, results["DUR ms"].b, results["DUR ms"].better) == ("orphan ", "99.0 ", None)
 
 
 def test_recorded_words_are_safe(connection: Connection) -> None:

@@ -85,15 +85,15 @@ def test_comments_are_items_and_the_first_has_no_gap() -> None:
     body = b"data: x\n\n: ping\n\ndata: y\n\n"
     reads = [Read(0, 5_000_000, None, 0, 9), Read(1, 7_500_000, None, 9, 8)]
     decoded = decode(Exchange(status=200, content_type="text/event-stream"), reads, body)
-    rows_ = list(events.table(Transcript(decoded), decoded))
-    assert [row["gap_ms"] for row in rows_] == [None, 2.5, None]
-    assert [row["kind"] for row in rows_] == ["other", "comment", "other"]
+    table = list(events.table(Transcript(decoded), decoded))
+    assert [row["gap_ms"] for row in table] == [None, 2.5, None]
+    assert [row["kind"] for row in table] == ["other", "comment", "other"]
 
 
 def test_each_choice_has_a_row_with_chunk_number() -> None:
     two_choices = {"choices": [choice({"content": "a"}), choice({"content": "b"}, 1)]}
-    rows_ = chunk_rows(two_choices, {"choices": [choice({"content": "c"})]})
-    assert [(row["seq"], row["choice"], row["content"], row["gap_ms"]) for row in rows_] == [
+    table = chunk_rows(two_choices, {"choices": [choice({"content": "c"})]})
+    assert [(row["seq"], row["choice"], row["content"], row["gap_ms"]) for row in table] == [
         (0, 0, "a", None),
         (0, 1, "b", None),
         (1, 0, "c", 1.0),

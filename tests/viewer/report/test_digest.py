@@ -20,8 +20,8 @@ def row_of(connection: Connection, **values: int) -> dict[str, Any]:
     (sample,) = overview.samples(connection)
     row = summary.row(sample, ())
     for name, count in values.items():
-        figures_ = figures(np.arange(1.0, count + 1))
-        row |= {summary.field_name(QUANTITIES[name], statistic): value for statistic, value in figures_.items()}
+        numbers = figures(np.arange(1.0, count + 1))
+        row |= {summary.field_name(QUANTITIES[name], statistic): value for statistic, value in numbers.items()}
     return row
 
 

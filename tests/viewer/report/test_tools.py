@@ -42,18 +42,18 @@ def printed(tape: Path, tool: str, *arguments: str) -> tuple[str, str]:
 
 def test_a_row_has_the_contracts_fields_for_each_tool(connection: Connection) -> None:
     for tool in TOOLS:
-        rows_ = rows(connection, tool)
-        assert rows_
-        assert {tuple(row) for row in rows_} == {FIELDS}
-        assert {row["tool"] for row in rows_} == {tool}
+        table = rows(connection, tool)
+        assert table
+        assert {tuple(row) for row in table} == {FIELDS}
+        assert {row["tool"] for row in table} == {tool}
 
 
 def test_the_exchanges_that_a_condition_selects_are_measured(connection: Connection) -> None:
-    rows_ = {row["metric"]: row for row in rows(connection, "vllm", ONE)}
-    assert (rows_["TTFT"]["n"], rows_["TTFT"]["mean"], rows_["E2EL"]["mean"]) == (1, 110, 170)
-    assert (rows_["TPOT"]["mean"], rows_["ITL"]["n"]) == (pytest.approx(20), 3)
-    assert rows_["Total generated tokens"]["value"] == 4
-    assert rows_["Request throughput"]["value"] > 0
+    table = {row["metric"]: row for row in rows(connection, "vllm", ONE)}
+    assert (table["TTFT"]["n"], table["TTFT"]["mean"], table["E2EL"]["mean"]) == (1, 110, 170)
+    assert (table["TPOT"]["mean"], table["ITL"]["n"]) == (pytest.approx(20), 3)
+    assert table["Total generated tokens"]["value"] == 4
+    assert table["Request throughput"]["value"] > 0
     assert rows(connection, "vllm", measures.c.outcome == "no such")[0]["n"] == 0
 
 
@@ -101,10 +101,10 @@ def test_machines_get_rows_and_people_beside_them_the_remarks(tape: Path, connec
         "json": lambda: json.loads(text),
         "jsonl": lambda: [json.loads(line) for line in text.splitlines()],
     }
-    rows_ = readers[format]()
-    assert [row["metric"] for row in rows_] == [row["metric"] for row in rows(connection, "guidellm", ONE)]
-    assert float(rows_[0]["mean"]) == 110
-    assert tuple(rows_[0]) == FIELDS
+    table = readers[format]()
+    assert [row["metric"] for row in table] == [row["metric"] for row in rows(connection, "guidellm", ONE)]
+    assert float(table[0]["mean"]) == 110
+    assert tuple(table[0]) == FIELDS
     assert err.startswith("guidellm: 0 of 1 failed (0.00 %)\n")
 
 
@@ -156,8 +156,8 @@ def test_a_requested_length_replaces_usage_for_sglang(tape: Path, tmp_path: Path
         with contextlib.closing(sqlite3.connect(copied)) as writing, writing:
             writing.execute("UPDATE exchanges SET request_body = ?", (body,))
         with queries.opened(Path(copied)) as connection:
-            rows_ = rows(connection, "sglang", exchanges.c.id == "aaaa000000000002")
-        return next((row["value"] for row in rows_ if row["metric"] == "Total generated tokens"), None)
+            table = rows(connection, "sglang", exchanges.c.id == "aaaa000000000002")
+        return next((row["value"] for row in table if row["metric"] == "Total generated tokens"), None)
 
     assert tokens(b'{"max_completion_tokens": 9}') == 9
     assert [tokens(body) for body in (b"{", b"[1]", b'{"max_tokens": true}', None)] == [None] * 4

@@ -13,8 +13,8 @@ from wiretape.viewer.sessions.account import PARTS, Account, Span, account, stre
 MS = 1_000_000
 
 
-def in_ms(account_: Account) -> dict[str, float]:
-    return {name: took_ns / MS for name, took_ns in account_.parts.items() if took_ns}
+def in_ms(times: Account) -> dict[str, float]:
+    return {name: took_ns / MS for name, took_ns in times.parts.items() if took_ns}
 
 
 def span(
@@ -32,12 +32,12 @@ def test_stalls_and_rate_limits_between_turns_are_told_apart() -> None:
         span(2, 3450, 3500, failed=True, continues=1, answers_tool=True),
         span(3, 4500, 8400, 5000, 8400, stalls=[(5200, 8200)], continues=2, answers_tool=True),
     ]
-    account_ = account(turns)
-    assert in_ms(account_) == {
+    times = account(turns)
+    assert in_ms(times) == {
         "streaming": 1400, "stalled": 3000, "waiting": 900, "closing": 50, "failed": 50, "backoff": 1000, "tools": 2000,
     }  # fmt: skip
-    assert (account_.wall_ns, account_.parallel_ns, account_.ttft_p50_ns) == (8400 * MS, 0, 450 * MS)
-    assert (account_.exchanges, account_.turns, account_.failed, account_.open, account_.exchanges_max) == (
+    assert (times.wall_ns, times.parallel_ns, times.ttft_p50_ns) == (8400 * MS, 0, 450 * MS)
+    assert (times.exchanges, times.turns, times.failed, times.open, times.exchanges_max) == (
         3,
         2,
         1,
@@ -68,9 +68,9 @@ def test_a_retry_of_an_abandoned_stream_follows_a_backoff() -> None:
 
 
 def test_without_times_the_parts_of_a_session_are_unknown() -> None:
-    account_ = account([span(1, 0, 10), span(2, 20, 30, is_timed=False)])
-    assert (account_.is_known, account_.parts, account_.wall_ns) == (False, {}, 30 * MS)
-    row = account_.row()
+    times = account([span(1, 0, 10), span(2, 20, 30, is_timed=False)])
+    assert (times.is_known, times.parts, times.wall_ns) == (False, {}, 30 * MS)
+    row = times.row()
     assert {row[f"{part}_ms"] for part in PARTS} == {None}
     assert row["wall_ms"] == 30
 
@@ -82,10 +82,10 @@ def test_a_session_without_exchanges_takes_no_time() -> None:
 def test_of_simultaneous_exchanges_the_first_fitting_part_counts() -> None:
     main = span(1, 0, 100, 10, 90)
     side_span = span(2, 50, 200, 150, 160, begins=True)
-    account_ = account([main, side_span])
-    assert in_ms(account_) == {"waiting": 10 + 60, "streaming": 80 + 10, "closing": 40}
-    assert account_.exchanges_max == 2
-    assert account_.parallel_ns == 50 * MS
+    times = account([main, side_span])
+    assert in_ms(times) == {"waiting": 10 + 60, "streaming": 80 + 10, "closing": 40}
+    assert times.exchanges_max == 2
+    assert times.parallel_ns == 50 * MS
 
 
 @pytest.mark.parametrize(("first_facts", "second_facts", "part"), [
@@ -107,8 +107,8 @@ def test_of_simultaneous_exchanges_the_first_fitting_part_counts() -> None:
 def test_the_next_start_says_what_a_pause_was(
     first_facts: dict[str, bool], second_facts: dict[str, bool], part: str
 ) -> None:
-    account_ = account([span(1, 0, 10, **first_facts), span(2, 30, 40, **second_facts)])
-    assert account_.parts[part] == 20 * MS
+    times = account([span(1, 0, 10, **first_facts), span(2, 30, 40, **second_facts)])
+    assert times.parts[part] == 20 * MS
 
 
 def test_an_answered_tool_call_explains_no_later_branch() -> None:
@@ -130,21 +130,21 @@ def test_an_open_exchange_waits_then_streams_then_is_stalled() -> None:
     ))  # fmt: skip
     assert in_ms(account([waiting], limits)) == {"waiting": 300}
     assert in_ms(account([streaming], limits)) == {"waiting": 50, "streaming": 250}
-    account_ = account([stalled], limits)
-    assert in_ms(account_) == {"waiting": 50, "streaming": 150, "stalled": 101}
-    assert (account_.open, account_.turns, account_.ttft_p50_ns) == (1, 0, None)
+    times = account([stalled], limits)
+    assert in_ms(times) == {"waiting": 50, "streaming": 150, "stalled": 101}
+    assert (times.open, times.turns, times.ttft_p50_ns) == (1, 0, None)
 
 
 def test_a_websocket_counts_by_its_turns() -> None:
     turns = [span(1, 0, 10, 2, 8, calls_tool=True), span(1, 30, 40, 32, 40, continues=1, answers_tool=True)]
-    account_ = account(turns)
-    assert in_ms(account_) == {"waiting": 4, "streaming": 14, "closing": 2, "tools": 20}
-    assert (account_.exchanges, account_.turns, account_.parallel_ns) == (1, 2, 0)
+    times = account(turns)
+    assert in_ms(times) == {"waiting": 4, "streaming": 14, "closing": 2, "tools": 20}
+    assert (times.exchanges, times.turns, times.parallel_ns) == (1, 2, 0)
 
 
 def test_times_that_contradict_each_other_still_add_up() -> None:
-    account_ = account([span(1, 100, 50, 200, 10, stalls=[(300, 20)]), span(2, 0, 120, 500, 30)])
-    assert sum(account_.parts.values()) == account_.wall_ns == 120 * MS
+    times = account([span(1, 100, 50, 200, 10, stalls=[(300, 20)]), span(2, 0, 120, 500, 30)])
+    assert sum(times.parts.values()) == times.wall_ns == 120 * MS
 
 
 def some_session(random: random.Random) -> list[Span]:
@@ -212,18 +212,18 @@ def test_ten_thousand_sessions_agree_with_the_definition() -> None:
     limits, source = Thresholds(stall_ms=5 / MS), random.Random(7)
     for _ in range(10_000):
         spans = some_session(source)
-        account_ = account(
+        times = account(
             source.sample(spans, len(spans)) if len({turn[1] for turn in spans}) == len(spans) else spans, limits
         )
         start, end = min(turn.start_ns for turn in spans), max(turn.end_ns for turn in spans)
         each = [part_at(instant, spans, limits) for instant in range(start, end)]
         assert [part for part, took_ns in stretches(spans, limits) for _ in range(took_ns)] == each, spans
         parts = Counter(each)
-        assert account_.parts == {part: parts[part] for part in PARTS}, spans
-        assert sum(account_.parts.values()) == account_.wall_ns == end - start
+        assert times.parts == {part: parts[part] for part in PARTS}, spans
+        assert sum(times.parts.values()) == times.wall_ns == end - start
         counts = [sum(turn.start_ns <= at < turn.end_ns for turn in spans) for at in range(start, end)]
-        assert account_.parallel_ns == sum(max(count - 1, 0) for count in counts)
+        assert times.parallel_ns == sum(max(count - 1, 0) for count in counts)
         starting = [
             sum(other_turn.start_ns < turn.start_ns < other_turn.end_ns for other_turn in spans) for turn in spans
         ]
-        assert max([*counts, *(count + 1 for count in starting)]) <= account_.exchanges_max <= len(spans)
+        assert max([*counts, *(count + 1 for count in starting)]) <= times.exchanges_max <= len(spans)

@@ -24,8 +24,8 @@ APIS: dict[Provider, str] = {"anthropic": "anthropic.messages", "openai": "opena
 
 
 def prefix(body: dict[str, Any], api: str = "anthropic.messages") -> Prefix | None:
-    elements_ = elements(json.dumps(body).encode(), api)
-    return unpack(elements_ and elements_.pack())
+    parts = elements(json.dumps(body).encode(), api)
+    return unpack(parts and parts.pack())
 
 
 def request(
@@ -128,9 +128,9 @@ def test_gemini_omits_a_count_that_others_do_not_report() -> None:
     pair = [
         request(no, {"contents": contents[:no]}, no, "gemini", cached=None, model="gemini-2.5-pro") for no in (1, 2)
     ]
-    assert [figures_.verdict for figures_ in figures(pair).values()] == ["first", "provider"]
+    assert [values.verdict for values in figures(pair).values()] == ["first", "provider"]
     plain = [request(no, {"messages": contents[:no]}, no, "other", cached=None) for no in (1, 2)]
-    assert [figures_.verdict for figures_ in figures(plain).values()] == ["first", "unreported"]
+    assert [values.verdict for values in figures(plain).values()] == ["first", "unreported"]
     assert figures([request(1, FIRST, cached=None)])[1].verdict == "unreported"
 
 

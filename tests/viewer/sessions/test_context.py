@@ -10,17 +10,17 @@ from wiretape.viewer.sessions.context import RequestContext
 
 
 def elements_of(request: dict[str, Any]) -> Elements:
-    elements_ = elements(json.dumps(request).encode(), "anthropic.messages")
-    assert elements_ is not None
-    return elements_
+    parts = elements(json.dumps(request).encode(), "anthropic.messages")
+    assert parts is not None
+    return parts
 
 
 def size(value: Any) -> int:
     return len(json.dumps(value))
 
 
-def new(context_: RequestContext) -> dict[tuple[str, str | None], bool | None]:
-    return {(part.source, part.name): part.is_new for part in context_.parts}
+def new(change: RequestContext) -> dict[tuple[str, str | None], bool | None]:
+    return {(part.source, part.name): part.is_new for part in change.parts}
 
 
 def test_parts_add_up_and_the_largest_comes_first() -> None:
@@ -58,8 +58,8 @@ def test_a_second_equal_message_is_new() -> None:
 
 def test_results_are_ranked_with_their_places() -> None:
     short = {"role": "user", "content": [{**RESULT, "content": "y"}]}
-    context_ = context.context(elements_of(body(0, messages=[*DIALOGUE[:2], short, *DIALOGUE[1:3]])), None)
-    assert [(result.name, result.place) for result in context_.results] == [
+    change = context.context(elements_of(body(0, messages=[*DIALOGUE[:2], short, *DIALOGUE[1:3]])), None)
+    assert [(result.name, result.place) for result in change.results] == [
         ("read_file", "messages[4]"),
         ("read_file", "messages[2]"),
     ]

@@ -82,8 +82,8 @@ def test_a_prefix_request_precedes_despite_an_earlier_longer_one() -> None:
 
 
 def test_a_failed_attempt_is_succeeded_by_its_repetition() -> None:
-    ties_ = ties([turn(1, "a"), turn(2, "aBc", failed=True), turn(3, "aBc"), turn(4, "aBcDe")])
-    assert ties_ == {1: Tie(), 2: Tie(1, 1), 3: Tie(1, 2), 4: Tie(3, 3)}
+    links = ties([turn(1, "a"), turn(2, "aBc", failed=True), turn(3, "aBc"), turn(4, "aBcDe")])
+    assert links == {1: Tie(), 2: Tie(1, 1), 3: Tie(1, 2), 4: Tie(3, 3)}
 
 
 def test_a_client_repetition_has_its_originals_predecessor() -> None:
@@ -92,13 +92,13 @@ def test_a_client_repetition_has_its_originals_predecessor() -> None:
 
 
 def test_the_response_that_a_request_names_is_its_predecessor() -> None:
-    ties_ = ties([turn(1, "a", response_id="r1"), turn(2, "a", response_id="r2"), turn(3, "b", named_response="r1")])
-    assert ties_[3] == Tie(1, 1)
+    links = ties([turn(1, "a", response_id="r1"), turn(2, "a", response_id="r2"), turn(3, "b", named_response="r1")])
+    assert links[3] == Tie(1, 1)
 
 
 def test_an_unknown_request_or_response_leaves_predecessors_unknown() -> None:
-    ties_ = ties([turn(1, "a"), turn(2, None), turn(3, "b", named_response="gone")])
-    assert (ties_[2], ties_[3]) == (Tie(is_known=False), Tie(is_known=False))
+    links = ties([turn(1, "a"), turn(2, None), turn(3, "b", named_response="gone")])
+    assert (links[2], links[3]) == (Tie(is_known=False), Tie(is_known=False))
 
 
 def test_a_second_equal_message_is_another_one() -> None:
@@ -190,7 +190,7 @@ def test_long_sessions_take_no_more_than_their_messages() -> None:
     main = [Generation(no, b"".join(letters[: 2 * no + 1]), True) for no in range(1500)]
     agents = [Generation(2000 + no, b"".join(letters[4000 : 4001 + no]), True) for no in range(500)]
     began = time.process_time()
-    ties_ = ties([turn_ for pair in zip(main[:500], agents, strict=True) for turn_ in pair] + main[500:])
+    links = ties([part for pair in zip(main[:500], agents, strict=True) for part in pair] + main[500:])
     assert time.process_time() - began < 2
-    assert all(ties_[no].predecessor == no - 1 for no in range(1, 1500))
-    assert all(ties_[2000 + no].predecessor == 1999 + no for no in range(1, 500))
+    assert all(links[no].predecessor == no - 1 for no in range(1, 1500))
+    assert all(links[2000 + no].predecessor == 1999 + no for no in range(1, 500))

@@ -13,7 +13,7 @@ def attempt(no: int, start: float, end: float | None, outcome: str = "http_error
 def test_attempts_before_and_after_have_their_pauses() -> None:
     ordered = [attempt(1, 0, 1), attempt(2, 2, 3), attempt(3, 7, 8), attempt(4, 16, 20, "complete")]
     attempts = attempts_around(3, ordered[::-1])
-    assert ([attempt_.no for attempt_ in attempts.earlier], [attempt_.no for attempt_ in attempts.later]) == (
+    assert ([item.no for item in attempts.earlier], [item.no for item in attempts.later]) == (
         [1, 2],
         [4],
     )

@@ -31,18 +31,18 @@ def verdicts(base: Sample, new: Sample, seed: int = 0) -> dict[str, str]:
 
 
 def test_a_regression_of_a_fifth_is_found() -> None:
-    verdicts_ = verdicts(sample(1), sample(2, slower=1.2))
-    assert {verdicts_[f"{name}_p50_ms"] for name in QUANTITIES if name not in ("tps_user", "icl", "gap")} == {
+    judgements = verdicts(sample(1), sample(2, slower=1.2))
+    assert {judgements[f"{name}_p50_ms"] for name in QUANTITIES if name not in ("tps_user", "icl", "gap")} == {
         compare.WORSE
     }
-    assert verdicts_["tps_user_p50"] == compare.WORSE
-    assert verdicts_["error_rate_pct"] == compare.UNCLEAR
+    assert judgements["tps_user_p50"] == compare.WORSE
+    assert judgements["error_rate_pct"] == compare.UNCLEAR
     assert compare.exit_code(compare.groups(sample(1), sample(2, slower=1.2))) == 3
 
 
 def test_an_improvement_of_a_fifth_is_one() -> None:
-    verdicts_ = verdicts(sample(1, slower=1.2), sample(2))
-    assert (verdicts_["ttft_p50_ms"], verdicts_["tps_user_p50"]) == (compare.BETTER, compare.BETTER)
+    judgements = verdicts(sample(1, slower=1.2), sample(2))
+    assert (judgements["ttft_p50_ms"], judgements["tps_user_p50"]) == (compare.BETTER, compare.BETTER)
     assert compare.exit_code(compare.groups(sample(1, slower=1.2), sample(2))) == 0
 
 
@@ -59,11 +59,11 @@ def test_one_in_twenty_comparisons_of_equals_finds_something(count: int, most: i
 
 def test_constant_and_mostly_unknown_metrics_are_compared_too() -> None:
     base, new = sample(1), sample(2, slower=1.2)
-    for sample_ in (base, new):
-        sample_.columns["ttfc"][:] = 7.0
-        sample_.columns["ttfo"][10:] = np.nan
-    verdicts_ = verdicts(base, new)
-    assert (verdicts_["ttfc_p50_ms"], verdicts_["ttfo_p50_ms"], verdicts_["ttft_p50_ms"]) == (
+    for pooled in (base, new):
+        pooled.columns["ttfc"][:] = 7.0
+        pooled.columns["ttfo"][10:] = np.nan
+    judgements = verdicts(base, new)
+    assert (judgements["ttfc_p50_ms"], judgements["ttfo_p50_ms"], judgements["ttft_p50_ms"]) == (
         compare.UNCLEAR,
         compare.TOO_FEW,
         compare.WORSE,
@@ -83,8 +83,8 @@ def test_more_failures_are_found() -> None:
     [(19, compare.TOO_FEW, compare.TOO_FEW), (20, compare.WORSE, compare.TOO_FEW), (100, compare.WORSE, compare.WORSE)],
 )
 def test_too_few_values_are_not_judged(n: int, median: str, tail: str) -> None:
-    verdicts_ = verdicts(sample(1, n), sample(2, 400, slower=9))
-    assert (verdicts_["ttft_p50_ms"], verdicts_["ttft_p95_ms"]) == (median, tail)
+    judgements = verdicts(sample(1, n), sample(2, 400, slower=9))
+    assert (judgements["ttft_p50_ms"], judgements["ttft_p95_ms"]) == (median, tail)
 
 
 def test_what_is_not_judged_still_has_its_figures() -> None:

@@ -29,8 +29,8 @@ def sample(complete: int = 100, gaps: list[int] | None = None, outcomes: Any = N
 
 
 def test_a_row_has_the_fields_of_the_contract(connection: Connection) -> None:
-    for sample_ in overview.samples(connection, ("model", "label.run")):
-        assert tuple(summary.row(sample_, ("model", "label.run"))) == summary.fields(("model", "label.run"))
+    for pooled in overview.samples(connection, ("model", "label.run")):
+        assert tuple(summary.row(pooled, ("model", "label.run"))) == summary.fields(("model", "label.run"))
 
 
 def test_every_field_is_explained_and_says_its_unit() -> None:
@@ -43,8 +43,8 @@ def test_every_field_is_explained_and_says_its_unit() -> None:
 
 
 def test_a_tape_in_figures(connection: Connection) -> None:
-    (sample_,) = overview.samples(connection)
-    row = summary.row(sample_, ())
+    (pooled,) = overview.samples(connection)
+    row = summary.row(pooled, ())
     assert (row["n"], row["n_complete"], row["n_open"], row["measured_n"]) == (7, 2, 1, 2)
     assert row["error_rate_pct"] == pytest.approx(100 * 4 / 6)
     assert row["stream_error_rate_pct"] == pytest.approx(100 * 3 / 5)
@@ -71,8 +71,8 @@ def test_only_streams_cut_before_usage_lack_it(tmp_path: Path) -> None:
     refused, error = begin("f" * 16, 9, b"{}", "/v1/messages"), [(5, b'{"type":"error","error":{"type":"overloaded"}}')]
     frames += [refused, *response(refused.id, error, 529), end(refused.id, error)]
     with queries.opened(recorded(tmp_path / "tape.db", frames)) as connection:
-        (sample_,) = overview.samples(connection)
-        row = summary.row(sample_, ())
+        (pooled,) = overview.samples(connection)
+        row = summary.row(pooled, ())
     assert (row["n"], row["output_tokens"], row["usage_n"], row["usage_missing_n"]) == (4, None, 0, 3)
     assert "usage_missing" in row["warnings"]
 
@@ -89,13 +89,13 @@ def test_a_pooled_stall_shows_in_its_exchanges_figures() -> None:
 
 
 def test_each_rate_is_shown_with_its_count(connection: Connection) -> None:
-    (sample_,) = overview.samples(connection)
-    row = summary.row(sample_, (), bounds=objective("tpot<50ms"))
+    (pooled,) = overview.samples(connection)
+    row = summary.row(pooled, (), bounds=objective("tpot<50ms"))
     assert [row[f"{name}_n"] for name in ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate")] == [
         6, 6, 5, 6,
     ]  # fmt: skip
     assert (row["goodput_n"], row["objective_unknown_n"]) == (5, 1)
-    assert summary.row(sample_, ())["goodput_n"] is None
+    assert summary.row(pooled, ())["goodput_n"] is None
     row_left = summary.row(sample(3, outcomes={"truncated": 1, "client_closed": 4, "open": 9, "unmeasured": 5}), ())
     assert [row_left[f"{name}_n"] for name in ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate")] == [
         4, 8, 4, 8,
@@ -116,8 +116,8 @@ def test_failed_exchanges_enter_figures_only_when_asked(connection: Connection) 
 
 
 def test_the_method_of_percentiles_holds_for_gaps_too(connection: Connection) -> None:
-    (sample_,) = overview.samples(connection)
-    row = summary.row(sample_, (), "inverse_cdf")
+    (pooled,) = overview.samples(connection)
+    row = summary.row(pooled, (), "inverse_cdf")
     assert (row["ttft_p50_ms"], row["icl_p90_ms"], row["gap_p50_ms"]) == (50, 3000, 10)
 
 
@@ -126,13 +126,13 @@ def test_the_method_of_percentiles_holds_for_gaps_too(connection: Connection) ->
     [("ttft<100ms", 100 / 6), ("ttft<1s", 200 / 6), ("ttft<1s,icl.max<1s", 100 / 6), ("ttft<10ms", 0)],
 )
 def test_goodput_is_of_all_attempts(connection: Connection, slo: str, expected: float) -> None:
-    (sample_,) = overview.samples(connection)
-    assert summary.row(sample_, (), bounds=objective(slo))["goodput_pct"] == pytest.approx(expected)
+    (pooled,) = overview.samples(connection)
+    assert summary.row(pooled, (), bounds=objective(slo))["goodput_pct"] == pytest.approx(expected)
 
 
 def test_an_exchange_without_bounded_figures_is_not_judged(connection: Connection) -> None:
-    (sample_,) = overview.samples(connection)
-    row = summary.row(sample_, (), bounds=objective("tpot<50ms"))
+    (pooled,) = overview.samples(connection)
+    row = summary.row(pooled, (), bounds=objective("tpot<50ms"))
     assert (row["goodput_pct"], row["objective_unknown_n"]) == (100 / 5, 1)
     assert "objective_unknown" in row["warnings"]
 

@@ -231,9 +231,7 @@ def test_values_of_a_wrong_type_are_absent(payload):
 
 def stream(*events, names=True):
     """Write events as a stream, with the `event:` lines or without."""
-    return "".join(
-        (f"event: {event_['type']}\n" if names else "") + f"data: {json.dumps(event_)}\n\n" for event_ in events
-    )
+    return "".join((f"event: {item['type']}\n" if names else "") + f"data: {json.dumps(item)}\n\n" for item in events)
 
 
 def delta(kind, message, index=0):
@@ -250,9 +248,9 @@ START = {
 }
 PLAN = [delta("tool-plan-delta", {"tool_plan": text}) for text in ("I ", "will.")]
 CALLS = [
-    event_
+    item
     for index, city in enumerate(("Rome", "Oslo"))
-    for event_ in (
+    for item in (
         delta(
             "tool-call-start", {"tool_calls": {**CALL, "id": city, "function": {"name": "f", "arguments": ""}}}, index
         ),

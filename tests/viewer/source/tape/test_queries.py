@@ -278,7 +278,7 @@ def test_any_number_of_exchanges_can_be_named(connection: Connection) -> None:
 
 
 def test_an_exchange_is_read_as_a_whole(connection: Connection) -> None:
-    exchange_ = exchange.full(connection, queries.find(connection, COMPLETE))
-    assert exchange_.body == queries.body(connection, queries.find(connection, COMPLETE))
-    assert (exchange_.row.outcome, exchange_.row.model, len(exchange_.reads)) == ("complete", "gpt-x-mini", 6)
-    assert len(exchange_.decoded.kinds) == 9
+    recorded = exchange.full(connection, queries.find(connection, COMPLETE))
+    assert recorded.body == queries.body(connection, queries.find(connection, COMPLETE))
+    assert (recorded.row.outcome, recorded.row.model, len(recorded.reads)) == ("complete", "gpt-x-mini", 6)
+    assert len(recorded.decoded.kinds) == 9

@@ -86,19 +86,19 @@ def test_waits_are_unknown_beside_unmeasured_exchanges_or_large_tapes(
 
 
 def test_a_recorded_session_is_accounted_to_the_nanosecond(tape: Path) -> None:
-    accounts_ = accounts(tape)
-    assert [*accounts_] == [KEY, OTHER]
-    assert {name: ns / MS for name, ns in accounts_[KEY].parts.items()} == {
+    times = accounts(tape)
+    assert [*times] == [KEY, OTHER]
+    assert {name: ns / MS for name, ns in times[KEY].parts.items()} == {
         "streaming": 1400, "stalled": 3000, "waiting": 900, "closing": 50, "failed": 50, "backoff": 1000, "tools": 2000,
         "idle": 0,
     }  # fmt: skip
-    assert (accounts_[KEY].wall_ns, accounts_[KEY].turns, accounts_[KEY].failed, accounts_[KEY].exchanges) == (
+    assert (times[KEY].wall_ns, times[KEY].turns, times[KEY].failed, times[KEY].exchanges) == (
         8400 * MS,
         2,
         1,
         3,
     )
-    assert not accounts_[KEY].clock_step
+    assert not times[KEY].clock_step
 
 
 def turns_taped(tape: Path, turns: dict[str, int], calls: str) -> Path:
@@ -148,9 +148,9 @@ def test_an_edited_history_continues_the_most_equal_turn(tmp_path: Path) -> None
 def test_unshipped_answers_reveal_tools_by_later_results(
     tape: Path,
 ) -> None:
-    accounts_ = accounts(tape)
+    times = accounts(tape)
     damage(tape, "UPDATE measures SET tool_calls = NULL, flags = trim(coalesce(flags, '') || ' bytes_not_shipped')")
-    assert accounts(tape) == accounts_
+    assert accounts(tape) == times
 
 
 def test_a_clock_step_within_a_boot_changes_nothing(tape: Path) -> None:
@@ -163,9 +163,9 @@ def test_a_clock_set_back_between_boots_is_flagged(tape: Path) -> None:
         tape,
         f"UPDATE exchanges SET boot_ns = NULL, started_at = '2026-03-01T09:00:00.000000Z' WHERE id = '{SECOND}'",
     )
-    accounts_ = accounts(tape)[KEY]
-    assert accounts_.clock_step
-    assert accounts_.wall_ns == (3450 + 3900) * MS
+    times = accounts(tape)[KEY]
+    assert times.clock_step
+    assert times.wall_ns == (3450 + 3900) * MS
 
 
 def test_a_session_is_named_by_its_key_or_prefix(tape: Path) -> None:

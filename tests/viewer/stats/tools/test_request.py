@@ -62,8 +62,8 @@ def test_only_whole_lines_of_abandoned_answers_are_read():
 
 def test_usage_is_the_last_chunks_that_has_it():
     usage = b'data: {"choices":[],"usage":{"completion_tokens":%d}}\n\n'
-    request_ = request(usage % 3, CHUNK, usage % 5, b'data: {"choices":[],"usage":{"completion_tokens":null}}\n\n')
-    assert request_.reported_tokens() == 5
+    question = request(usage % 3, CHUNK, usage % 5, b'data: {"choices":[],"usage":{"completion_tokens":null}}\n\n')
+    assert question.reported_tokens() == 5
     assert request(CHUNK).reported_tokens() is None
 
 
@@ -76,8 +76,8 @@ def test_usage_is_the_last_chunks_that_has_it():
     ],
 )
 def test_a_client_raises_on_errors_and_broken_connections(facts, reason):
-    request_ = request(CHUNK, b"data: [DONE]\n\n", **facts)
-    checks = request_.check_end if request_.exchange.status == 200 else request_.check_status
+    question = request(CHUNK, b"data: [DONE]\n\n", **facts)
+    checks = question.check_end if question.exchange.status == 200 else question.check_status
     with pytest.raises(ToolError, match=reason):
         checks()
 

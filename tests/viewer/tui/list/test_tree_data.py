@@ -76,9 +76,9 @@ def test_a_running_conversation_grows(tape: Path, reading: Reading) -> None:
 def test_verdicts_follow_the_turns_that_they_are_about(reading: Reading) -> None:
     query = TreeQuery(frozenset({KEY}), ALL.near)
     data = reading(ConversationsData(), query)
-    assert {turn_.cache_verdict for turn_ in data.turns[KEY]} == {None}
+    assert {part.cache_verdict for part in data.turns[KEY]} == {None}
     judged = reading(data, query)
-    assert {turn_.cache_verdict for turn_ in judged.turns[KEY]} == {"unreported", "unknown", None}
+    assert {part.cache_verdict for part in judged.turns[KEY]} == {"unreported", "unknown", None}
     assert reading(judged, query) is judged
 
 
@@ -91,9 +91,9 @@ def test_contexts_are_read_near_the_cursor_on_request(reading: Reading) -> None:
     assert query.is_in(data)
     bars = data.bars(of_context=True)
     assert (bars.title, bars.sessions.keys(), bars.wall_ns[KEY]) == ("CONTEXT", {KEY, OTHER}, 8400 * MS)
-    (turn_,) = (one for one in data.turns[KEY] if one.id == FIRST)
-    assert turn_.sources["user"] > 0
-    assert sum(turn_.sources.values()) == bars.turns[turn_.no].phases[-1].end
+    (part,) = (one for one in data.turns[KEY] if one.id == FIRST)
+    assert part.sources["user"] > 0
+    assert sum(part.sources.values()) == bars.turns[part.no].phases[-1].end
 
 
 def test_an_opened_conversation_that_vanished_is_not_sought(reading: Reading) -> None:

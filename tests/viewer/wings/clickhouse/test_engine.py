@@ -202,11 +202,11 @@ def test_a_server_answers_like_its_tapes_despite_hostile_text(
 ) -> None:
     merged, ended_tapes = tmp_path / "merged.db", list[Path]()
     tapes = (tape, wires, recorded(tmp_path / "broken.db", list(frames())))
-    for host, tape_ in enumerate(tapes):
+    for host, recording in enumerate(tapes):
         monkeypatch.setattr(socket, "gethostname", lambda host=host: f"host-{host}")
-        assert answer("ship", "--db", tape_, "--to", to, "--once", "--bodies")[0] == 0
+        assert answer("ship", "--db", recording, "--to", to, "--once", "--bodies")[0] == 0
         finished = tmp_path / f"ended-{host}.db"
-        assert answer("pull", "--db", tape_, "-f", "-is:open", "-o", finished)[0] == 0
+        assert answer("pull", "--db", recording, "-f", "-is:open", "-o", finished)[0] == 0
         ended_tapes.append(finished)
     assert answer("db", "merge", "--db", merged, *ended_tapes)[0] == 0
     check_answers(merged, to)

@@ -47,8 +47,8 @@ def events(connection: Connection, id: str) -> list[Event]:
 
 def film_events(*chunks: Chunk, **facts: Any) -> list[Event]:
     decoded = of_chunks(chunks, [at * 10 * MS for at in range(1, len(chunks) + 1)])
-    exchange_ = full((), decoded, **({"ended_by": "end", "end_ns": 90 * MS} | facts))
-    return read_back("\n".join(asciicast.lines(exchange_)).encode())[1]
+    finished = full((), decoded, **({"ended_by": "end", "end_ns": 90 * MS} | facts))
+    return read_back("\n".join(asciicast.lines(finished)).encode())[1]
 
 
 def answered(index: int = 0, **more: Any) -> Chunk:
@@ -104,10 +104,10 @@ def test_reasoning_is_dim_and_tool_calls_stand_apart(connection: Connection) -> 
 
 
 def test_an_error_is_marked_with_its_ending(connection: Connection) -> None:
-    events_ = events(connection, FAILED)
-    assert (0.06, "m", "error server_overloaded: overloaded") in events_
-    assert events_[-1][1:] == ("x", "1")
-    assert "[error_event (mid_stream): overloaded]" in events_[-3][2]
+    timeline = events(connection, FAILED)
+    assert (0.06, "m", "error server_overloaded: overloaded") in timeline
+    assert timeline[-1][1:] == ("x", "1")
+    assert "[error_event (mid_stream): overloaded]" in timeline[-3][2]
 
 
 def test_an_error_is_marked_behind_what_came_with_it() -> None:
@@ -118,25 +118,25 @@ def test_an_error_is_marked_behind_what_came_with_it() -> None:
 
 
 def test_an_unstreamed_answer_appears_at_its_last_read(connection: Connection) -> None:
-    events_ = events(connection, LIMITED)
-    assert [event[1] for event in events_] == ["m", "o", "m", "x"]
-    assert [event[0] for event in events_] == [0.03, 0.0315, 0.0315, 0.0315]
-    assert "http_error (rate_limited): slow down" in events_[1][2]
+    timeline = events(connection, LIMITED)
+    assert [event[1] for event in timeline] == ["m", "o", "m", "x"]
+    assert [event[0] for event in timeline] == [0.03, 0.0315, 0.0315, 0.0315]
+    assert "http_error (rate_limited): slow down" in timeline[1][2]
 
 
 def test_an_open_exchange_has_no_exit(connection: Connection) -> None:
-    events_ = events(connection, LIVE)
-    assert (events_[-1][1:], events_[-1][0]) == (("m", "open"), 0.11)
+    timeline = events(connection, LIVE)
+    assert (timeline[-1][1:], timeline[-1][0]) == (("m", "open"), 0.11)
 
 
 def test_only_line_ends_and_our_colours_control_terminals(connection: Connection) -> None:
     data = recorded(connection, ODD)
     assert data.isascii()
-    header, events_ = read_back(data)
-    for text in [header["title"], *(text for _, _, text in events_)]:
+    header, timeline = read_back(data)
+    for text in [header["title"], *(text for _, _, text in timeline)]:
         assert not {sign for sign in SGR.sub("", text) if not sign.isprintable()} - {"\r", "\n"}
         assert "\n" not in text.replace("\r\n", "")
-    assert HOSTILE not in json.dumps(events_)
+    assert HOSTILE not in json.dumps(timeline)
 
 
 def test_a_line_end_is_return_and_line_feed() -> None:
@@ -144,8 +144,8 @@ def test_a_line_end_is_return_and_line_feed() -> None:
 
 
 def test_a_halved_character_is_shown_whole() -> None:
-    events_ = film_events(answered(content="a\ud83d"), answered(content="\ude00b\ud83d"), answered(content="c"))
-    assert [text for _, code, text in events_ if code == "o"] == ["a", "\U0001f600b", "\ufffdc", "\r\n"]
+    timeline = film_events(answered(content="a\ud83d"), answered(content="\ude00b\ud83d"), answered(content="c"))
+    assert [text for _, code, text in timeline if code == "o"] == ["a", "\U0001f600b", "\ufffdc", "\r\n"]
 
 
 def test_only_the_first_choice_is_shown() -> None:
@@ -157,24 +157,24 @@ def test_only_the_first_choice_is_shown() -> None:
 def test_each_call_begins_a_line_and_kinds_paragraphs() -> None:
     calls = [answered(tools=(ToolPiece(at, "", name, arguments),)) for at, name, arguments in
              ((0, "f", ""), (0, "", "1"), (1, "g", "2"))]  # fmt: skip
-    events_ = film_events(answered(content="a"), *calls, answered(refusal="no"))
-    shown = "".join(text for _, code, text in events_ if code == "o")
+    timeline = film_events(answered(content="a"), *calls, answered(refusal="no"))
+    shown = "".join(text for _, code, text in timeline if code == "o")
     assert SGR.sub("", shown) == "a\r\n\r\nf 1\r\ng 2\r\n\r\nno\r\n"
 
 
 def test_time_never_runs_backwards(connection: Connection) -> None:
-    exchange_ = exchange.full(connection, queries.find(connection, COMPLETE))
-    early = replace(exchange_, exchange=replace(exchange_.exchange, end_ns=5 * MS))
+    finished = exchange.full(connection, queries.find(connection, COMPLETE))
+    early = replace(finished, exchange=replace(finished.exchange, end_ns=5 * MS))
     intervals = [json.loads(line)[0] for line in list(asciicast.lines(early))[1:]]
     assert min(intervals) >= 0
 
 
 def test_a_pace_changes_the_times_of_all_events(connection: Connection) -> None:
-    exchange_ = exchange.full(connection, queries.find(connection, TOOLS))
-    lines = asciicast.lines(exchange_, pace=Pace(speed=2, cap_ns=500 * MS), size=ScreenSize(100, 30))
-    header, events_ = read_back("\n".join(lines).encode())
+    finished = exchange.full(connection, queries.find(connection, TOOLS))
+    lines = asciicast.lines(finished, pace=Pace(speed=2, cap_ns=500 * MS), size=ScreenSize(100, 30))
+    header, timeline = read_back("\n".join(lines).encode())
     assert header["term"]["cols"], header["term"]["rows"] == (100, 30)
-    assert [at for at, code, _ in events_ if code == "o"] == [0.025, 0.275, 0.28, 0.285750]
+    assert [at for at, code, _ in timeline if code == "o"] == [0.025, 0.275, 0.28, 0.285750]
 
 
 def raced(connection: Connection, *ids: str) -> tuple[dict[str, Any], list[Event], Film]:
@@ -185,21 +185,21 @@ def raced(connection: Connection, *ids: str) -> tuple[dict[str, Any], list[Event
 
 
 def test_a_race_plays_what_its_film_shows(connection: Connection) -> None:
-    header, events_, film = raced(connection, TOOLS, COMPLETE)
+    header, timeline, film = raced(connection, TOOLS, COMPLETE)
     assert header["title"] == f"{TOOLS} · gpt-x-mini · complete | {COMPLETE} · gpt-x-mini · complete"
     frames = [*film.frames(each_event=True)]
     screen = Screen(80, 24)
-    for at, code, text in events_[:-2]:
+    for at, code, text in timeline[:-2]:
         assert code == "o"
         screen.feed(text)
         frame = frames[bisect_right([frame.at_ns // 1000 for frame in frames], round(at * 1e6)) - 1]
         assert screen.lines == ["".join(part for part, _ in line).rstrip() for line in frame.lines]
-    assert events_[-1] == (3.0715, "x", "0")
+    assert timeline[-1] == (3.0715, "x", "0")
 
 
 def test_a_hostile_races_terminal_gets_only_our_sequences(connection: Connection) -> None:
-    _, events_, _ = raced(connection, ODD, COMPLETE)
+    _, timeline, _ = raced(connection, ODD, COMPLETE)
     sequences = re.compile("\x1b\\[(?:[0-9]*m|[0-9]+;1H|\\?25[lh]|2J)")
-    for _, _, text in events_:
+    for _, _, text in timeline:
         assert not {sign for sign in sequences.sub("", text) if not sign.isprintable()}
-    assert HOSTILE not in json.dumps(events_)
+    assert HOSTILE not in json.dumps(timeline)

@@ -40,11 +40,11 @@ def test_each_text_appears_at_its_recorded_time(connection: Connection) -> None:
 
 def test_the_end_is_told_only_at_the_end(connection: Connection) -> None:
     for id in (COMPLETE, TRUNCATED, FAILED, LIMITED):
-        (exchange_,) = exchanges_of(connection, id)
-        *frames_before, final = Film([exchange_]).frames(each_event=True)
-        words = [exchange_.row.outcome, "no text"]
+        (recorded,) = exchanges_of(connection, id)
+        *frames_before, final = Film([recorded]).frames(each_event=True)
+        words = [recorded.row.outcome, "no text"]
         assert not [word for frame in frames_before for word in words if word in seen(frame)]
-        assert exchange_.row.outcome in seen(final)
+        assert recorded.row.outcome in seen(final)
 
 
 def test_without_events_the_clock_ticks_ten_times_a_second(connection: Connection) -> None:

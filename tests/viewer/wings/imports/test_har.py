@@ -102,7 +102,7 @@ def test_an_http2_export_returns_protocol_trailers_and_error(tmp_path: Path) -> 
     with opened(tape) as store:
         record(store, [*http2("a" * 16), *http2("b" * 16, is_reset=True)])
     run(tape, "export", "-o", str(archive))
-    entries = {entry_["_wiretape"]["id"][0]: entry_ for entry_ in json.loads(archive.read_bytes())["log"]["entries"]}
+    entries = {item["_wiretape"]["id"][0]: item for item in json.loads(archive.read_bytes())["log"]["entries"]}
     assert [entries[id][side]["httpVersion"] for id in "ab" for side in ("request", "response")] == ["HTTP/2"] * 4
     assert entries["a"]["response"]["_trailers"][0] == {"name": "grpc-status", "value": "8"}
     run(second_tape, "import", str(archive))
@@ -349,8 +349,8 @@ def test_an_export_of_wiretape_returns_bytes_and_times(tmp_path: Path) -> None:
         ).stdout.replace("\r", "")
     assert "already" in run(first, "import", str(exported)).output
     foreign = json.loads(exported.read_text())
-    for entry_ in foreign["log"]["entries"]:
-        del entry_["_wiretape"]  # as any other archive
+    for item in foreign["log"]["entries"]:
+        del item["_wiretape"]  # as any other archive
     exported.write_text(json.dumps(foreign))
     run(third, "import", str(exported))
     for original, stripped in zip(events(first), events(third), strict=True):

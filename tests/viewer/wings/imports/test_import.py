@@ -238,7 +238,7 @@ def test_an_archive_of_imports_brings_back_what_was_unknown(tape: Path, tmp_path
     run(tape, "export", "-o", str(archive))
     assert "5 exchanges of har imported" in imported(second_tape, archive)
     first, second = (
-        run(tape_, "export", "--table", "texts", "--format", "jsonl").stdout for tape_ in (tape, second_tape)
+        run(recording, "export", "--table", "texts", "--format", "jsonl").stdout for recording in (tape, second_tape)
     )
     assert sorted(map(stable, first.splitlines())) == sorted(map(stable, second.splitlines()))
 

@@ -99,19 +99,19 @@ def test_a_stream_is_a_conventional_client_span():
 def test_a_span_has_its_known_protocol_version():
     versions = {"http/1.1": "1.1", "h2": "2", None: None, HOSTILE: None}
     for protocol, version in versions.items():
-        attributes_ = values(received(replace(EXCHANGE, protocol=protocol)).attributes)
-        assert attributes_.get("network.protocol.version") == version
+        fields = values(received(replace(EXCHANGE, protocol=protocol)).attributes)
+        assert fields.get("network.protocol.version") == version
 
 
 def test_a_span_has_the_parameters_of_its_request():
     parameters = RequestParameters(
         max_tokens=9, temperature=0.0, top_p=0.75, stop_sequences=(HOSTILE,), output_type="json"
     )
-    attributes_ = values(received(replace(EXCHANGE, parameters=parameters)).attributes)
+    fields = values(received(replace(EXCHANGE, parameters=parameters)).attributes)
     names = ("max_tokens", "temperature", "top_p")
-    assert [attributes_[f"gen_ai.request.{name}"] for name in names] == [9, 0.0, 0.75]
-    assert attributes_["gen_ai.output.type"] == "json"
-    (stop,) = attributes_["gen_ai.request.stop_sequences"]
+    assert [fields[f"gen_ai.request.{name}"] for name in names] == [9, 0.0, 0.75]
+    assert fields["gen_ai.output.type"] == "json"
+    (stop,) = fields["gen_ai.request.stop_sequences"]
     assert len(stop) < 130
     assert "\x1b" not in stop
 
@@ -179,8 +179,8 @@ def test_foreign_texts_are_bounded_without_controls_and_times_fit():
 
 def test_a_recorder_is_a_resource_named_by_environment():
     environment = {"OTEL_SERVICE_NAME": "mine", "OTEL_RESOURCE_ATTRIBUTES": "a=b%20c, service.name=other,=x,broken"}
-    attributes_ = attributes.resource(environment, {"run": "a7"}, version="1", host="h", instance="s")
-    assert values(attributes_.attributes) == {
+    fields = attributes.resource(environment, {"run": "a7"}, version="1", host="h", instance="s")
+    assert values(fields.attributes) == {
         "service.name": "mine", "service.version": "1", "service.instance.id": "s", "host.name": "h",
         "wiretape.label.run": "a7", "a": "b c",
     }  # fmt: skip

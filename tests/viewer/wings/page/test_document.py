@@ -24,11 +24,11 @@ def page_of(data: dict[str, Any] | None = None, **parts: bytes) -> page.Read:
 
 
 def test_the_policy_allows_only_the_pages_own_parts() -> None:
-    page_ = page_of()
-    assert page_.policy == {
+    html = page_of()
+    assert html.policy == {
         "default-src": "'none'",
-        "script-src": f"'sha256-{base64.b64encode(hashlib.sha256(page_.script.encode()).digest()).decode()}'",
-        "style-src": f"'sha256-{base64.b64encode(hashlib.sha256(page_.style.encode()).digest()).decode()}'",
+        "script-src": f"'sha256-{base64.b64encode(hashlib.sha256(html.script.encode()).digest()).decode()}'",
+        "style-src": f"'sha256-{base64.b64encode(hashlib.sha256(html.style.encode()).digest()).decode()}'",
         "img-src": "data: blob:",
         "connect-src": "'none'",
         "form-action": "'none'",
@@ -46,9 +46,9 @@ def test_no_element_of_the_frame_loads_anything() -> None:
 
 def test_hostile_data_and_bytes_come_back_unchanged() -> None:
     data = {"text": HOSTILE, "none": None, "number": 2**53 - 1}
-    page_ = page_of(data, body=HOSTILE.encode("utf-8", "surrogatepass"))
-    assert page_.data == data
-    assert page_.blocks["body"] == HOSTILE.encode("utf-8", "surrogatepass")
+    html = page_of(data, body=HOSTILE.encode("utf-8", "surrogatepass"))
+    assert html.data == data
+    assert html.blocks["body"] == HOSTILE.encode("utf-8", "surrogatepass")
 
 
 def test_what_is_recorded_adds_no_element() -> None:

@@ -40,12 +40,12 @@ def rows_of(tape: Path, *command: str) -> list[dict[str, Any]]:
     return rows
 
 
-def unpacked(page_: Read) -> list[list[float]]:
+def unpacked(document: Read) -> list[list[float]]:
     """Return the gaps of each exchange, in ns."""
-    ratio, least = page_.data["step"]
-    counts, packed = page_.data["gaps"]["count"], page_.blocks["gaps"]
+    ratio, least = document.data["step"]
+    counts, packed = document.data["gaps"]["count"], document.blocks["gaps"]
     total, at, deltas = sum(counts), 0, list[list[float]]()
-    for count, middle in zip(counts, page_.data["gaps"]["middle"], strict=True):
+    for count, middle in zip(counts, document.data["gaps"]["middle"], strict=True):
         coded = [packed[place] + 256 * packed[total + place] for place in range(at, at + count)]
         steps = [middle + (-(code + 1) // 2 if code % 2 else code // 2) for code in coded]
         deltas.append([least * ratio ** (step - 1) if step else 0 for step in steps])

@@ -51,9 +51,9 @@ def texts_at(data: dict[str, Any], position: int) -> list[str]:
 
 @pytest.mark.parametrize("id", EVERY)
 def test_the_columns_of_a_page_are_the_tapes(tape: Path, connection: Connection, tmp_path: Path, id: str) -> None:
-    page_ = exported(tape, tmp_path, id, "--with-bodies")
+    document = exported(tape, tmp_path, id, "--with-bodies")
     full = exchange.full(connection, queries.find(connection, id))
-    transcript, reads, events = Transcript(full.decoded), page_.data["reads"], page_.data["events"]
+    transcript, reads, events = Transcript(full.decoded), document.data["reads"], document.data["events"]
     assert undelta(reads["seq"]) == list(full.reads.seq)
     assert undelta(reads["at"]) == list(full.reads.at_ns)
     assert reads["size"] == list(full.reads.size)
@@ -66,8 +66,8 @@ def test_the_columns_of_a_page_are_the_tapes(tape: Path, connection: Connection,
         transcript.kind(event) for event in range(len(transcript))
     ]
     assert [events["types"][place] for place in events["type"]] == [item.type for item in full.decoded.items()]
-    assert page_.blocks["body"] == full.decoded.data
-    assert page_.blocks["asked"] == (full.request.body or b"")
+    assert document.blocks["body"] == full.decoded.data
+    assert document.blocks["asked"] == (full.request.body or b"")
 
 
 @pytest.mark.parametrize("id", EVERY)

@@ -170,9 +170,9 @@ async def test_new_adds_missing_exchanges_and_keeps_the_text(tmp_path: Path) -> 
 @on_loop
 async def test_all_records_again_and_a_failure_takes_nothing_away(cassette: Path) -> None:
     async with api() as upstream:
-        async with session(cassette, "new", upstream.url) as session_:
-            await session_.ask("one")
-            await session_.ask("two")
+        async with session(cassette, "new", upstream.url) as dialogue:
+            await dialogue.ask("one")
+            await dialogue.ask("two")
         async with session(cassette, "all", upstream.url) as second_session:
             assert [text_of(await second_session.ask(text)) for text in ("one", "one")] == ["3", "4"]
             upstream.scene = answer([(0, b"{}")], status=429)
@@ -212,18 +212,18 @@ def test_a_missing_tape_is_made_only_for_recording(cassette: Path) -> None:
 @on_loop
 async def test_a_large_upload_is_relayed_until_its_client_leaves(tape: Path) -> None:
     large = asking("x" * 5_000_000)
-    async with api() as upstream, session(tape, "new", upstream.url) as session_:
+    async with api() as upstream, session(tape, "new", upstream.url) as dialogue:
         packed = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (large[:1000], large[1000:], b""))
         chunked = post(CHAT, b"", [("transfer-encoding", "chunked"), ("expect", "100-continue")]) + packed
-        async with dial(session_.cassette.base) as (reader, writer):
+        async with dial(dialogue.cassette.base) as (reader, writer):
             upstream.scene = answer([(0, chunk("begun"))], end="stall")
             writer.write(chunked)
             assert b"begun" in await reader.readuntil(b"begun")
-        await until(lambda: session_.recorded)
+        await until(lambda: dialogue.recorded)
         assert upstream.requests[0].body == large
         await until(lambda: upstream.requests[0].peer_left_ns)
-        second_answer = await raw(session_.cassette.base, chunked)
-    assert session_.recorded[0][0].outcome == "client_closed"
+        second_answer = await raw(dialogue.cassette.base, chunked)
+    assert dialogue.recorded[0][0].outcome == "client_closed"
     assert b"x-wiretape-exchange" in second_answer
     assert b"begun" in second_answer
 
@@ -251,10 +251,10 @@ async def test_two_that_record_to_one_text_lose_nothing(tmp_path: Path) -> None:
     cassette = tmp_path / "tape.jsonl"
     async with (
         api() as upstream,
-        session(cassette, "new", upstream.url) as session_,
+        session(cassette, "new", upstream.url) as dialogue,
         session(cassette, "new", upstream.url) as second_client,
     ):
-        await session_.ask("one")
+        await dialogue.ask("one")
         await second_client.ask("two")
     async with session(cassette, "none") as served:
         assert [text_of(await served.ask(text)) for text in ("one", "two")] == ["1", "2"]
@@ -263,16 +263,16 @@ async def test_two_that_record_to_one_text_lose_nothing(tmp_path: Path) -> None:
 @on_loop
 async def test_what_cannot_be_written_is_kept_in_the_database(tmp_path: Path) -> None:
     cassette = tmp_path / "there" / "tape.jsonl"
-    async with api() as upstream, session(cassette, "new", upstream.url) as session_:
-        await session_.ask("one")
-        await until(lambda: session_.recorded and cassette.exists())
+    async with api() as upstream, session(cassette, "new", upstream.url) as dialogue:
+        await dialogue.ask("one")
+        await until(lambda: dialogue.recorded and cassette.exists())
         cassette.unlink()
         cassette.mkdir()
-        await session_.ask("two")
-        await until(lambda: len(session_.recorded) == 2)
-    kept_tape = Path(session_.troubles[-1].partition("kept in ")[2])
+        await dialogue.ask("two")
+        await until(lambda: len(dialogue.recorded) == 2)
+    kept_tape = Path(dialogue.troubles[-1].partition("kept in ")[2])
     assert [outcome for outcome, _ in taped(kept_tape)] == ["complete", "complete"]
-    assert "cannot be written" in session_.troubles[0]
+    assert "cannot be written" in dialogue.troubles[0]
     for file in sorted(kept_tape.parent.iterdir()):
         file.unlink()
     kept_tape.parent.rmdir()

@@ -30,13 +30,13 @@ def library(
 ) -> Library:
     """Make a library of recordings with the ids aaaa1, aaaa2, …: of each the upstream, the path, the body."""
     bodies = {no: request for no, (_, _, request) in enumerate(recorded, 1)}
-    library_ = Library(mode, lambda heads: [bodies[head.no] for head in heads], tuple(ignored), redaction=redaction)
+    recordings = Library(mode, lambda heads: [bodies[head.no] for head in heads], tuple(ignored), redaction=redaction)
     models = [matching.read_body(request or b"").model for _, _, request in recorded]
-    library_.add([
+    recordings.add([
         ExchangeHead(no, f"aaaa{no}", method, path, upstream, models[no - 1], 200, "complete", "chunked", "")
         for no, (upstream, path, _) in enumerate(recorded, 1)
     ])  # fmt: skip
-    return library_
+    return recordings
 
 
 def match(library: Library, target: str, request: bytes = b"", method: str = "POST", id: str | None = None) -> str:
@@ -212,12 +212,12 @@ KEY, OTHER_KEY = "sk-ant-api03-Zq81LmX0wPvT6yRk92bcDE", "sk-proj-OTHER1234567890
 
 @pytest.mark.parametrize(("key", "password"), [(KEY, "hunter2"), ("*" * len(KEY), "*******")])
 def test_a_bodys_secret_equals_any_other_without_appearing(key: str, password: str) -> None:
-    library_ = library((OPENAI, CHAT, body(f"use\n{key} now", password=password)))
-    assert match(library_, CHAT, body(f"use\n{OTHER_KEY} now", password="longer than that")) == "aaaa1"
-    message = match(library_, CHAT, body(f"take\n{OTHER_KEY} now", password="longer than that"))
+    recordings = library((OPENAI, CHAT, body(f"use\n{key} now", password=password)))
+    assert match(recordings, CHAT, body(f"use\n{OTHER_KEY} now", password="longer than that")) == "aaaa1"
+    message = match(recordings, CHAT, body(f"take\n{OTHER_KEY} now", password="longer than that"))
     assert "messages[0].content" in message
     assert "OTHER" not in message
-    assert "differs in messages[0].content" in match(library_, CHAT, body("use none now", password=password))
+    assert "differs in messages[0].content" in match(recordings, CHAT, body("use none now", password=password))
 
 
 def test_a_rule_makes_what_it_matches_equal() -> None:

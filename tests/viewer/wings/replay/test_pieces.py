@@ -62,6 +62,6 @@ def test_a_place_that_is_not_there_is_an_error(connection: Connection) -> None:
 
 
 def test_a_section_includes_what_came_at_its_ends(connection: Connection) -> None:
-    exchange_ = full(connection, TRUNCATED)
-    section = pieces.section(exchange_, "#1", "120ms")
-    assert [piece.at_ns // MS for piece in section.of(pieces.pieces(exchange_, "sse", terminal=False))] == [110, 120]
+    recorded = full(connection, TRUNCATED)
+    section = pieces.section(recorded, "#1", "120ms")
+    assert [piece.at_ns // MS for piece in section.of(pieces.pieces(recorded, "sse", terminal=False))] == [110, 120]

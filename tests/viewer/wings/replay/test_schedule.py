@@ -21,17 +21,15 @@ def answer(**facts: Any) -> RecordedExchange:
     return RecordedExchange(Exchange(**given), Reads(range(4), AT, [None] * 4, starts, sizes), b"".join(PIECES))
 
 
-def writes(schedule_: Schedule) -> list[tuple[int, bytes]]:
-    begins = [0, *schedule_.ends]
-    return [
-        (at, schedule_.body[start:end]) for at, start, end in zip(schedule_.at_ns, begins, schedule_.ends, strict=False)
-    ]
+def writes(plan: Schedule) -> list[tuple[int, bytes]]:
+    begins = [0, *plan.ends]
+    return [(at, plan.body[start:end]) for at, start, end in zip(plan.at_ns, begins, plan.ends, strict=False)]
 
 
 def test_each_read_is_a_write_at_its_time() -> None:
-    schedule_ = schedule.recorded(answer())
-    assert writes(schedule_) == list(zip(AT, PIECES, strict=True))
-    assert (schedule_.head_ns, schedule_.end_ns, schedule_.joins_head, schedule_.joins_end, schedule_.end) == (
+    plan = schedule.recorded(answer())
+    assert writes(plan) == list(zip(AT, PIECES, strict=True))
+    assert (plan.head_ns, plan.end_ns, plan.joins_head, plan.joins_end, plan.end) == (
         90,
         450,
         False,
@@ -51,12 +49,12 @@ def test_an_answer_ends_as_the_recorded_one(ended_by: str, end: str) -> None:
 
 
 def test_a_pace_scales_waits_and_caps_cut_them() -> None:
-    schedule_ = schedule.recorded(answer())
-    assert schedule.paced(schedule_, 2.0).at_ns == [50, 75, 200, 225]
-    capped = schedule.paced(schedule_, 1.0, 60)
+    plan = schedule.recorded(answer())
+    assert schedule.paced(plan, 2.0).at_ns == [50, 75, 200, 225]
+    capped = schedule.paced(plan, 1.0, 60)
     assert (capped.head_ns, capped.at_ns, capped.end_ns) == (60, [70, 120, 180, 230], 230)
-    at_once = schedule.paced(schedule_, math.inf)
-    assert (at_once.head_ns, set(at_once.at_ns), at_once.ends) == (0, {0}, schedule_.ends)
+    at_once = schedule.paced(plan, math.inf)
+    assert (at_once.head_ns, set(at_once.at_ns), at_once.ends) == (0, {0}, plan.ends)
 
 
 def test_no_pace_is_too_slow_to_be_counted() -> None:
@@ -74,15 +72,15 @@ def test_no_write_exceeds_what_may_wait_for_clients() -> None:
 
 
 def test_events_bytes_or_pieces_may_be_the_writes() -> None:
-    schedule_ = schedule.recorded(answer())
-    events = schedule.rechunked(schedule_, schedule.event_ends(answer()))
+    plan = schedule.recorded(answer())
+    events = schedule.rechunked(plan, schedule.event_ends(answer()))
     assert writes(events) == [
         (100, b'data: {"a":1}\n\n'), (150, b'data: {"b":2}\n\n'), (400, b": note\n"), (450, b"\ndata: [DONE]\n\n"),
     ]  # fmt: skip
-    single = schedule.rechunked(schedule_, schedule.in_pieces(schedule_.body, 1))
-    assert len(single.ends) == len(schedule_.body)
+    single = schedule.rechunked(plan, schedule.in_pieces(plan.body, 1))
+    assert len(single.ends) == len(plan.body)
     assert sorted(set(single.at_ns)) == AT
-    assert [len(data) for _, data in writes(schedule.rechunked(schedule_, schedule.in_pieces(schedule_.body, 40)))] == [
+    assert [len(data) for _, data in writes(schedule.rechunked(plan, schedule.in_pieces(plan.body, 40)))] == [
         40,
         12,
     ]
@@ -95,16 +93,14 @@ def test_what_no_read_covers_is_sent_too() -> None:
 
 
 def broken(text: str) -> Schedule:
-    schedule_, done = faults.applied(
-        schedule.recorded(answer()), [faults.parse(text)], lambda: schedule.events(answer())
-    )
+    plan, done = faults.applied(schedule.recorded(answer()), [faults.parse(text)], lambda: schedule.events(answer()))
     assert [fault.text for fault in done] == [text]
-    return schedule_
+    return plan
 
 
 def test_a_cut_ends_the_stream_before_its_place() -> None:
-    schedule_ = broken("cut@#1")
-    assert (writes(schedule_), schedule_.end, schedule_.end_ns) == ([(100, b'data: {"a":1}\n\n')], "close", 100)
+    plan = broken("cut@#1")
+    assert (writes(plan), plan.end, plan.end_ns) == ([(100, b'data: {"a":1}\n\n')], "close", 100)
     assert (broken("reset@#3").end, broken("reset@#3").body) == ("reset", b"".join(PIECES[:3])[:-1])
     assert len(broken("cut@50%").body) == len(b"".join(PIECES)) // 2
 
@@ -117,13 +113,13 @@ def test_a_stall_shifts_what_follows() -> None:
 
 
 def test_a_final_stall_delays_only_the_end() -> None:
-    schedule_, original = broken("stall:2ms@100%"), schedule.recorded(answer())
-    assert (writes(schedule_), schedule_.end_ns, schedule_.joins_end) == (writes(original), 2_000_450, False)
+    plan, original = broken("stall:2ms@100%"), schedule.recorded(answer())
+    assert (writes(plan), plan.end_ns, plan.joins_end) == (writes(original), 2_000_450, False)
 
 
 def test_a_corrupt_event_is_no_json_and_as_long() -> None:
-    schedule_ = broken("corrupt@#1")
-    assert schedule_.body == b"".join(PIECES).replace(b'{"b"', b'\xff"b"')
+    plan = broken("corrupt@#1")
+    assert plan.body == b"".join(PIECES).replace(b'{"b"', b'\xff"b"')
 
 
 def test_a_slow_answer_takes_so_many_times_as_long() -> None:
@@ -131,11 +127,9 @@ def test_a_slow_answer_takes_so_many_times_as_long() -> None:
 
 
 def test_a_fault_beyond_the_last_event_reports_itself() -> None:
-    schedule_ = schedule.recorded(answer())
+    plan = schedule.recorded(answer())
     for text in ("cut@#9", "corrupt@100%"):
-        assert faults.applied(schedule_, [faults.parse(text)], lambda: schedule.events(answer())) == (schedule_, []), (
-            text
-        )
+        assert faults.applied(plan, [faults.parse(text)], lambda: schedule.events(answer())) == (plan, []), text
 
 
 def test_chance_depends_only_on_seed_exchange_and_turn() -> None:

@@ -98,13 +98,13 @@ def recorded(tape: Path) -> list[tuple[str, str, str | None, bytes, int | None, 
     """Return the facts of each exchange of a tape that must be the same on another one, in the order of the models."""
     with closing(ReplaySource(tape)) as source, TapePlace(tape).opened() as place:
         heads = []
-        for head_ in source.newer():
-            answer = source.answer(head_)
+        for start in source.newer():
+            answer = source.answer(start)
             fields = [
                 pair for pair in map(list, answer.exchange.headers.response) if not pair[0].startswith("x-wiretape-")
             ]
-            detail = place.exchange(head_.no).detail().outcome_detail
-            heads.append((str(head_.model), head_.outcome, detail, answer.body, head_.status, sorted(fields)))
+            detail = place.exchange(start.no).detail().outcome_detail
+            heads.append((str(start.model), start.outcome, detail, answer.body, start.status, sorted(fields)))
         return sorted(heads)
 
 
@@ -115,8 +115,8 @@ def recordings(tape: Path) -> list[tuple[str, bytes, Reads, bytes]]:
         answers = [*map(source.answer, heads)]
         bodies = [body or b"" for body in source.request_bodies(heads)]
         return [
-            (head_.path, request, answer.reads, answer.body)
-            for head_, request, answer in zip(heads, bodies, answers, strict=True)
+            (start.path, request, answer.reads, answer.body)
+            for start, request, answer in zip(heads, bodies, answers, strict=True)
         ]
 
 

@@ -155,30 +155,30 @@ def test_an_open_exchange_is_timed_until_its_last_read(connection: Connection) -
 
 
 def test_without_an_answer_status_is_0_with_the_error(connection: Connection) -> None:
-    exchange_ = exchange.full(connection, queries.find(connection, TRUNCATED))
-    row = replace(exchange_.row, status=None, outcome="connect_error", outcome_detail="dns")
-    entry = har.entry(replace(exchange_, row=row, body=b"", decoded=Decoded(b"", "json")))
+    recorded = exchange.full(connection, queries.find(connection, TRUNCATED))
+    row = replace(recorded.row, status=None, outcome="connect_error", outcome_detail="dns")
+    entry = har.entry(replace(recorded, row=row, body=b"", decoded=Decoded(b"", "json")))
     assert_of_shape(entry, ENTRY)
     assert (entry["response"]["status"], entry["response"]["httpVersion"]) == (0, "")
     assert entry["response"]["_error"] == entry["comment"] == "connect_error (dns): closed mid-chunk"
 
 
 def test_a_body_in_a_content_coding_is_shown_decoded(connection: Connection) -> None:
-    exchange_ = exchange.full(connection, queries.find(connection, COMPLETE))
-    content = har.entry(replace(exchange_, body=b"0123456789"))["response"]["content"]
+    recorded = exchange.full(connection, queries.find(connection, COMPLETE))
+    content = har.entry(replace(recorded, body=b"0123456789"))["response"]["content"]
     assert content["compression"] == content["size"] - 10
 
 
 def test_a_cut_request_or_broken_url_is_an_entry(connection: Connection) -> None:
-    exchange_ = exchange.full(connection, queries.find(connection, COMPLETE))
-    broken = replace(exchange_.exchange, upstream="http://[", path="/?a=1")
-    request = har.entry(replace(exchange_, request=replace(exchange_.request, exchange=broken, size=99, body=b"{")))[
+    recorded = exchange.full(connection, queries.find(connection, COMPLETE))
+    broken = replace(recorded.exchange, upstream="http://[", path="/?a=1")
+    request = har.entry(replace(recorded, request=replace(recorded.request, exchange=broken, size=99, body=b"{")))[
         "request"
     ]
     assert request["postData"]["comment"] == "the first 1 of 99 bytes: the tape keeps no more"
     assert request["queryString"] == []
-    queried = replace(exchange_.request, exchange=replace(exchange_.exchange, path="/v1?a=1&b="))
-    asked = har.entry(replace(exchange_, request=queried))["request"]
+    queried = replace(recorded.request, exchange=replace(recorded.exchange, path="/v1?a=1&b="))
+    asked = har.entry(replace(recorded, request=queried))["request"]
     assert asked["queryString"] == [{"name": "a", "value": "1"}, {"name": "b", "value": ""}]
 
 

@@ -74,7 +74,7 @@ def test_the_population_fails_as_often_as_a_tool_says(tool, failed, forgiven):
 
 
 def complete():
-    return (exchange_ for exchange_ in population() if exchange_[2].outcome == "complete")
+    return (recorded for recorded in population() if recorded[2].outcome == "complete")
 
 
 @each_case(
@@ -140,17 +140,17 @@ DONE = "data: [DONE]\n\n"
     ],
 )
 def test_what_no_tool_would_have_measured_is_left_out(text, facts, reason):
-    exchange_ = exchange([{"t_ms": 100, "text": text}], 200, **facts)
+    recorded = exchange([{"t_ms": 100, "text": text}], 200, **facts)
     for tool in TOOLS:
-        report = measure_as(tool, [exchange_])
+        report = measure_as(tool, [recorded])
         assert (report.left_out, report.attempts, report.error_rate) == ({reason: 1}, 0, None)
         assert {row.n for row in report.rows} == {0}
         assert {row.value for row in report.rows} == {None}
 
 
 def test_a_client_that_leaves_after_the_end_has_measured():
-    exchange_ = exchange([{"t_ms": 100, "text": ANSWER + chunk({}, usage=None) + DONE}], 200, ended_by="client")
-    assert measure("vllm", *exchange_).numbers["ttft"] == 100
+    recorded = exchange([{"t_ms": 100, "text": ANSWER + chunk({}, usage=None) + DONE}], 200, ended_by="client")
+    assert measure("vllm", *recorded).numbers["ttft"] == 100
 
 
 MALFORMED = 'data: {"choices": [{\n\n'
@@ -206,8 +206,8 @@ def usage(count, **more):
 def answered(*texts, tokens=None, started_s=0.0):
     reads = [{"t_ms": 100 * (at + 1), "text": chunk({"content": text})} for at, text in enumerate(texts)]
     final = ("" if tokens is None else usage(tokens)) + DONE
-    exchange_ = exchange([*reads, {"t_ms": 100 * len(reads) + 50, "text": final}], 1000)
-    return Observed(*exchange_, round(started_s * 1e9))
+    recorded = exchange([*reads, {"t_ms": 100 * len(reads) + 50, "text": final}], 1000)
+    return Observed(*recorded, round(started_s * 1e9))
 
 
 def totals(report):
@@ -264,10 +264,10 @@ def test_metrics_without_their_tokens_are_omitted_and_named(tool, omitted):
 
 
 def test_a_tokenizer_counts_what_the_tool_counts_itself():
-    exchange_ = answered("a b ", "c", tokens=50)
+    recorded = answered("a b ", "c", tokens=50)
     assert measure("vllm", *answered("a b ", "c")[:3], count_tokens=words).numbers["output_tokens"] == 3
-    assert measure("vllm", *exchange_[:3], count_tokens=words).numbers["output_tokens"] == 50
-    assert measure("aiperf", *exchange_[:3], count_tokens=words).numbers["output_tokens"] == 3
+    assert measure("vllm", *recorded[:3], count_tokens=words).numbers["output_tokens"] == 50
+    assert measure("aiperf", *recorded[:3], count_tokens=words).numbers["output_tokens"] == 3
     sglang = measure("sglang", *answered("a b ", "c")[:3], requested_tokens=9, count_tokens=words).numbers
     assert (sglang["output_tokens"], sglang["retokenized"]) == (9, 3)
 
@@ -315,9 +315,9 @@ EVENTS = st.lists(
 @hypothesis.example([chunk({"tool_calls": True})], "end", 200)
 def test_no_body_is_an_error_of_ours(events, ended_by, status):
     reads = [{"t_ms": 10 * seq, "text": text} for seq, text in enumerate(events)]
-    exchange_ = exchange(reads, 100, status, ended_by)
+    recorded = exchange(reads, 100, status, ended_by)
     for tool in TOOLS:
-        report = measure_as(tool, [exchange_], words)
+        report = measure_as(tool, [recorded], words)
         assert report.attempts + sum(report.left_out.values()) == 1
         assert report.failed == sum(report.failures.values())
         assert all(row.n >= 0 for row in report.rows)

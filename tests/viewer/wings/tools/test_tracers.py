@@ -149,11 +149,11 @@ CHAT_ANSWER = {"object": "chat.completion", "choices": [{"message": {"content": 
     ],
 )
 def test_only_litellm_lacks_a_whole_answers_first_token(answer):
-    stream_ = stream(json.dumps(answer), content_type="application/json")
-    assert measure("litellm", *stream_).numbers == {
+    body = stream(json.dumps(answer), content_type="application/json")
+    assert measure("litellm", *body).numbers == {
         "ttft_s": None, "latency_s": 0.015, "per_token_s": None, "output_tokens": 4
     }  # fmt: skip
-    assert measure("langfuse", *stream_).left_out == "not streamed"
+    assert measure("langfuse", *body).left_out == "not streamed"
 
 
 def test_whole_answers_of_other_requests_are_left_out():
@@ -162,8 +162,8 @@ def test_whole_answers_of_other_requests_are_left_out():
         "data": [{"object": "embedding", "embedding": [0.1]}],
         "usage": {"prompt_tokens": 1},
     }
-    stream_ = stream(json.dumps(embeddings), content_type="application/json")
-    assert measure("litellm", *stream_).left_out == "not streamed"
+    body = stream(json.dumps(embeddings), content_type="application/json")
+    assert measure("litellm", *body).left_out == "not streamed"
 
 
 @each_case("tool", TRACERS)
