@@ -15,6 +15,7 @@ from wiretape.recorder.decode.values import JsonObject, count
 
 _MS: Final = 1_000_000
 _S: Final = 1000 * _MS
+_TIMES: Final = ("server_queue_ns", "server_prefill_ns", "server_decode_ns", "server_total_ns")
 
 
 class TimesSource(NamedTuple):
@@ -35,11 +36,10 @@ class TimesSource(NamedTuple):
     def times(self, get: Callable[[str], Any]) -> JsonObject:
         """Return the known times, and their source; nothing if none is known. `get` has the values of fields."""
         values: JsonObject = {}
-        for name, fields in zip(("queue", "prefill", "decode", "total"), self[2:6], strict=True):
-            parts = [_number(get(field), is_text=self.is_text) for field in fields.split()]
-            time_ns = sum(part * self.unit_ns for part in parts if part is not None)
-            if parts and None not in parts and time_ns <= 86_400 * _S:
-                values[f"server_{name}_ns"] = round(time_ns)
+        for name, fields in zip(_TIMES, self[2:6], strict=True):
+            parts = [_number(get(field), is_text=self.is_text) for field in fields.split()] if fields else ()
+            if parts and None not in parts and (time_ns := sum(parts) * self.unit_ns) <= 86_400 * _S:  # type: ignore[arg-type]
+                values[name] = round(time_ns)
         return values and values | {"server_times_from": self.place}
 
 
@@ -96,6 +96,7 @@ _UTILIZATIONS: Final = {f"anthropic-ratelimit-unified-{name[6:8]}-utilization": 
 # codex-rs/codex-api/src/rate_limits.rs; without its minutes, a window is the one that Codex's screen names
 _CODEX: Final = {"primary": 300, "secondary": 10_080}
 
+_APART: Final = {source.place for source in BODY if source.is_queue_apart}
 _PLACES: Final = [
     ((re.findall(r"^[\w-]+", source.place) or ["total_duration"])[0], source, paths.value(source.place))
     for source in BODY
@@ -103,10 +104,14 @@ _PLACES: Final = [
 # An answer with `meta_info` in its choices has usage, too: not every chunk with choices is looked through.
 KEYS: Final = frozenset({"rate_limits", *(key for key, _, _ in _PLACES)}) - {"choices"}
 """Keys of the JSON objects that report anything: each has at least one."""
+_WINDOW_NAMES: Final = frozenset(
+    [
+        *_UTILIZATIONS,
+        *(f"x-codex-{window}-{value}" for window in _CODEX for value in ("used-percent", "window-minutes")),
+    ]
+)
 _NAMES: Final = frozenset(
-    [*(field for source in HEADERS for fields in source[2:6] for field in fields.split()), *_UTILIZATIONS]
-    + [name for names in QUOTAS.values() for name in names]
-    + [f"x-codex-{window}-{value}" for window in _CODEX for value in ("used-percent", "window-minutes")]
+    [*(source.place for source in HEADERS), *_WINDOW_NAMES, *(name for names in QUOTAS.values() for name in names)]
 )
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,12})?")
 _PARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -126,17 +131,20 @@ def in_payload(payload: JsonObject) -> JsonObject | None:
 
 def values(exchange: Exchange, in_body: JsonObject, ttfb_ns: int | None, duration_ns: int | None) -> JsonObject:
     """Return what was reported of an exchange by the names of its measures; `in_body` was in its answer."""
-    headers = {name: text for name, text in exchange.headers.response if name in _NAMES}
-    reported, end_ns = _quotas(headers) | in_body if headers else in_body.copy(), duration_ns
+    headers = dict(exchange.headers.response)
+    is_silent = _NAMES.isdisjoint(headers)
+    if is_silent and not in_body and "traceparent" not in dict(exchange.headers.request):  # as of most answers
+        return in_body
+    reported, end_ns = in_body.copy() if is_silent else _quotas(headers) | in_body, duration_ns
     if exchange.framing == "websocket":  # times of one turn among several, or of the handshake
         reported = {name: value for name, value in reported.items() if name.startswith("quota")}
-    elif headers and "server_times_from" not in reported:
+    elif not is_silent and "server_times_from" not in reported:
         sources = (source.times(headers.get) for source in HEADERS if source.place in headers)
         reported |= next(filter(None, sources), {})
         end_ns = ttfb_ns
     if (total_ns := reported.get("server_total_ns")) is not None and end_ns is not None:
-        is_apart = any(source.is_queue_apart and source.place == reported["server_times_from"] for source in BODY)
-        rest_ns = end_ns - total_ns - (reported.get("server_queue_ns", 0) if is_apart else 0)
+        is_queue_apart = reported["server_times_from"] in _APART
+        rest_ns = end_ns - total_ns - (reported.get("server_queue_ns", 0) if is_queue_apart else 0)
         reported |= {"network_ns": rest_ns} if rest_ns >= 0 else {}
     if (parent := trace_parent(exchange.headers.request)) is not None:
         reported["trace_id"] = parent[2]
@@ -144,15 +152,20 @@ def values(exchange: Exchange, in_body: JsonObject, ttfb_ns: int | None, duratio
 
 
 def _quotas(headers: dict[str, str]) -> JsonObject:
-    numbers = {name: _number(text, is_text=True) for name, text in headers.items()}
-    counts = {name: [count(numbers.get(header)) for header in QUOTAS[name]] for name in QUOTAS}
-    shares = ((share and 100 * share, _UTILIZATIONS.get(name)) for name, share in numbers.items())
+    quotas: JsonObject = {}
+    for name, names_of_count in QUOTAS.items():
+        for header in names_of_count:
+            if header in headers and (left := count(_number(headers[header], is_text=True))) is not None:
+                quotas.setdefault(name, left)
+    if _WINDOW_NAMES.isdisjoint(headers):
+        return quotas
+    numbers = {name: _number(headers[name], is_text=True) for name in _WINDOW_NAMES & headers.keys()}
     codex = [
         (numbers.get(f"x-codex-{name}-used-percent"), numbers.get(f"x-codex-{name}-window-minutes", minutes))
         for name, minutes in _CODEX.items()
     ]
-    left = {name: next((number for number in counts[name] if number is not None), None) for name in QUOTAS}
-    return left | _used((*codex, *shares))
+    shares = ((share and 100 * share, _UTILIZATIONS.get(name)) for name, share in numbers.items())
+    return quotas | _used((*codex, *shares))
 
 
 def _used(windows: Iterable[tuple[Any, Any]]) -> JsonObject:

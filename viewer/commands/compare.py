@@ -34,6 +34,13 @@ if TYPE_CHECKING:
     "--as", "tool", metavar="TOOL", shell_complete=completion.tools,
     help="Compare by the definitions of a tool, as stats --as has them: without intervals.",
 )  # fmt: skip
+@click.option(
+    "--pairs",
+    is_flag=True,
+    is_eager=True,
+    help="Compare the same answers on both sides of a gateway: A and B are tapes, A on the client's side, or "
+    "--base and --new name the sides.",
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap samples.")
 @click.option("--all", "full", is_flag=True, help="Show every metric, each with its interval in its unit.")
 @click.option(
@@ -44,10 +51,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--part",
-    type=click.Choice(("figures", "request")),
+    type=click.Choice(("figures", "request", "pairs")),
     default="figures",
     show_default=True,
-    help="Part of two exchanges to compare.",
+    help="Part of two exchanges to compare; with --pairs, the figures of all pairs, or each pair.",
 )
 @output.formatted(columns=True)
 def compare(
@@ -59,13 +66,14 @@ def compare(
     include_failed: bool,
     all_operations: bool,
     tool: str | None,
+    pairs: bool,
     seed: int,
     full: bool,
     exit_code: bool,
     part: str,
     out: Output,
 ) -> None:
-    """Compare two exchanges or sessions (A B), or groups (--base and --new).
+    """Compare two exchanges or sessions (A B), groups (--base and --new), or pairs.
 
     With --part request, show what changed between two requests: model, parameters, system prompt, tools and messages.
     Two sessions (s:KEY or @s) are compared by the parts of their time.
@@ -78,6 +86,12 @@ def compare(
     from wiretape.viewer.source.base import names_session
     from wiretape.viewer.stats import compare
 
+    if pairs:
+        refuse("--pairs compares all pairs", {"--include-failed": include_failed, "--as": tool, "--all": full})
+        _compare_pairs(db, filter, ids, base, new, all_operations, seed, exit_code, part, out)
+        return
+    if part == "pairs":
+        raise click.UsageError("--part pairs is of --pairs")
     if len(ids) == 2 and base is None and new is None:
         only_groups = {
             "--exit-code": exit_code and part == "figures", "--include-failed": include_failed,
@@ -113,6 +127,61 @@ def compare(
     rows = compare.groups(base_sample, new_sample, seed)
     _put_comparison(out, rows, fields, comparison.groups, tuple(compare.FIELDS), compare.IMPORTANT, full)
     if exit_code and (code := compare.exit_code(rows)):
+        raise click.exceptions.Exit(code)
+
+
+def _compare_pairs(
+    db: "Place | None",
+    filter: "Filter | None",
+    tapes: tuple[str, ...],
+    base: str | None,
+    new: str | None,
+    all_operations: bool,
+    seed: int,
+    exit_code: bool,
+    part: str,
+    out: Output,
+) -> None:
+    from contextlib import ExitStack
+
+    from wiretape.viewer.record.rows import only
+    from wiretape.viewer.report import comparison
+    from wiretape.viewer.source.base import Selection
+    from wiretape.viewer.stats import compare
+    from wiretape.viewer.stats import pairs as paired
+
+    if part == "request" or (len(tapes), base is None, new is None) not in ((2, True, True), (0, False, False)):
+        raise click.UsageError("--pairs compares two tapes, A and B, or the groups --base and --new")
+    choosable = paired.PAIR_FIELDS if part == "pairs" else paired.SUM_FIELDS
+    fields = out.fields(choosable)
+    groups = (
+        [filter, filter] if tapes else [_group_of(filter, base or "", "--base"), _group_of(filter, new or "", "--new")]
+    )
+    sources, sides = list["Source"](), list[list["TableRow"]]()
+    with ExitStack() as stack:
+        for place, group in zip([*map(options.named_place, tapes)] or [options.place(db)] * 2, groups, strict=True):
+            place.require("bodies", "--pairs")
+            sources.append(stack.enter_context(output.opened(place)))
+            selection = options.covered(sources[-1], Selection(group), all_operations)
+            sides.append([*sources[-1].rows(paired.FACTS, selection)])
+        pairs = [*paired.paired(*sides)]
+        if not pairs:
+            raise NotFound(f"no pairs among {len(sides[0])} exchanges of A and {len(sides[1])} of B")
+        rows = []
+        for pair in pairs:
+            a, b = (source.exchange(source.find(side["id"])) for source, side in zip(sources, pair[:2], strict=True))
+            rows.append(paired.row(pair, a.observed(), b.observed()))
+    sums = paired.sums(pairs, rows, (len(sides[0]) - len(pairs), len(sides[1]) - len(pairs)), seed)
+    if fields is not None or not out.is_table:
+        names = fields or tuple(choosable)
+        out.put(names, only(rows if part == "pairs" else sums, names))
+    else:
+        output.show(comparison.pairs(sums, output.width()))
+        out.put_rounded(tuple(choosable), [row for row in sums if row["difference"] is not None], paired.SUM_IMPORTANT)
+        shown = [name for name in paired.IMPORTANT if any(row[name] not in (None, "equal") for row in rows)]
+        out.put_rounded(shown, only(rows, shown), shown)
+    judged = [row for row in sums if row["verdict"] is not None]
+    if exit_code and (code := compare.exit_code(judged)):
         raise click.exceptions.Exit(code)
 
 

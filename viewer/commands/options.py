@@ -95,7 +95,8 @@ class _ReferenceType(click.types.StringParamType):
     name = "id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if advice := file_advice(value):
+        # Two tapes are the sides of `compare --pairs`.
+        if not (ctx and ctx.params.get("pairs")) and (advice := file_advice(value)):
             self.fail(advice, param, ctx)
         return super().convert(value, param, ctx)
 
@@ -124,6 +125,12 @@ tape_db = click.option(
     help="The tape. [default: in the user's data directory]",
 )
 """Adds `--db` to a command that reads a tape; the command gets a `Place`, or None."""
+
+
+def named_place(name: str) -> "Place":
+    """Return the tape or server that a word names, as `--db` does."""
+    source: Any = _SourceType(path_type=Path, readable=False)(name)
+    return source  # type: ignore[no-any-return]
 
 
 def place(place: "Place | None") -> "Place":

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from rich.text import Text
+
 from wiretape.recorder.decode.exchange import FAILURES
+from wiretape.recorder.plurals import counted
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.report.tables import LEAST, Table, TableColumn, happened, number, paragraph, table
 from wiretape.viewer.stats import compare
@@ -54,6 +57,27 @@ def headline(rows: Sequence[TableRow]) -> str:
     if decided:
         return f"no clear difference: {_short(decided[0])}"
     return f"undecided: {_verdict(rows[0])}" if rows else "undecided"
+
+
+def pairs(sums: Sequence[TableRow], width: int | None = None) -> list[Text]:
+    """Return the headline of pairs of two sides: their count, the gateway's shares, and what it changed."""
+    count = {row["metric"]: row["n"] for row in sums}
+    shares = ", ".join(
+        f"{row['metric'][8:-3].replace('_', ' ')} {_signed(row['difference'], ' ms')}"
+        for row in sums
+        if row["metric"].startswith("gateway_") and row["n"]
+    )
+    changes = (
+        f"merged chunks in {count['merged_chunks']}, reads in {count['merged_reads']}, text changed in "
+        f"{count['text_differs']}, usage in {count['usage_differs']}; {count['aborts_travelled']} of "
+        f"{counted(count['aborts'], 'abort')} travelled"
+    )
+    alone = f"without a partner: {count['unpaired_a']} of A, {count['unpaired_b']} of B"
+    return [
+        *paragraph("", f"{counted(count['pairs'], 'pair')}; {alone}", width),
+        *paragraph("", f"the gateway's shares (medians): {shares or 'unknown'}", width, "bold"),
+        *paragraph("", changes, width),
+    ]
 
 
 def distinct(rows: Sequence[TableRow]) -> tuple[list[TableRow], list[str]]:
