@@ -322,7 +322,7 @@ class Timing:
         "longest later silence of output: from one read with output to the next, or from the last one to the end of "
         "the stream, whatever ended it; without the time of tools that the provider runs",
         lambda t: t.longest("output"),
-        aliases=("output_silence", "stall"),
+        aliases=("output_silence", "stall", "max_stall"),
         has_statistics=True,
         of_every_outcome=True,
     )
