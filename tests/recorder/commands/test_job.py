@@ -39,7 +39,9 @@ class Shell:
         if self.pid == 0:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.chdir(ROOT)
-            environ = {key: value for key, value in os.environ.items() if not key.startswith(("WIRETAPE_", "OPENAI_"))}
+            # An activated environment exports its prompt, which the shells of the tests would pass on.
+            others = ("WIRETAPE_", "OPENAI_", "PS1")
+            environ = {key: value for key, value in os.environ.items() if not key.startswith(others)}
             os.execvpe(name, [name, *SHELLS[name]], environ | {"TERM": "dumb", "HOME": str(directory)})
         self.type("PS1='at: '; unset zle_bracketed_paste; W() { eval \"$WIRETAPE\" '\"$@\"'; }")
         command = " ".join([sys.executable, *CLI, "run", "--db", str(directory / "tape.db"), "--"])
