@@ -20,11 +20,15 @@ from wiretape.recorder.decode.decoder import COMMENT, EVENT, PING, Decoded
 from wiretape.recorder.decode.exchange import Exchange, Outcome, Reads
 from wiretape.recorder.decode.silences import SilentEnd, cause_of_end, streams
 from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, Ending, Silence, Span, StreamSilences, Who
+from wiretape.recorder.decode.turns import union
 
 LATER: Final = 8
 """The bit of a later silence in a record; those of `LAYERS` are 1, 2 and 4."""
 OWNERS: Final[tuple[Who | None, ...]] = (None, "upstream", "client", "relay")
 """The owners of silences, by their numbers in a record; None is unclear."""
+_MOST_MARKS: Final = 4_000_000
+"""Limit of the marks of bytes and events looked at for one exchange, some 0.3 s of CPU: those of later streams over a
+WebSocket are unknown then."""
 ENDINGS: Final[tuple[Ending, ...]] = ("good", "dead", "left", "limit")
 """The endings of streams, by their numbers in a record."""
 
@@ -45,13 +49,22 @@ def silences(exchange: Exchange, reads: Reads, decoded: Decoded, body: bytes | N
     if None in events_at_ns:
         events_at_ns = [at_ns for at_ns in events_at_ns if at_ns is not None]
     event_at_ns = cast("Sequence[int]", events_at_ns)
-    return [_of_stream(stream, attribution, read_at_ns, event_at_ns) for stream in streams(exchange, decoded, body)]
+    silences, room = list[StreamSilences](), _MOST_MARKS
+    for stream in streams(exchange, decoded, body):
+        of_bytes, of_events = _between(read_at_ns, stream), _between(event_at_ns, stream)
+        room -= len(of_bytes) + len(of_events)
+        if room < 0:
+            of_bytes = of_events = ()
+        one = _of_stream(stream, attribution, of_bytes, of_events)
+        if room < 0:
+            one.first, one.later, one.first_event_ns = (None, None, one.first[2]), ((), (), one.later[2]), None
+        silences.append(one)
+    return silences
 
 
 def _of_stream(
-    stream: AwaitedAnswer, attribution: Attribution, read_at_ns: Sequence[int], event_at_ns: Sequence[int]
+    stream: AwaitedAnswer, attribution: Attribution, of_bytes: Sequence[int], of_events: Sequence[int]
 ) -> StreamSilences:
-    of_bytes, of_events = _between(read_at_ns, stream), _between(event_at_ns, stream)
     # Nearly always each read brought one event.
     is_alike = of_events == of_bytes
     rising = _rising(_spans(of_bytes, stream), stream, attribution)
@@ -70,7 +83,8 @@ def _between(marks: Sequence[int], stream: AwaitedAnswer) -> Sequence[int]:
     start_ns, end_ns = stream.start_ns, stream.end_ns
     if not marks or (marks[0] >= start_ns and (end_ns is None or marks[-1] <= end_ns)):
         return marks
-    return [at_ns for at_ns in marks if start_ns <= at_ns and (end_ns is None or at_ns <= end_ns)]
+    # Responses over a WebSocket overlap, by the thousand if a peer likes: no mark is looked at once for each.
+    return marks[bisect_left(marks, start_ns) : len(marks) if end_ns is None else bisect_right(marks, end_ns)]
 
 
 def _spans(marks: Sequence[int], stream: AwaitedAnswer) -> Iterable[Span]:
@@ -127,11 +141,14 @@ def ping_gaps(decoded: Decoded, answers: Iterable[AwaitedAnswer]) -> bytes:
     if not items:
         return b""
     times = sorted({at_ns for item in items if (at_ns := decoded.at_ns[item]) is not None})
+    outputs = sorted(at_ns for answer in answers for at_ns in answer.outputs)
     gaps = (
         to_ns - from_ns
-        for answer in answers
-        for from_ns, to_ns in pairwise(_between(times, answer))
-        if bisect_right(answer.outputs, from_ns) == bisect_left(answer.outputs, to_ns)
+        for start_ns, end_ns in union(
+            (one.start_ns, times[-1] if one.end_ns is None else one.end_ns) for one in answers
+        )
+        for from_ns, to_ns in pairwise(times[bisect_left(times, start_ns) : bisect_right(times, end_ns)])
+        if bisect_right(outputs, from_ns) == bisect_left(outputs, to_ns)
     )
     return array("q", gaps).tobytes()
 

@@ -11,11 +11,13 @@ from tests.support.sample_tape import event
 from tests.support.timed_exchanges import COMMENT, EMPTY, MS, Part, evenly, facts, word
 from tests.support.websockets import ASK, response, side, websocket
 from wiretape.recorder.decode.conversation import RecordedRequest
+from wiretape.recorder.decode.decoder import PING as PING_ITEM
+from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Reads
-from wiretape.recorder.decode.layers import ENDINGS, LATER, OWNERS
+from wiretape.recorder.decode.layers import ENDINGS, LATER, OWNERS, ping_gaps
 from wiretape.recorder.decode.metrics import Measures
-from wiretape.recorder.decode.stalls import LAYERS, Ending
+from wiretape.recorder.decode.stalls import LAYERS, AwaitedAnswer, Ending
 
 DONE = b"data: [DONE]\n\n"
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -281,3 +283,9 @@ def test_any_limit_cuts_where_a_clocked_replay_would() -> None:
                 fired_ms = replayed(marks, layer, limit_ms, end_ms)
                 expected = None if fired_ms is None else fired_ms * MS
                 assert stream.cut_at(layer, limit_ms * MS) == expected, (layer, limit_ms, marks, end_ms)
+
+
+def test_a_ping_within_two_turns_that_overlap_counts_once() -> None:
+    answers = [AwaitedAnswer(0, 40, [25]), AwaitedAnswer(5, 50), AwaitedAnswer(100, 200)]
+    pings = Decoded(b"", "websocket", kinds=bytearray((PING_ITEM,)) * 5, at_ns=[10, 20, 30, 70, 110])
+    assert ping_gaps(pings, answers) == struct.pack("<q", 10)

@@ -157,7 +157,7 @@ class StreamTimeline(CachedLines, Scrubbing):
                 end_ns,
                 *room,
                 [(stall.from_ns, stall.from_ns + stall.lasted_ns) for stall in exchange.stalls]
-                if exchange.judged
+                if exchange.judged and not exchange.live
                 else None,
                 is_whole=not exchange.missing,
             )
