@@ -7,7 +7,9 @@ unknown; one that is longer than the exchange is kept, as gateways repeat the ti
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
 
 from wiretape.recorder.decode.declared import paths
 from wiretape.recorder.decode.exchange import Exchange
@@ -15,10 +17,10 @@ from wiretape.recorder.decode.values import JsonObject, count
 
 _MS: Final = 1_000_000
 _S: Final = 1000 * _MS
-_TIMES: Final = ("server_queue_ns", "server_prefill_ns", "server_decode_ns", "server_total_ns")
 
 
-class TimesSource(NamedTuple):
+@dataclass(frozen=True)
+class TimesSource:
     """An object in the body, or a header, with times in a unit: of each the names of its fields, which are added up.
 
     `is_queue_apart`: the total is without the queue. `is_text`: numbers are texts, as in headers.
@@ -33,12 +35,21 @@ class TimesSource(NamedTuple):
     is_queue_apart: bool = False
     is_text: bool = False
 
+    @cached_property
+    def fields(self) -> list[tuple[str, list[str]]]:
+        """The names of the times that it has, each with its fields."""
+        return [
+            (f"server_{name}_ns", fields.split())
+            for name in ("queue", "prefill", "decode", "total")
+            if (fields := getattr(self, name))
+        ]
+
     def times(self, get: Callable[[str], Any]) -> JsonObject:
         """Return the known times, and their source; nothing if none is known. `get` has the values of fields."""
         values: JsonObject = {}
-        for name, fields in zip(_TIMES, self[2:6], strict=True):
-            parts = [_number(get(field), is_text=self.is_text) for field in fields.split()] if fields else ()
-            if parts and None not in parts and (time_ns := sum(parts) * self.unit_ns) <= 86_400 * _S:  # type: ignore[arg-type]
+        for name, fields in self.fields:
+            parts = [_number(get(field), is_text=self.is_text) for field in fields]
+            if None not in parts and (time_ns := sum(parts) * self.unit_ns) <= 86_400 * _S:  # type: ignore[arg-type]
                 values[name] = round(time_ns)
         return values and values | {"server_times_from": self.place}
 

@@ -49,6 +49,7 @@ PAIR_FIELDS: Final = {
     "model": "the model asked for on the client's side",
     "first_ms": "the gateway's share of the first token: its time on side A less that on side B",
     "request_ms": "of it, T0 of A → T0 of B: the request's way through; unknown without a common clock",
+    "response_ms": "of it, the rest: the first output's way back",
     "gap_p50_ms": "median of the gateway's shares of the gaps between outputs",
     "gap_max_ms": "largest of these shares",
     "gaps_ms": "the shares of all gaps of side A in their order",
@@ -88,7 +89,8 @@ SUM_FIELDS: Final = {
 SUM_IMPORTANT: Final = ("metric", "difference", "low", "high", "n", "b", "a", "verdict")
 
 SHARES: Final = {
-    "first_ms": "gateway_first_ms", "request_ms": "gateway_request_ms", "gaps_ms": "gateway_gap_ms",
+    "first_ms": "gateway_first_ms", "request_ms": "gateway_request_ms",
+    "response_ms": "gateway_response_ms", "gaps_ms": "gateway_gap_ms",
     "gap_max_ms": "gateway_gap_max_ms", "end_ms": "gateway_end_ms", "total_ms": "gateway_total_ms",
     "abort_ms": "gateway_abort_ms",
 }  # fmt: skip
@@ -176,7 +178,8 @@ def row(pair: Pair, a: Observed, b: Observed) -> TableRow:
     if not is_left:
         values["total_ms"] = compare.change(pair.b["duration_ms"], pair.a["duration_ms"])["difference"]
     if a_outputs and b_outputs and a_outputs.at and b_outputs.at:
-        values["first_ms"] = ms(a_outputs.at[0] - b_outputs.at[0])
+        first_ns = a_outputs.at[0] - b_outputs.at[0]
+        values |= {"first_ms": ms(first_ns), "response_ms": None if offset is None else ms(first_ns - offset)}
         if values["total_ms"] is not None:
             spans = [outputs.at[-1] for outputs in (a_outputs, b_outputs)]
             values["end_ms"] = round(values["total_ms"] - (spans[0] - spans[1]) / 1e6, 6)
