@@ -138,9 +138,9 @@ def ping_gaps(decoded: Decoded, answers: Iterable[AwaitedAnswer]) -> bytes:
         if run.chunk.ping or not (run.chunk.api or run.chunk.output or run.chunk.fault)
         for item in range(run.item, run.item + len(run))
     ]
-    if not items:
-        return b""
     times = sorted({at_ns for item in items if (at_ns := decoded.at_ns[item]) is not None})
+    if len(times) < 2:  # none of an import without times, whatever its items
+        return b""
     outputs = sorted(at_ns for answer in answers for at_ns in answer.outputs)
     gaps = (
         to_ns - from_ns
