@@ -125,6 +125,7 @@ class KernelTime:
         return self._convert_carefully(wall_ns, now, since, free_at)
 
     def _convert_carefully(self, wall_ns: int, now: int, since: int, free_at: int) -> int | None:
+        """Return what `at` returns, after a look whether the wall clock was set or this thread was delayed."""
         self.note_run(now)
         self._look_at = 0
         if abs(self._clock.wall_ns() - now - self._distance) > 200_000:  # set, or this thread was delayed
@@ -135,7 +136,7 @@ class KernelTime:
         at = wall_ns - self._distance
         if at < since or at > now + _STEP_NS or self.error_ns:
             return self._corrected(at, now, since)
-        if at < self._set_at:  # from before the step: it seems too early, or, above, in the future
+        if at < self._set_at:  # stamped by the clock as it was before it was set
             return None
         self._look_at = now + 1_000_000  # a look for each read would add a tenth to the read's cost
         if at > free_at and now - at > _LATE_NS:

@@ -31,7 +31,7 @@ def refusal(path: Path) -> str:
 
 
 def real(path: Path) -> Path:
-    """Return the absolute path with the symbolic links resolved that the system follows."""
+    """Return the absolute path, with its symbolic links resolved; a path as it is if that fails."""
     try:
         return Path(os.path.realpath(path))
     except OSError:  # the current directory was removed: a relative path leads nowhere

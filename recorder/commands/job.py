@@ -167,7 +167,8 @@ class Job:
 
     def _start(self, command: Sequence[str]) -> int:
         """Start a command that does not outlive this process (Linux); return its pid."""
-        prctl, launcher = ctypes.CDLL(None).prctl if sys.platform == "linux" else None, os.getpid()
+        launcher = os.getpid()
+        prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
         def prepare() -> None:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._previous_mask)
@@ -177,7 +178,7 @@ class Job:
                     os.kill(os.getpid(), signal.SIGKILL)
 
         started = subprocess.Popen(command, env=self._environment, close_fds=False, preexec_fn=prepare)
-        started.returncode = 0  # `run` waits for it: the module must not
+        started.returncode = 0  # `run` waits for it: `subprocess` must not
         return started.pid
 
     def _follow(self, child: int) -> int | None:

@@ -33,9 +33,9 @@ from wiretape.recorder.relay.upstream import (
     lost_by,
 )
 
-PROTOCOL: Final = "h2"
+H2: Final = "h2"
 """The name of HTTP/2 over TLS (ALPN), and of the framing of its bodies."""
-ALPN = (PROTOCOL, "http/1.1")
+ALPN = (H2, "http/1.1")
 SETTLE_SECONDS = 5.0
 """Time for a server without TLS to answer HTTP/2's preface; one that does not gets HTTP/1.1."""
 
@@ -48,7 +48,7 @@ class StreamCarrier(Carrier):
         "_padding", "_pieces", "_received", "_request", "_reset_code", "_sent_padding", "_sent_trailers", "_stream",
     )  # fmt: skip
 
-    protocol = PROTOCOL
+    protocol = H2
 
     def __init__(self, connection: "Http2Connection", *, reused: bool) -> None:
         self._connection = connection
@@ -264,7 +264,7 @@ class StreamCarrier(Carrier):
             return None
         head = self.head
         is_bare = self._request.method == "HEAD" or int(status) in NO_BODY
-        head.status, head.framing, head.keeps = int(status), "none" if is_bare else PROTOCOL, True
+        head.status, head.framing, head.keeps = int(status), "none" if is_bare else H2, True
         head.headers = [pair for pair in headers if not pair[0].startswith(b":")]
         head.fields, head.passed = guard.read_answer(head.headers)
         self._expected_bytes = None if is_bare else guard.content_length(head.fields)
@@ -547,7 +547,7 @@ async def open(transport: Transport, upstream: Upstream, clock: Clock) -> Http2C
     """
     sock = await transport.open(upstream, ALPN)
     if upstream.scheme == "https":
-        if sock.protocol == PROTOCOL:
+        if sock.protocol == H2:
             return Http2Connection(sock, clock, upstream)
         transport.http1_only.add(upstream)
         return transport.serve(sock, upstream)

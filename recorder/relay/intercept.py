@@ -35,7 +35,7 @@ from wiretape.recorder.relay import authority, environment, guard, hello, provid
 from wiretape.recorder.relay.authority import Authority, Certificates
 from wiretape.recorder.relay.client import App, Client
 from wiretape.recorder.relay.guard import Origin, Refusal
-from wiretape.recorder.relay.http2_upstream import ALPN, PROTOCOL, Http2Connection
+from wiretape.recorder.relay.http2_upstream import ALPN, H2, Http2Connection
 from wiretape.recorder.relay.proxy import Proxy, RelayedExchange, RelayOptions
 from wiretape.recorder.relay.request import HTTP2, Request
 from wiretape.recorder.relay.responder import Responder, Takeover
@@ -247,12 +247,12 @@ class Forward:
     ) -> str | None:
         """Return the protocol that a server chooses of a client's offer, or None if it chooses none.
 
-        To ask it, a client's offer of HTTP/2 takes a connection, which is the client's from then on, and so is one that
-        is `connected`. Without an answer, HTTP/1.1 is agreed on if the client speaks it: its requests show the reason.
+        A server is asked only if HTTP/2 is offered, over a new connection or the `connected` one; that connection
+        stays the client's. If the server does not answer, HTTP/1.1 is agreed on: the client's requests show the reason.
         """
         protocols = [protocol for protocol in offered if protocol in ALPN]
-        fallback = PROTOCOL if protocols == [PROTOCOL] else "http/1.1"
-        takes_http2 = PROTOCOL in protocols
+        fallback = H2 if protocols == [H2] else "http/1.1"
+        takes_http2 = H2 in protocols
         if self._is_own(origin) or not (takes_http2 or connected):
             return fallback
         upstream, transport = self._upstream(origin), self._proxy.transport
@@ -260,7 +260,7 @@ class Forward:
             sock = await transport.open(upstream, protocols if takes_http2 else (), connected)
         except UpstreamError:
             return fallback
-        if sock.protocol == PROTOCOL:
+        if sock.protocol == H2:
             client.prepared_upstream = Http2Connection(sock, SYSTEM, upstream)
         else:
             client.adopt(transport.serve(sock, upstream))

@@ -31,7 +31,7 @@ from wiretape.recorder.relay import apis, guard, providers
 from wiretape.recorder.relay.app import HttpApp
 from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.http2_upstream import PROTOCOL
+from wiretape.recorder.relay.http2_upstream import H2
 from wiretape.recorder.relay.recording import ExchangeFrames, Unrecorded, UntakenRead
 from wiretape.recorder.relay.request import HTTP2, Headers, Request
 from wiretape.recorder.relay.responder import Responder
@@ -819,7 +819,7 @@ def _passed(head: ResponseHead, id: str | None) -> Headers:
     is_stream = b"content-type" in fields and fields[b"content-type"][-1].startswith(b"text/event-stream")
     if is_stream and b"x-accel-buffering" not in fields:
         passed.append((b"x-accel-buffering", b"no"))  # else an nginx in front of the client would buffer the stream
-    if head.framing == PROTOCOL:  # whose trailers are passed on
+    if head.framing == H2:  # whose trailers are passed on
         passed += [pair for pair in head.headers if pair[0] == b"trailer"]
     if head.keeps and b"keep-alive" in head.fields:  # the client's connection lives as long as upstream's
         passed += [(name, value) for name, value in head.headers if name.lower() == b"keep-alive"]

@@ -266,7 +266,10 @@ class Http1Client:
     # deadlines
 
     def _set_deadline(self, seconds: float | None, *, only_sooner: bool = False) -> None:
-        """Close, or report a timeout, after `seconds`; one timer, set again only when it fires or must fire sooner."""
+        """Set the time after which the connection is closed or its timeout reported; None: never.
+
+        There is one timer for all deadlines: it looks at the present one when it fires.
+        """
         if seconds is None:
             self._deadline = None
             return

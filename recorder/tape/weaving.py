@@ -224,9 +224,10 @@ class Extension(NamedTuple):
 
 
 def _pieces(start: int, end: int) -> list[int]:
-    """Return the bounds of the parts that new bytes are stored in.
+    """Return the bounds of the parts that new bytes are stored in, a row each.
 
-    Parts of 700 bytes, unless they are large: rows of any size fill SQLite's pages of 4,096 bytes badly.
+    Parts of at most 700 bytes, of which five fit a page of 4,096: rows of 2,000 would leave half of each page empty.
+    From 16 KiB on one part: it fills whole pages of its own.
     """
     size = end - start
     count = -(-size // 700) if size < 16 << 10 else 1

@@ -92,7 +92,7 @@ def _put_whole(source: "Source", job: _ExportJob, selection: "Selection", export
         with _bar(source, job, selection) as bar, target as file:
             task = ExportTask(
                 job.format, source, selection, job.filter, job.limit, job.options.get(export.options),
-                job.every_operation, job.mask, is_shown, bar.over,
+                every_operation=job.every_operation, mask=job.mask, is_shown=is_shown, over=bar.over,
             )  # fmt: skip
             count: int = write(task, file)
         for line in task.notes:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--once", is_flag=True, help="End when all exchanges are shipped, instead of following the tape.")
 @click.option("--beside", is_flag=True, hidden=True, help="End with the recorder, which holds standard input.")
 @click.option("--since-version", type=int, default=0, hidden=True,
-              help="The version after which a collector's first exchange was settled.")  # fmt: skip
+              help="Send a collector only exchanges that were settled after this change of the tape.")  # fmt: skip
 def ship(
     db: Path | None,
     target: Destination,

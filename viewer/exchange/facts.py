@@ -155,10 +155,10 @@ def labels(row: DetailRow) -> Iterator[Fact]:
 
 
 def transport(row: DetailRow) -> Iterator[Fact]:
-    """Yield the facts about the connection, the clock of the timestamps, and an incomplete request."""
-    connection = {True: "kept from an exchange before, without a connect", False: "new"}
+    """Yield the facts about the connection, the clock of the timestamps, and a request that broke off."""
+    wordings = {True: "kept from an exchange before, without a connect", False: "new"}
     protocol = () if row.protocol is None else (PROTOCOLS.get(row.protocol, line(row.protocol)),)
-    reused = () if row.connection_reused is None else (connection[row.connection_reused],)
+    reused = () if row.connection_reused is None else (wordings[row.connection_reused],)
     if protocol or reused:
         yield Fact("connection", (*protocol, *reused))
     if row.clock is not None:

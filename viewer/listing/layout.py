@@ -111,6 +111,7 @@ def _least_widths(by_rank: Iterable[ListColumn], width: int, extra: Mapping[str,
 
 
 def gap_between(width: int) -> int:
+    """Return the cells between two columns of a list in a terminal's width."""
     return 2 if width >= 130 else 1
 
 

@@ -334,6 +334,7 @@ def _ending(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
 
 
 def _detail(outcome: Standing, detail: str | None) -> str | None:
+    """Return a detail if it is of the list, whose texts begin with a detail each: others may quote a message."""
     details = {text.partition(" ")[0] for text in DETAILS.get(outcome, ())} if outcome in OUTCOMES else set()
     is_code = detail is not None and any(code.fullmatch(detail) for code in _CODES.get(outcome, ()))
     return detail if detail in details or is_code else None

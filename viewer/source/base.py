@@ -502,7 +502,7 @@ class PartialSource(ABC):
         """Count exchanges."""
 
     @abstractmethod
-    def labels(self, selection: Selection) -> list[str]:
+    def label_keys(self, selection: Selection) -> list[str]:
         """Return the keys of labels, the most frequent first."""
 
     @abstractmethod

@@ -65,11 +65,12 @@ def labels(path: Path) -> list[tuple[str, str]]:
 
 
 def _rows(path: Path, statement: str, *values: str) -> list[Any]:
-    """Query a tape without waiting, for no longer than a few million steps, and without leaving a trace."""
+    """Query a tape for a shell that waits: no rows from a busy or slow one, and no file is made beside it."""
     if not paths.is_file(path):
         return []
-    settled = "" if paths.exists(f"{path}-wal") else "&immutable=1"
-    uri = paths.sqlite_uri(paths.real(path), f"mode=ro{settled}")
+    # Without a WAL nobody writes the tape, and SQLite need not make the files by which it would see a writer.
+    option = "" if paths.exists(f"{path}-wal") else "&immutable=1"
+    uri = paths.sqlite_uri(paths.real(path), f"mode=ro{option}")
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_TIMEOUT_SECONDS)) as connection:
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         connection.set_progress_handler(lambda: True, _MOST_STEPS)

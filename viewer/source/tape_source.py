@@ -141,7 +141,7 @@ class TapeSource(Queried):
 
         return observed.measured(self.connection, self._path, tool, condition(selection.with_bytes()), count_tokens)
 
-    def labels(self, selection: Selection) -> list[str]:
+    def label_keys(self, selection: Selection) -> list[str]:
         from wiretape.viewer.source.tape import overview
 
         return overview.label_keys(self.connection, condition(selection))

@@ -132,10 +132,10 @@ def _block_delta(api: str, payload: JsonObject, fault: ReportedError | None) -> 
         return Chunk(api, fault=fault)
     if "text" in delta:
         content = text(delta["text"])
-        return Chunk(api, "", "", (Piece(0, content),), content != "", fault=fault)
+        return Chunk(api, pieces=(Piece(0, content),), content=content != "", fault=fault)
     if isinstance(call := delta.get("toolUse"), dict):
         arguments = text(call.get("input"))
-        tool = ToolPiece(index(payload["contentBlockIndex"]), "", "", arguments)
+        tool = ToolPiece(index(payload["contentBlockIndex"]), id="", name="", arguments=arguments)
         return Chunk(api, pieces=(Piece(0, tools=(tool,)),), tool=arguments != "", fault=fault)
     if isinstance(thought := delta.get("reasoningContent"), dict):
         reasoning = text(thought.get("text"))
@@ -143,7 +143,7 @@ def _block_delta(api: str, payload: JsonObject, fault: ReportedError | None) -> 
         pieces = (Piece(0, reasoning=reasoning),)
         is_output = is_opaque or reasoning != ""
         return Chunk(api, pieces=pieces, reasoning=is_output, fault=fault, flags=_OPAQUE if is_opaque else ())
-    # An image adds no text; a citation and the result of a tool that the server ran are no output.
+    # An image is output without text; a citation and the result of a tool that the server ran are no output.
     return Chunk(api, content=isinstance(delta.get("image"), dict), fault=fault)
 
 

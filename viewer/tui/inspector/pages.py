@@ -188,13 +188,13 @@ def _of_transcript(label: str, decoded: Decoding, text: Callable[[Transcript], s
     return Later(label, read, instead)
 
 
-def _later(label: str, make: Callable[[], str], instead: str) -> Later:
+def _later(label: str, make: Callable[[], str], command: str) -> Later:
     """Return a text that is made in a thread once it is chosen."""
-    return Later(label, functools.partial(asyncio.to_thread, make), instead)
+    return Later(label, functools.partial(asyncio.to_thread, make), command)
 
 
-def _short_or_later(text: str, instead: str) -> str | Later:
-    return text if len(text) <= LONGEST_COPY else _later(text[:200], lambda: text, instead)
+def _short_or_later(text: str, command: str) -> str | Later:
+    return text if len(text) <= LONGEST_COPY else _later(text[:200], lambda: text, command)
 
 
 def exports(tape: Place, id: str) -> list[tuple[str, list[str]]]:

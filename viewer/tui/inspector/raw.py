@@ -260,10 +260,11 @@ class BytesPane(Pane):
         return f"no read: {size:,} B" if self.size.width < _WIDE else f"no read on the tape brought these {size:,} B"
 
     def _time_and_size(self, seq: int) -> tuple[int, int] | None:
-        """Return the time and the size of a read; where reads are missing, their positions are not their seqs."""
+        """Return the time and the size of a read, or None if it is neither loaded nor known from the exchange."""
         read, exchange = self._reads.get(seq), self._exchange
         if read is not None:
             return read.at_ns, read.size
+        # The exchange's lists are by position, which is the seq of a read only if none is missing.
         if exchange is None or not self._has_all_reads or not 0 <= seq < len(exchange.reads_at):
             return None
         return exchange.reads_at[seq], exchange.sizes[seq]

@@ -181,7 +181,7 @@ class FilterLine(Vertical):
         if self.box.value.strip():
             _: Worker[None] = self.run_worker(partial(self._keep, self.box.value), group="history")
         self._apply()
-        self._return()
+        self._leave()
 
     def abandon(self) -> None:
         """Leave the box, and the filter as it was when the box was entered."""
@@ -191,9 +191,9 @@ class FilterLine(Vertical):
         self._show_error(None)
         if self._previous != (self.text, self.is_on):
             self.post_message(self.Edited(text, is_on))
-        self._return()
+        self._leave()
 
-    def _return(self) -> None:
+    def _leave(self) -> None:
         self.remove_class("-typing")
         self.box.can_focus = False
         self.post_message(self.FilterLeft())

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import TapeBusy, WiretapeError
@@ -29,6 +29,13 @@ from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
 
 if TYPE_CHECKING:
     from wiretape.viewer.source.base import Browsed, Change, Details, Listed, Page
+
+
+class _ServerCounts(NamedTuple):
+    """The exchanges of a server: all, and those that a query selects."""
+
+    total: int
+    matches: int
 
 
 class Listing:
@@ -53,13 +60,13 @@ class Listing:
         self._loaded: Query | None = None
         self._asked_ns: int | None = None
         self._page: Page | None = None
-        self._counts: tuple[int, int] | None = None
+        self._counts: _ServerCounts | None = None
 
     @property
     def total(self) -> int | None:
         """The number of exchanges; None if it is not known yet."""
         if self._page is not None:
-            return None if self._counts is None else self._counts[0]
+            return None if self._counts is None else self._counts.total
         return None if self.change is None else self.change.total
 
     @property
@@ -100,7 +107,7 @@ class Listing:
     def match_count(self) -> int:
         """The number of matching exchanges, with new arrivals; for a server, those that were read."""
         if self._counts is not None:
-            return self._counts[1]
+            return self._counts.matches
         return len(self.catalog) + self.catalog.arrived
 
     async def load(self, numbers: Sequence[int] = ()) -> Mapping[int, str] | None:
@@ -138,7 +145,7 @@ class Listing:
             if query.filter is not None:
                 total = await self._host.list_reader.read(partial(_count, query=Query()), f"count {self._name}")
             if self._page is page:
-                self._counts = total, matches
+                self._counts = _ServerCounts(total, matches)
 
     def goes_on(self, numbers: Sequence[int]) -> bool:
         """Return True if there is more to list, and one of these exchanges is near the end of the part read."""

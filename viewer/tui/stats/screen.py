@@ -344,4 +344,4 @@ def _failures(source: "Browsed", filter_tree: "Filter | None") -> "tuple[list[Fa
     from wiretape.viewer.source.base import Selection
 
     covered = Selection(filter_tree).covered()
-    return source.failures(covered), source.labels(covered)
+    return source.failures(covered), source.label_keys(covered)

@@ -222,7 +222,7 @@ class ServerSource(Queried):
 
         return observed.measured(self.connection, tool, condition(selection))
 
-    def labels(self, selection: Selection) -> list[str]:
+    def label_keys(self, selection: Selection) -> list[str]:
         return label_keys(self.connection, condition(selection))
 
     def follow(

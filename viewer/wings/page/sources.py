@@ -85,7 +85,7 @@ def read_run(source: Source, content: PageContent, limits: Thresholds) -> run.Ru
     counts = {} if covered is selection else source.left_out(selection)
     columns = _columns(source, content)
     (everything_sample,) = source.samples(covered, gaps=True)
-    keys = ["model", *(f"label.{key}" for key in source.labels(covered)[:_MOST_LABELS])]
+    keys = ["model", *(f"label.{key}" for key in source.label_keys(covered)[:_MOST_LABELS])]
     samples = {by: source.samples(covered, (by,), gaps=True) for by in keys}
     everything, total = run.group(everything_sample, None), source.count(selection)
     comparisons, played = list[run.Comparison](), list[str]()

@@ -76,6 +76,7 @@ def section(full: FullExchange, begin: str | None, end: str | None) -> Section:
     from_ns = 0 if begin is None else _place(begin, playback, transcript, times)
     playback.seek_to(from_ns)
     until_ns = playback.end_ns if end is None else _place(end, playback, transcript, times)
+    # With one position, the other is the stream's own start or end: a part of no length is not a mistake then.
     if until_ns < from_ns and begin is not None and end is not None:
         raise ValueError(f"{end!r} is before {begin!r}: there is nothing between them")
     return Section(from_ns, until_ns)

@@ -212,7 +212,10 @@ class Recording:
         labels: Mapping[str, str],
         on_recorded: Recorded,
     ) -> RelayedExchange | Refusal | None:
-        """Relay a request, as `Upstreams.relay` does."""
+        """Relay a request that no recording answers, as `Upstreams.relay` does, and record its exchange.
+
+        `key` is the request's, by which later ones find the recording.
+        """
         if self._is_stopping:
             return Refusal(503, "wiretape is being stopped, and records nothing more")
         proxy = self._recorder.proxy
@@ -253,7 +256,7 @@ class Recording:
         return True
 
     async def _keep(self) -> None:
-        """Keep the new recordings: add them to the tape, or delete those they replace."""
+        """Save the new recordings to the target; without one they are on the tape: erase those they replace."""
         if self._target is None:
             await asyncio.to_thread(self._erase)
             return
