@@ -197,7 +197,7 @@ class Memory(Place, Source):
     def endings(self, selection: Selection) -> dict[Ending, int]:
         return Counter(Ending(remembered.row["outcome"]) for remembered in self._chosen(selection))
 
-    def labels(self, selection: Selection) -> list[str]:
+    def label_keys(self, selection: Selection) -> list[str]:
         return []
 
     def follow(
