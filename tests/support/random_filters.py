@@ -22,7 +22,7 @@ from wiretape.viewer.query.values import Searches
 from wiretape.viewer.record import fields
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.caching import Caching
-from wiretape.viewer.source.tape.columns import CACHE, CONVERSATION
+from wiretape.viewer.source.tape.columns import CONVERSATION, OF_SESSION
 from wiretape.viewer.source.tape.functions import Pricing, Resolver, register_names
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]
@@ -176,7 +176,7 @@ def ended(**given: Any) -> Stored:
 def _resolve(connection: Connection, statement: str, options: Mapping[str, Any]) -> None:
     """Resolve conversations of the present exchanges: a resolver does not see writes of its own connection."""
     resolver = Resolver()
-    for resolver_, functions in ((resolver, [CONVERSATION]), (Caching(resolver), CACHE.values())):
+    for resolver_, functions in ((resolver, [CONVERSATION]), (Caching(resolver), OF_SESSION.values())):
         if any(function in statement for function in functions):
             resolver_.register(connection.driver)
             resolver_.prepare(connection, statement, options)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner
 
@@ -54,6 +55,26 @@ def test_the_parts_of_a_websocket_have_both_directions(tmp_path: Path) -> None:
     ]
     assert [event["data"] for event in told if event["sender"] == "client"] == [ASK, "�", "1000"]
     assert json.loads(output_of(tmp_path, "ls", "--format", "jsonl"))["outcome"] == "complete"
+
+
+def test_each_turn_counts_by_itself_in_groups_of_turns(tmp_path: Path) -> None:
+    answers = [bytes(UPSTREAM.send_data(message)) for number in (1, 2) for message in response(number, "a", "b")]
+    asked = bytes(CLIENT.send_data(ASK))
+    with opened(tape := tmp_path / "tape.db") as store:
+        record(store, frames("0123456789abcdef", answers, [asked, *[b""] * 3, asked]))
+    (tape_row,) = [*rows_of(tape, "stats")]
+    turn_rows = rows_of(tape, "stats", "--by", "turn")
+    assert [(row["turn"], row["n"], row["ttft_n"], row["n_complete"]) for row in turn_rows] == [
+        (1, 1, 1, 1), (2, 1, 1, 1),
+    ]  # fmt: skip
+    assert turn_rows[0]["ttft_p50_ms"] == tape_row["ttft_p50_ms"], "that of a WebSocket is its first turn's"
+
+
+def rows_of(tape: Path, *arguments: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(group, [*arguments, "--format", "json", "--db", str(tape)])
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    rows: list[dict[str, Any]] = json.loads(result.stdout)
+    return rows
 
 
 def test_an_archive_has_the_messages_of_both_directions(tmp_path: Path) -> None:

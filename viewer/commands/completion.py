@@ -106,7 +106,7 @@ def groups(context: click.Context, incomplete: str) -> Iterator[Item]:
 
     chosen = incomplete.split(",")[:-1]
     keys = (f"label.{item.value.removesuffix('=')}" for item in _labels(context, of_values=False))
-    for name in (*GROUPS, *keys):
+    for name in (*GROUPS, "input_tokens:10k", *keys):
         if name not in chosen:
             yield Item(",".join([*chosen, name]))
 

@@ -168,7 +168,8 @@ def export(
         raise click.UsageError(f"--{flag} and --format {out.format} exclude each other")
     format = flag or out.format or (_format_of(file) if file is not None else None)
     out = replace(out, format=format or (None if schema and file is None else "csv"), mark=bom, exact=True)
-    job = _ExportJob(table or "exchanges", out, file, options.groups(by), limit, options.place(db))
+    place = options.place(db)
+    job = _ExportJob(table or "exchanges", out, file, options.groups(by, place), limit, place)
     job = replace(job, filter=filter, every_operation=all_operations, options=added, mask=_mask(job, no_redact))
     _refuse(job, table, schema)
     try:

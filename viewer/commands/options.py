@@ -290,10 +290,15 @@ def limits_given() -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in LIMITS if source(name) is ParameterSource.COMMANDLINE]
 
 
-def groups(by: str | None) -> tuple[str, ...]:
+def groups(by: str | None, place: "Place") -> tuple[str, ...]:
+    """Return the keys of `--by`. Raises `Unsupported` for groups that need sessions, where a source has none."""
     from wiretape.viewer.stats import metrics
 
-    return () if by is None else parsed("--by", metrics.groups, by)
+    keys: tuple[str, ...] = () if by is None else parsed("--by", metrics.groups, by)
+    for key in keys:
+        if key in metrics.OF_SESSIONS:
+            place.require("conversations", f"--by {key}")
+    return keys
 
 
 every_operation = click.option(

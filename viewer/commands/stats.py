@@ -91,12 +91,12 @@ def stats(
     from wiretape.viewer.stats import summary
     from wiretape.viewer.stats.metrics import STATISTICS
 
+    keys = options.groups(by, options.place(db))
     if tool is not None:
         refuse("--as uses the definitions of that tool", {"--all": full, "--hist": hist, **measuring.non_defaults})
-        _stats_as(db, filter, tool, options.groups(by), tokenizer, schema, out, measuring.all_operations)
+        _stats_as(db, filter, tool, keys, tokenizer, schema, out, measuring.all_operations)
         return
     refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
-    keys = options.groups(by)
     measuring.bounds()  # report an invalid objective before reading
     if schema:
         out.explain({**summary.schema(), **_more(keys)})
@@ -331,12 +331,13 @@ def _groups(source: "Source", covered: "Selection", keys: Sequence[str]) -> "Ite
     from wiretape.viewer.listing import drilling
     from wiretape.viewer.query.parser import parse
     from wiretape.viewer.source.base import Measuring
+    from wiretape.viewer.stats.metrics import group_value
 
     keys_of_groups = [group.key for group in source.figures(keys, covered, Measuring())]
     for key in keys_of_groups:
         siblings = ({sibling[at] for sibling in keys_of_groups} - {value} for at, value in enumerate(key))
         terms = (drilling.group(*group) for group in zip(keys, key, siblings, strict=True))
-        yield dict(zip(keys, key, strict=True)), covered.narrowed(parse(" ".join(terms)))
+        yield dict(zip(keys, map(group_value, keys, key), strict=True)), covered.narrowed(parse(" ".join(terms)))
 
 
 def tool_report(

@@ -16,7 +16,7 @@ from wiretape.viewer.export import text
 from wiretape.viewer.record import rows
 from wiretape.viewer.record.fields import ACCOUNT_FIELDS, GAP_PERCENTILES, WORKED_OUT, stored_name
 from wiretape.viewer.sessions.account import MEANINGS
-from wiretape.viewer.stats.metrics import QUANTITIES
+from wiretape.viewer.stats.metrics import QUANTITIES, token_buckets
 
 if TYPE_CHECKING:
     from sqlalchemy import Column
@@ -51,11 +51,12 @@ _WORKED_OUT: Final = {
     "cache_idle_ms": "time since the last request of the session with the same tools and system prompt, start to start",
     "cache_common_tokens": "of the expected tokens, those before the first difference: an estimate by bytes",
     "cache_remedy": "a setting of the client that keeps the first difference out of the prompt",
+    "turn": "its number in its branch of the session, from 1; another attempt has that of the first (help sessions)",
 }
 """Fields that the viewer computes from several exchanges, the configuration, or several columns."""
 _COMPUTED_UNITS: Final = {
     "cost": "currency", "cache_hit_rate": "share of 1", "cache_expected_tokens": "tokens", "cache_idle_ms": "ms",
-    "cache_common_tokens": "tokens",
+    "cache_common_tokens": "tokens", "turn": "count",
 }  # fmt: skip
 
 _OF_CONVERSATION: Final = {
@@ -183,8 +184,8 @@ def exchange_field(name: str) -> ExportField:
         percent = round(100 * GAP_PERCENTILES[name])
         return ExportField(name, "number", "ms", f"{percent}th percentile of the gaps between reads with output")
     if name in _WORKED_OUT:
-        unit = _COMPUTED_UNITS.get(name)
-        return ExportField(name, "number" if unit else "text", unit, _WORKED_OUT[name])
+        kind: Kind = "integer" if name == "turn" else "number" if name in _COMPUTED_UNITS else "text"
+        return ExportField(name, kind, _COMPUTED_UNITS.get(name), _WORKED_OUT[name])
     column_name = "request_model" if name == "model" else stored_name(name)
     column = _column("measures" if column_name in measures.c else "exchanges", column_name)
     meaning = _OWN.get(name) or _MEASURED.get(column_name) or _comment(column)
@@ -236,6 +237,9 @@ def _statistic(name: str, meaning: str) -> ExportField:
 def _group(name: str) -> ExportField:
     if name.startswith("label."):
         return ExportField(name, "text", None, "the group: the value of this label")
+    if (buckets := token_buckets(name)) is not None:
+        meaning = f"the group: {buckets.field} by {buckets.width:,}, the lower bound included"
+        return ExportField(name, "text", None, meaning)
     field = ExportField(name, "text", None, _OWN[name]) if name in ("day", "hour") else exchange_field(name)
     return dataclasses.replace(field, meaning=f"the group: {field.meaning}")
 

@@ -13,7 +13,7 @@ from wiretape.recorder.decode.exchange import Outcome
 from wiretape.viewer.query import parser
 from wiretape.viewer.query.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
 from wiretape.viewer.query.values import REGEX_CHARACTERS
-from wiretape.viewer.stats.metrics import PERIODS
+from wiretape.viewer.stats.metrics import PERIODS, token_buckets
 
 
 def settled(text: str, clock: Clock) -> str:
@@ -69,9 +69,11 @@ def group(name: str, value: Any, sibling_values: Iterable[object] = ()) -> str:
     if name.startswith("label."):
         key = name.removeprefix("label.")
         return str(Not(Labelled(((key, None),))) if value is None else Labelled(((key, (value,)),)))
-    if name == "status":
-        # A number has no word for unknown: without a status, no comparison holds.
-        return str(Not(Compare(name, ">=", 0)) if value is None else Among(name, ((value, value),)))
+    buckets = token_buckets(name)
+    if name in ("status", "turn") or buckets is not None:
+        # A number has no word for unknown: without one, no comparison holds.
+        field, width = (name, 1) if buckets is None else buckets
+        return str(Not(Compare(field, ">=", 0)) if value is None else Among(field, ((value, value + width - 1),)))
     if value is None:
         return str(Not(Match(name, (("", ""),))))
     if not value.isprintable():

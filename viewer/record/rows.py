@@ -144,6 +144,7 @@ class DetailRow(ListRow):
     cache_idle_ms: float | None = None
     cache_common_tokens: int | None = None
     cache_remedy: str | None = None
+    turn: int | None = None
 
     @property
     def texts(self) -> dict[str, str]:

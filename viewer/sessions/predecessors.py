@@ -12,7 +12,7 @@ predecessor. For any other request, the messages that each earlier one added to 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -180,6 +180,24 @@ def ties(generations: Iterable[Generation]) -> dict[int, Tie]:
         ties_by_no[generation.no] = session.tie(generation, ties_by_no)
         session.add(generation, order)
     return ties_by_no
+
+
+def turn_numbers(generations: Iterable[Generation], ties: Mapping[int, Tie]) -> dict[int, int | None]:
+    """Return the number of each generation in its branch, from 1; None if nobody can know its predecessor.
+
+    Another attempt at a request has the number of the first one, also if that succeeded.
+    """
+    numbers: dict[int, int | None] = {}
+    requests: dict[int, tuple[str | None, bytes | None]] = {}
+    for generation in generations:
+        no, tie = generation.no, ties[generation.no]
+        requests[no] = generation.named_response, generation.messages
+        numbers[no] = 1 if tie.is_known else None
+        if tie.predecessor is not None:
+            previous = numbers.get(tie.predecessor)
+            is_repeated = requests.get(tie.predecessor) == requests[no]
+            numbers[no] = None if previous is None else previous + (not is_repeated)
+    return numbers
 
 
 _Rank = tuple[int, int, int, int | None]

@@ -21,13 +21,13 @@ from wiretape.viewer.source.tape import conditions, live, queries
 from wiretape.viewer.source.tape.columns import (
     ABOVE,
     BILLED,
-    CACHE,
     CONTINUED,
     CONVERSATION,
     COST,
     COST_TYPE,
     CURRENCY_TYPE,
     JOINED,
+    OF_SESSION,
     Statement,
     among,
     cache_total,
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from wiretape.viewer.stats.trend import Trend
 
 __all__ = [
-    "ABOVE", "ADDITIVE", "BILLED", "CACHE", "CONTINUED", "CONVERSATION", "COST", "COST_TYPE", "CURRENCY_TYPE",
-    "HAS_STALL", "JOINED", "MOST_GAPS", "MOST_TOKENS", "Condition", "Queried", "Statement", "cache_total", "column",
-    "condition", "cost_of", "filtered", "flagged", "in_batches", "numbered", "row_of", "short_columns",
-    "without_texts",
+    "ABOVE", "ADDITIVE", "BILLED", "CONTINUED", "CONVERSATION", "COST", "COST_TYPE", "CURRENCY_TYPE",
+    "HAS_STALL", "JOINED", "MOST_GAPS", "MOST_TOKENS", "OF_SESSION", "Condition", "Queried", "Statement",
+    "cache_total", "column", "condition", "cost_of", "filtered", "flagged", "in_batches", "numbered", "row_of",
+    "short_columns", "without_texts",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ single stall hardly shows. Durations are in ms.
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.clock import zone
 from wiretape.recorder.decode.metrics import METRICS, Measures, Metric
@@ -90,9 +90,12 @@ RATES: Final = (
 GROUPS: Final = (
     "model", "request_model", "response_model", "operation", "api", "upstream", "method", "path", "status", "outcome",
     "outcome_detail", "error_code", "finish_reason", "day", "hour", "conversation", "upstream_name",
-    "cache_verdict", "cache_broken_at", "protocol", "rpc_method", "tool_name",
+    "cache_verdict", "cache_broken_at", "protocol", "rpc_method", "tool_name", "turn",
 )  # fmt: skip
-"""Keys of groups of exchanges, besides `label.KEY`; days and hours are local time."""
+"""Keys of groups of exchanges, besides `label.KEY` and `TokenBuckets`; days and hours are local time."""
+
+OF_SESSIONS: Final = ("conversation", "cache_verdict", "cache_broken_at", "turn")
+"""The groups that need all exchanges of a session, and so a tape."""
 
 PERIODS: Final = ("day", "hour")
 """The groups by the time of the start."""
@@ -112,15 +115,50 @@ class Bound:
     limit: float
 
 
+_BUCKETED: Final = ("input_tokens",)
+_UNITS: Final = {1: "", 1_000: "k", 1_000_000: "M"}
+_WIDTH: Final = re.compile(r"0*([1-9][0-9]{0,8})([kKM]?)")
+
+
+class TokenBuckets(NamedTuple):
+    """Groups by a count of tokens, each of this width; a bucket holds its lower bound, which is its key."""
+
+    field: str
+    width: int
+
+    def label(self, lowest: int) -> str:
+        """Return the name of a bucket, such as `10k–20k`."""
+        unit = next(unit for unit in sorted(_UNITS, reverse=True) if self.width % unit == 0)
+        from_number, to_number = (f"{number // unit:,}" for number in (lowest, lowest + self.width))
+        return f"{from_number}{_UNITS[unit] if lowest else ''}–{to_number}{_UNITS[unit]}"
+
+
+def token_buckets(key: str) -> TokenBuckets | None:
+    """Return the buckets that a key such as `input_tokens:10k` names. Raises `ValueError` for their width."""
+    field, colon, text = key.partition(":")
+    if field not in _BUCKETED or not colon:
+        return None
+    if (width := _WIDTH.fullmatch(text)) is None:
+        raise ValueError(f"{key!r} has no width of buckets: give a number of tokens above 0, such as {field}:10k")
+    units = {suffix.lower(): unit for unit, suffix in _UNITS.items()}
+    return TokenBuckets(field, int(width[1]) * units[width[2].lower()])
+
+
+def group_value(key: str, value: Any) -> Any:
+    """Return the name of a group: its value; of a bucket, its range."""
+    buckets = None if value is None else token_buckets(key)
+    return value if buckets is None else buckets.label(value)
+
+
 _LABEL: Final = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
 
 
 def groups(text: str) -> tuple[str, ...]:
     """Return the keys of groups that a text names, such as `model,label.run`. Raises `ValueError`."""
     keys = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    names = (*GROUPS, "label.KEY")
+    names = (*GROUPS, "label.KEY", *(f"{field}:10k" for field in _BUCKETED))
     for key in keys:
-        if key not in GROUPS and not _LABEL.fullmatch(key):
+        if key not in GROUPS and not _LABEL.fullmatch(key) and token_buckets(key) is None:
             raise ValueError(f"{key!r} is no group: choose from {', '.join(closest_first(key, names))}")
     return keys
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.stats.histogram import Bucket, buckets
-from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, VALUES_NEEDED, Bound, Quantity
+from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, VALUES_NEEDED, Bound, Quantity, group_value
 from wiretape.viewer.stats.prices import UNITS, Paid
 
 Key = tuple[str | int | None, ...]
@@ -375,7 +375,7 @@ def row_of(figures: Figures, by: Sequence[str]) -> TableRow:
         undecided = objective.undecided
     counted_outcomes = (*OUTCOMES, UNMEASURED)
     values: TableRow = {
-        **dict(zip(by, figures.key, strict=True)),
+        **{key: group_value(key, value) for key, value in zip(by, figures.key, strict=True)},
         "n": figures.size,
         "first_at": figures.first_at,
         "last_at": figures.last_at,

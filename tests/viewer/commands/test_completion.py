@@ -16,7 +16,7 @@ from tests.support.session_tape import KEY, OTHER, session_tape
 from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.cli import group
-from wiretape.viewer.commands import completion, options, topics
+from wiretape.viewer.commands import completion, topics
 from wiretape.viewer.commands.completion import Completer, Item
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.stats import check, metrics
@@ -96,9 +96,10 @@ def test_options_are_offered_the_words_that_they_know(tape: Path) -> None:
         "-max_gap", "-max_silence", "-max_output_silence", "-max_event_silence",
     ]  # fmt: skip
     assert values(completion.groups, tape, "model,") == [
-        *(f"model,{name}" for name in metrics.GROUPS if name != "model"), "model,label.k", "model,label.run",
+        *(f"model,{name}" for name in metrics.GROUPS if name != "model"),
+        "model,input_tokens:10k", "model,label.k", "model,label.run",
     ]  # fmt: skip
-    assert options.groups(values(completion.groups, tape, "model,label.r")[0]) == ("model", "label.run")
+    assert metrics.groups(values(completion.groups, tape, "model,label.r")[0]) == ("model", "label.run")
     assert values(completion.quantities, tape) == list(metrics.QUANTITIES)
     assert values(completion.tools, tape, "vl") == ["vllm", "vllm-0.32"]
     assert values(completion.figures, tape, "tt") == ["ttft.", "ttfc.", "ttfo.", "ttf_event."]

@@ -25,6 +25,7 @@ from wiretape.recorder import clock
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import NotFound, OutputRefused
 from wiretape.recorder.tape import file, journal
+from wiretape.viewer.cli import group
 from wiretape.viewer.commands import options
 from wiretape.viewer.commands import stats as commands
 from wiretape.viewer.commands.check import check
@@ -35,8 +36,9 @@ from wiretape.viewer.exchange import changes
 from wiretape.viewer.listing import drilling
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.report import tools as reports
+from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.source.tape import conditions, queries
-from wiretape.viewer.stats import compare, summary
+from wiretape.viewer.stats import compare, metrics, summary
 from wiretape.viewer.stats.tools import tools
 
 ROOT = Path(__file__).parents[3]
@@ -397,13 +399,13 @@ def test_a_junit_report_is_not_written_over_a_tape(tape: Path) -> None:
 @each_case("text", ["colour", "", "model,", "label.", 'label."x"', "label.a b"])
 def test_what_is_no_group_is_a_usage_error(text: str) -> None:
     with pytest.raises(click.BadParameter, match=r"choose from .*label\.KEY") as raised:
-        options.groups(text)
+        options.groups(text, TapePlace(Path("tape.db")))
     assert raised.value.param_hint == "--by"
 
 
 def test_groups_are_names_separated_by_commas_each_once() -> None:
-    assert options.groups("model, label.run-1,model") == ("model", "label.run-1")
-    assert options.groups(None) == ()
+    assert metrics.groups("model, label.run-1,model") == ("model", "label.run-1")
+    assert options.groups(None, TapePlace(Path("tape.db"))) == ()
 
 
 @pytest.mark.parametrize(
@@ -487,3 +489,9 @@ def test_a_group_in_time_has_its_filters_exchanges(zone: str, tmp_path: Path) ->
                     )
         output = run(path, "stats", "--by", "day", "--format", "table").stdout
         assert output.startswith(f"day ({clock.zone()})")
+
+
+@each_case("command", [("stats", "--by", "turn"), ("export", "--table", "summary", "--by", "model,turn")])
+def test_groups_of_sessions_are_refused_before_a_server_is_asked(command: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(group, [*command, "--db", "clickhouse://127.0.0.1:1/nowhere"])
+    assert str(result.exception).startswith("--by turn: a server lists no conversations: copy to a tape")

@@ -7,7 +7,7 @@ from itertools import takewhile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.viewer.sessions.predecessors import Generation, Tie, ties
+from wiretape.viewer.sessions.predecessors import Generation, Tie, ties, turn_numbers
 
 
 def digests(text: str) -> bytes:
@@ -20,6 +20,31 @@ def turn(no: int, messages: str | None, **more: object) -> Generation:
     by_model = messages is not None and messages.lower() != messages
     prefix_bytes = None if messages is None else digests(messages)
     return Generation(no, prefix_bytes, **{"by_model": by_model, **more})  # type: ignore[arg-type]
+
+
+def turns_of(*generations: Generation) -> list[int | None]:
+    return [*turn_numbers(generations, ties(generations)).values()]
+
+
+def test_turns_count_from_the_beginning_of_their_branch() -> None:
+    assert turns_of(turn(1, "a"), turn(2, "x"), turn(3, "aBc"), turn(4, "xYz"), turn(5, "aBcDe")) == [1, 1, 2, 2, 3]
+
+
+def test_another_attempt_is_the_turn_that_it_repeats() -> None:
+    failed = turn(2, "aBc", failed=True)
+    assert turns_of(turn(1, "a"), failed, turn(3, "aBc"), turn(4, "aBcDe")) == [1, 2, 2, 3]
+    assert turns_of(turn(1, "a"), turn(2, "aBc"), turn(3, "aBc"), turn(4, "aBcDe")) == [1, 2, 2, 3]
+
+
+def test_equal_messages_behind_another_response_are_another_turn() -> None:
+    first = turn(1, "a", response_id="r1")
+    go_on = [turn(2, "g", response_id="r2", named_response="r1"), turn(3, "g", named_response="r2")]
+    assert turns_of(first, *go_on) == [1, 2, 3]
+
+
+def test_behind_an_unknown_predecessor_a_turn_has_no_number() -> None:
+    lost = turn(1, "g", response_id="r2", named_response="r1")
+    assert turns_of(lost, turn(2, "h", named_response="r2")) == [None, None]
 
 
 def predecessors_of(*generations: Generation) -> list[int | None]:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.cases import each_case
 from wiretape.recorder.tape.tables import measures
-from wiretape.viewer.stats.metrics import BOUNDED, QUANTITIES, amount, objective
+from wiretape.viewer.stats.metrics import BOUNDED, QUANTITIES, amount, group_value, groups, objective, token_buckets
 
 
 def test_every_quantity_has_a_column_or_is_pooled() -> None:
@@ -71,3 +71,30 @@ def test_an_objective_is_bounds_on_each_exchange() -> None:
 def test_what_is_no_objective_is_told_why(text: str, expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         objective(text)
+
+
+@each_case(
+    ("key", "lowest", "label"),
+    [
+        ("input_tokens:10k", 0, "0–10k"),
+        ("input_tokens:10k", 990_000, "990k–1,000k"),
+        ("input_tokens:500", 2_000, "2,000–2,500"),
+        ("input_tokens:1M", 1_000_000, "1M–2M"),
+        ("input_tokens:10k", None, None),
+        ("model", "m", "m"),
+    ],
+)
+def test_a_bucket_of_tokens_is_named_by_its_range(key: str, lowest: object, label: object) -> None:
+    assert groups(key) == (key,)
+    assert group_value(key, lowest) == label
+
+
+@each_case("width", ["0", "-5", "many", "", "1.5k", "10kk", "9999999999"])
+def test_a_width_of_buckets_is_a_number_above_0(width: str) -> None:
+    with pytest.raises(ValueError, match="has no width of buckets: give a number of tokens above 0"):
+        token_buckets(f"input_tokens:{width}")
+
+
+def test_tokens_without_a_width_are_no_group() -> None:
+    with pytest.raises(ValueError, match="'input_tokens' is no group: choose from input_tokens:10k"):
+        groups("input_tokens")

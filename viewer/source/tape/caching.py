@@ -1,4 +1,4 @@
-"""SQL functions of a connection to a tape: the verdicts about the provider's cache (`wiretape.viewer.sessions.cache`).
+"""SQL functions of a connection to a tape: numbers of turns, and verdicts about the cache (`wiretape.viewer.sessions`).
 
 They need all generations of a session, and are computed when a statement first uses them; after that, only for sessions
 with new exchanges.
@@ -20,9 +20,9 @@ from wiretape.recorder.tape.tables import exchanges, measures, sessions
 from wiretape.viewer.sessions import cache
 from wiretape.viewer.sessions.axis import IMPORTED, placed
 from wiretape.viewer.sessions.cache import Prompted
-from wiretape.viewer.sessions.predecessors import Generation, Tie, ties
+from wiretape.viewer.sessions.predecessors import Generation, Tie, ties, turn_numbers
 from wiretape.viewer.source.base import Version
-from wiretape.viewer.source.tape.columns import BOOT, CACHE, JOINED, PREDECESSOR, among, column
+from wiretape.viewer.source.tape.columns import BOOT, JOINED, OF_SESSION, PREDECESSOR, among, column
 from wiretape.viewer.source.tape.following import current_version
 from wiretape.viewer.source.tape.functions import ONLY, Resolver
 
@@ -69,16 +69,16 @@ class Caching:
 
     def register(self, connection: sqlite3.Connection) -> None:
         """Add the functions to a connection."""
-        for place, name in enumerate(CACHE.values()):
+        for place, name in enumerate(OF_SESSION.values()):
             connection.create_function(name, 1, functools.partial(self._figure, place))
         connection.create_function(PREDECESSOR, 1, lambda no: self._predecessors.get(no, 0))
 
     def _figure(self, place: int, no: int) -> str | int | None:
-        return self._figures.get(no, cache.NONE)[place]
+        return self._figures[no][place] if no in self._figures else None
 
     def prepare(self, connection: Connection, statement: str, options: Mapping[str, Any]) -> None:
         """Update the verdicts before a statement that uses them, in the same transaction."""
-        if not any(f"{function}(" in statement for function in (*CACHE.values(), PREDECESSOR)):
+        if not any(f"{function}(" in statement for function in (*OF_SESSION.values(), PREDECESSOR)):
             return
         numbers, version = options.get(ONLY), current_version(connection)
         no = numbers[0] if numbers is not None and len(numbers) == 1 else None
@@ -120,7 +120,9 @@ class Caching:
         for session_rows in sessions:
             generations = _prompted(session_rows)
             tie_by_no = ties(prompted.generation for prompted in generations)
-            self._figures |= {no: tuple(figures) for no, figures in cache.figures(generations, tie_by_no).items()}
+            figures = cache.figures(generations, tie_by_no)
+            turns = turn_numbers((prompted.generation for prompted in generations), tie_by_no)
+            self._figures |= {no: (*figures.get(no, cache.NONE), turns[no]) for no in tie_by_no}
             self._predecessors |= {no: tie.predecessor if tie.is_known else 0 for no, tie in tie_by_no.items()}
 
 

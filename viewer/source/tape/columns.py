@@ -51,15 +51,16 @@ RESOLVED: Final = "numbers_resolved"
 """SQL function (`functions`): the numbers of all exchanges whose conversations are known now, as JSON."""
 
 
-CACHE: Final = {
+OF_SESSION: Final = {
     "cache_verdict": "cache_verdict_of",
     "cache_broken_at": "cache_break_of",
     "cache_expected_tokens": "cache_expected_of",
     "cache_idle_ms": "cache_idle_of",
     "cache_common_tokens": "cache_common_of",
     "cache_remedy": "cache_remedy_of",
+    "turn": "turn_of",
 }
-"""SQL functions (`caching`): the figures about the provider's cache, by the fields that they give."""
+"""SQL functions (`caching`): the figures that need a generation's session, by the fields that they give."""
 PREDECESSOR: Final = "predecessor_of"
 """SQL function (`caching`): the number of a generation's predecessor, null without one, and 0 if it is unknown."""
 
@@ -145,9 +146,9 @@ def resolved(function: str) -> Expression:
     return value
 
 
-def _of_cache(field: str) -> Callable[[], Expression]:
+def _of_session(field: str) -> Callable[[], Expression]:
     kind = Text if field in ("cache_verdict", "cache_broken_at", "cache_remedy") else BigInteger
-    return lambda: getattr(func, CACHE[field])(exchanges.c.no, type_=kind)
+    return lambda: getattr(func, OF_SESSION[field])(exchanges.c.no, type_=kind)
 
 
 def cache_total() -> Expression:
@@ -168,7 +169,7 @@ _WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {
     "currency": lambda: func.currency_of(cost_units(), type_=CURRENCY_TYPE),
     "cache_hit_rate": lambda: cast(measures.c.cache_read_input_tokens, Float) / cache_total(),
     "upstream_name": _upstream_name,
-    **{field: _of_cache(field) for field in CACHE},
+    **{field: _of_session(field) for field in OF_SESSION},
     "request_body": lambda: REQUEST_BODY,
     "stored_ttft_ms": lambda: measures.c.ttft_ns,
     "stored_ttfo_ms": lambda: measures.c.ttfo_ns,

@@ -42,7 +42,7 @@ from wiretape.viewer.source.tape.columns import JOINED, cache_total, column, cos
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats import trend as trends
-from wiretape.viewer.stats.metrics import QUANTITIES, Bound
+from wiretape.viewer.stats.metrics import QUANTITIES, Bound, token_buckets
 from wiretape.viewer.stats.prices import Paid
 from wiretape.viewer.stats.summary import TOKENS, UNMEASURED, AnswerEnds, Key, Sample
 from wiretape.viewer.stats.trend import StartedExchanges, Trend
@@ -116,7 +116,7 @@ def samples(
     """Read the exchanges that `where` selects, in groups, ordered by their keys; without `by`, one group of all.
 
     Only complete exchanges are `measured`, unless `include_failed`. `gaps` false leaves the gaps unread. A session of
-    voice counts as its turns, each by itself, without gaps.
+    voice counts as its turns, each by itself, without gaps; by turn or by tokens, so does any other WebSocket.
     """
     with connection.begin():
         currency = connection.execute(select(func.currency_of(0))).scalar_one()
@@ -125,12 +125,13 @@ def samples(
     for columns in queries.in_batches(connection, statement, where, columns=True):
         _, icl, starts, *keys = map(connection.checked, statement.types[: 3 + len(by)], columns[: 3 + len(by)])
         numbers = _numbers(connection, statement.types, columns, 3 + len(by))
-        if any(columns[-1]):
-            turns = connection.checked(statement.types[-1], columns[-1])
-            rows = [*zip(columns[0], icl, starts, *keys, *numbers.T.tolist(), turns, strict=True)]
-            turn_rows = [turn_row for row in rows for turn_row in _turns_of(row, 3 + len(by))]
+        if any(columns[-1]) or any(columns[-2]):
+            spans, turns = (connection.checked(statement.types[at], columns[at]) for at in (-2, -1))
+            rows = [*zip(columns[0], icl, starts, *keys, *numbers.T.tolist(), map(_turns, spans, turns), strict=True)]
+            turn_rows = [turn_row for row in rows for turn_row in _turns_of(row, by)]
             icl, starts, *others = list[Sequence[Any]](zip(*turn_rows, strict=True))[1:]
             keys, numbers = others[: len(by)], np.array(others[len(by) : -1], np.float64).T
+        keys = [_bucketed(name, values) for name, values in zip(by, keys, strict=True)]
         members: dict[Key, list[int]] = {}
         for index, key in enumerate(zip(*keys, strict=True)) if by else ():
             members.setdefault(key, []).append(index)
@@ -153,7 +154,7 @@ class _Group:
 
 
 def group_of(name: str) -> Expression:
-    """Return the expression of a group's name: `label.KEY`, or one of `GROUPS`."""
+    """Return the expression of a group's name: `label.KEY`, or one of `GROUPS`; of a bucket the count of tokens."""
     if name.startswith("label."):
         return label(name.removeprefix("label."))
     if name in _PERIODS:
@@ -161,7 +162,8 @@ def group_of(name: str) -> Expression:
         started = exchanges.c.started_at
         is_time = and_(func.typeof(started) == "text", started.like("____-__-__T%"))
         return case((is_time, func.strftime(_PERIODS[name], started, "localtime", type_=Text)))
-    return column(name)
+    buckets = token_buckets(name)
+    return column(name if buckets is None else buckets.field)
 
 
 def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, currency: str | None) -> Select:
@@ -184,6 +186,7 @@ def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, curre
         measures.c.cache_read_input_tokens,
         cache_total(),
         measures.c.tps_user,
+        measures.c.turn_spans if any(name == "turn" or token_buckets(name) for name in by) else null(),
         case((measures.c.operation == "realtime", measures.c.turns)),
     )
     return select(*columns)
@@ -195,7 +198,7 @@ def _numbers(connection: Connection, types: Sequence[Type], columns: Sequence[An
     codes = [_OPEN if open else _CODES.get(word, _UNKNOWN) for open, word in zip(is_open, outcomes, strict=True)]
     *numbers, tps_user = (
         _array(type, values, connection.damage)
-        for type, values in zip(types[head + 3 : -1], columns[head + 3 : -1], strict=True)
+        for type, values in zip(types[head + 3 : -2], columns[head + 3 : -2], strict=True)
     )
     flag_codes: dict[Any, int] = {}
     texts = np.array([flag_codes.setdefault(words, len(flag_codes)) for words in flags])
@@ -229,9 +232,29 @@ def _array(type: Type, values: Sequence[Any], damage: Damage) -> NDArray[np.floa
 _TURN_CODES: Final = {name: _CODES[_OUTCOME_OF_TURN.get(name, name)] for name in TURN_OUTCOMES}
 
 
-def _turns_of(row: Sequence[Any], head: int) -> list[Sequence[Any]]:
-    """Return the row of an exchange; or, of a session of voice, a row for each of its turns, the last value."""
-    turns = row[-1]
+def _bucketed(name: str, values: Sequence[Any]) -> Sequence[Any]:
+    """Return the keys of groups by a name: of counts of tokens, the lower bounds of their buckets."""
+    if (buckets := token_buckets(name)) is None:
+        return values
+    return [None if value is None else value // buckets.width * buckets.width for value in values]
+
+
+def _turns(spans: Sequence[Sequence[Any]] | None, turns: Sequence[TableRow] | None) -> Sequence[TableRow] | None:
+    """Return the turns of a WebSocket: of voice as they are, else, of several, made of their `spans`."""
+    if turns or not spans or len(spans) < 2:
+        return turns
+    made = list[TableRow]()
+    for asked_ns, first_ns, last_ns, end_ns, *_ in spans:
+        turn = {"started_at_ns": asked_ns, "ended_at_ns": end_ns, "outcome": "complete" if end_ns is not None else None}
+        if first_ns is not None:
+            turn |= {"ttft_ns": first_ns - asked_ns, "last_ns": last_ns - asked_ns, "first_output_at_ns": first_ns}
+        made.append(turn)
+    return made
+
+
+def _turns_of(row: Sequence[Any], by: Sequence[str]) -> list[Sequence[Any]]:
+    """Return the row of an exchange; or, if its last value are turns, a row for each, with its own groups of `by`."""
+    turns, head = row[-1], 3 + len(by)
     if not turns:
         return [row]
     unknown = (None,) * (_PAID + len(FLAGGED) + 1)
@@ -242,8 +265,14 @@ def _turns_of(row: Sequence[Any], head: int) -> list[Sequence[Any]]:
         *((None,) * len(ENDED_ANSWERS) for _ in turns[1:]),
     ]
     turn_rows = [
-        [row[0], None, row[2], *row[3:head], *_numbers_of(turn), *answer_ends, *unknown]
-        for turn, answer_ends in zip(turns, ends, strict=True)
+        [
+            *(row[0], None, row[2]),
+            *(_turn_key(*group, number, turn) for group in zip(by, row[3:head], strict=True)),
+            *_numbers_of(turn, row[head]),
+            *answer_ends,
+            *unknown,
+        ]
+        for number, (turn, answer_ends) in enumerate(zip(turns, ends, strict=True), 1)
     ]
     # So do its silences: the longest of all turns, and the first silence of the first turn.
     for index, quantity in enumerate(_COLUMNS.values(), head + 3 + len(TOKENS)):
@@ -252,13 +281,23 @@ def _turns_of(row: Sequence[Any], head: int) -> list[Sequence[Any]]:
     return list[Sequence[Any]](turn_rows)
 
 
-def _numbers_of(turn: TableRow) -> Iterator[Any]:
-    """Yield the numbers of a turn in the order of a sample's statement, up to those of payments."""
+def _turn_key(name: str, value: Any, number: int, turn: TableRow) -> Any:
+    """Return the key of a turn in groups by a name, whose value is its exchange's."""
+    buckets = token_buckets(name)
+    return number if name == "turn" else value if buckets is None else turn.get(buckets.field)
+
+
+def _numbers_of(turn: TableRow, exchange_code: float) -> Iterator[Any]:
+    """Yield the numbers of a turn in the order of a sample's statement, up to those of payments.
+
+    A turn without an outcome of its own ended as its exchange did, which has the code of that.
+    """
     started_ns, ended_ns = turn.get("started_at_ns"), turn.get("ended_at_ns")
     durations = {"ttft_ns": turn.get("ttft_ns"), "latency_ns": turn.get("last_ns")}
     if started_ns is not None and ended_ns is not None:
         durations["duration_ns"] = ended_ns - started_ns
-    yield from (_TURN_CODES.get(turn["outcome"], _CODES[UNMEASURED]), None, int("first_output_at_ns" in turn))
+    code = exchange_code if turn["outcome"] is None else _TURN_CODES.get(turn["outcome"], _CODES[UNMEASURED])
+    yield from (code, None, int("first_output_at_ns" in turn))
     yield from (turn.get(name) for name in TOKENS)
     yield from (durations.get(str(quantity.column)) for quantity in _COLUMNS.values())
 

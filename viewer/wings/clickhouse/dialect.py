@@ -44,7 +44,8 @@ _ELSEWHERE: Final = {
     querying.CONVERSATION: "conversations",
     querying.CONTINUED: "the earlier turn of an exchange",
     querying.ABOVE: "the tree of a conversation",
-    **dict.fromkeys(querying.CACHE.values(), "verdicts about the provider's cache"),
+    **dict.fromkeys(querying.OF_SESSION.values(), "verdicts about the provider's cache"),
+    querying.OF_SESSION["turn"]: "the numbers of turns",
 }
 """Functions that only tapes have, with their purposes."""
 

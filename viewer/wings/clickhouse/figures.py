@@ -13,6 +13,7 @@ from typing import Any, Final
 from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import (
+    BigInteger,
     Expression,
     Float,
     Function,
@@ -44,7 +45,7 @@ from wiretape.viewer.source.querying import (
 )
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.histogram import EDGES, filled
-from wiretape.viewer.stats.metrics import QUANTITIES, Quantity
+from wiretape.viewer.stats.metrics import QUANTITIES, Quantity, token_buckets
 from wiretape.viewer.stats.prices import Names, Paid, Prices, Usage
 from wiretape.viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Key, ObjectiveCounts
 from wiretape.viewer.wings.clickhouse.client import MemoryExceeded, NotAtCentre
@@ -77,7 +78,7 @@ def groups(
         """Return the figures of each group, without costs."""
         statement = _statement(by, measured, measuring, "tdigest" if is_estimated else measuring.method)
         with connection.begin():
-            rows = connection.execute(filtered(statement, where).group_by(*map(group_of, by))).all()
+            rows = connection.execute(filtered(statement, where).group_by(*map(_group_of, by))).all()
         return [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), measuring, is_estimated) for row in rows]
 
     is_estimated = False
@@ -101,6 +102,14 @@ def groups(
                 currency=prices.currency,
             )  # fmt: skip
     return sorted(groups, key=lambda group: sortable(group.key))
+
+
+def _group_of(name: str) -> Expression:
+    """Return the expression of a group; that of a bucket of tokens is its lower bound."""
+    if (buckets := token_buckets(name)) is None:
+        return group_of(name)
+    width = literal(buckets.width)
+    return func.multiply(func.intDiv(column(buckets.field), width), width, type_=BigInteger)
 
 
 def _statement(by: Sequence[str], measured: Expression, measuring: Measuring, of_gaps: str) -> Statement:
@@ -156,7 +165,7 @@ def _statement(by: Sequence[str], measured: Expression, measuring: Measuring, of
     elif histogram is not None:
         values = func.groupArrayIf(column(histogram.column or ""), included(histogram))
         counted.append(_spread(values, 1e6 if histogram.unit == "ms" else 1.0))
-    return select(*map(group_of, by), *counted).select_from(JOINED)
+    return select(*map(_group_of, by), *counted).select_from(JOINED)
 
 
 def _true(condition: Expression) -> Expression:
@@ -253,7 +262,7 @@ def costs_by_group(
     def one_if(condition: Expression) -> Expression:
         return case((condition, literal(1, Integer)), else_=literal(0, Integer))
 
-    keys = [group_of(name) for name in by]
+    keys = [_group_of(name) for name in by]
     names = column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api
     # The tokens of the request, of the answer with all reasoning, and those that a cache read, wrote and keeps.
     token_counts = (case((measures.c[name].between(0, MOST_TOKENS), measures.c[name])) for name in BILLED)

@@ -163,9 +163,9 @@ class TapeTools:
     def stats(self, filter: str = "", by: str = "", columns: str = "", newest: int = NEWEST, offset: int = 0) -> str:
         """Count and time exchanges: outcomes, TTFT, gaps, latency, tokens, rates.
 
-        by: groups such as model, upstream, operation, status, outcome, day, hour, label.KEY. columns: fields such as
-        `n,error_rate_pct,ttft_p95_ms,latency_p50_ms,input_tokens`. Covers the tape's `newest` exchanges, 0: all
-        (slower).
+        by: groups such as model, upstream, operation, status, outcome, day, hour, turn, input_tokens:10k, label.KEY.
+        columns: fields such as `n,error_rate_pct,ttft_p95_ms,latency_p50_ms,input_tokens`. Covers the tape's `newest`
+        exchanges, 0: all (slower).
         """
         self._check_filter(filter)
         self._check_columns(columns.split(","))

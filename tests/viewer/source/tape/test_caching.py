@@ -60,6 +60,19 @@ def test_they_are_groups_of_statistics(reader: Connection) -> None:
     assert {sample.key for sample in samples} == {("first",), ("hit",), ("prefix_changed",), ("provider",), (None,)}
 
 
+def test_turns_are_columns_filters_and_groups(reader: Connection) -> None:
+    condition = conditions.condition(parse("turn:3"))
+    assert [row["id"] for row in queries.exchanges(reader, ("id",), where=condition)] == [*IDS[2:5]]
+    samples = overview.samples(reader, ["turn"], None)
+    assert {sample.key: sample.size for sample in samples} == {(1,): 2, (2,): 1, (3,): 3, (None,): 1}
+
+
+def test_buckets_of_tokens_are_sorted_by_number(reader: Connection) -> None:
+    samples = overview.samples(reader, ["input_tokens:100"], None)
+    sizes = {(0,): 1, (2_000,): 1, (2_100,): 1, (2_200,): 2, (3_700,): 1, (None,): 1}
+    assert [*{sample.key: sample.size for sample in samples}.items()] == [*sizes.items()]
+
+
 def test_a_new_turn_is_judged_while_somebody_looks(tmp_path: Path) -> None:
     tape = tmp_path / "growing.db"
     with file.writing(tape, "a test") as connection:

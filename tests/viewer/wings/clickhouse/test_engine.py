@@ -62,6 +62,7 @@ QUESTIONS = (
     "check --max ttft.p95=500ms --max error_rate=3% --format csv",
     "compare --base model:gpt-x --new model:gpt-x-mini --format csv",
     "export --table summary --by model",
+    "stats --by input_tokens:50,model --format csv",
     "ls --columns id,model,status,outcome,ttft,gap_p99,flags,max_gap --format csv",
     "ls --sort -ttft -n 9 --columns id,ttft --format csv",
     "stats --as langfuse --format csv",
