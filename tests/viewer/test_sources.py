@@ -71,7 +71,7 @@ def test_the_figures_are_the_same(source: Browsed, local: Browsed) -> None:
     assert source.failures(ALL) == local.failures(ALL)
     assert source.endings(ALL) == local.endings(ALL)
     assert source.left_out(ALL) == local.left_out(ALL)
-    assert source.labels(ALL) == local.labels(ALL)
+    assert source.label_keys(ALL) == local.label_keys(ALL)
     assert sorted(source.values("model")) == sorted(local.values("model"))
     assert len(source.samples(ALL)) == len(local.samples(ALL))
 
