@@ -71,8 +71,9 @@ BODY: Final = (
     # Fireworks: docs.fireworks.ai, perf_metrics_in_response
     TimesSource("perf_metrics", _S, "prefill-queue-duration", "prefill-duration", "", "server-processing-time",
                 is_text=True),
-    # SGLang with return_meta_info: managers/tokenizer_manager.py
-    TimesSource("choices[0].meta_info", _S, "queue_time", "prefill_launch_latency", "", "e2e_latency"),
+    # SGLang with return_meta_info, and whole answers of /generate: managers/tokenizer_manager.py
+    *(TimesSource(place, _S, "queue_time", "prefill_launch_latency", "", "e2e_latency")
+      for place in ("choices[0].meta_info", "meta_info")),
     # Bedrock: API_runtime_ConverseMetrics, and the last event of InvokeModelWithResponseStream
     TimesSource("metrics", _MS, total="latencyMs"),
     TimesSource("amazon-bedrock-invocationMetrics", _MS, total="invocationLatency"),

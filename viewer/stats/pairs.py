@@ -143,11 +143,11 @@ def paired(a: Sequence[TableRow], b: Sequence[TableRow]) -> Iterator[Pair]:
 def outputs(observed: Observed, *, relayed: bool = False) -> Outputs | None:
     """Return the outputs of an answer, with the times of their arrival, or of their handing on to the client.
 
-    None if times are unknown, or of several turns.
+    None if it is no stream, if times are unknown, or of several turns.
     """
     exchange, read_columns, decoded = observed
     handed_on = dict(zip(read_columns.seq, read_columns.relayed_ns, strict=True)) if relayed else {}
-    if not exchange.is_timed or decoded.turns:
+    if not decoded.stream or not exchange.is_timed or decoded.turns:
         return None
     ends, at, reads, texts, size = list[int](), list[int](), list[int](), list[str](), 0
     for run in decoded.runs:

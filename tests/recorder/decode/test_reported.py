@@ -68,6 +68,14 @@ def test_times_of_bodies_are_those_of_the_server(last, times, network_ms):
     assert measures.network_ns == network_ms * MS
 
 
+def test_whole_answers_of_no_known_api_report_times_too():
+    body = json.dumps({"text": "Hi", "meta_info": {"queue_time": 0.01, "e2e_latency": 0.3}}).encode()
+    facts = {"status": 200, "content_type": "application/json", "ended_by": "end", "path": "/generate"}
+    measures = derive(Exchange(**facts, end_ns=400 * MS), [Read(0, 400 * MS, None, 0, len(body))], body)
+    assert values(measures) == (10 * MS, None, None, 300 * MS, "meta_info")
+    assert measures.network_ns == 100 * MS
+
+
 def test_ollama_reports_nanoseconds_in_its_last_line():
     lines = [{"model": "m", "message": {"content": "Hi"}, "done": False}, {
         "model": "m", "message": {"content": ""}, "done": True, "total_duration": 900, "load_duration": 100,

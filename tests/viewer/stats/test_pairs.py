@@ -114,6 +114,19 @@ def test_changed_usage_and_text_are_named(tmp_path):
     assert pair["first_ms"] == pytest.approx(-HANDED_ON_MS)
 
 
+def test_whole_answers_have_no_first_token_and_no_gaps(tmp_path):
+    answer = {"id": "r1", "object": "chat.completion", "model": "m", "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]}  # fmt: skip
+    sides = []
+    for id, at in (("aaaa000000000001", 300), ("bbbb000000000001", 100)):
+        parts = [(at, json.dumps(answer).encode())]
+        frames = [begin(id, 1, b'{"model":"m"}'), *response(id, parts, type="application/json"), end(id, parts)]
+        sides.append(str(recorded(tmp_path / f"{id}.db", frames)))
+    (pair,) = rows(*sides)
+    assert (pair["first_ms"], pair["gaps_ms"], pair["merged_chunks"], pair["total_ms"]) == (None, None, None, 200)
+    assert pair["text"] == "equal"
+
+
 @pytest.mark.parametrize("travels", [True, False])
 def test_an_abort_travelled_if_upstreams_client_left_too(tmp_path, travels):
     left = exchange(
