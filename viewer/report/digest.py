@@ -25,6 +25,8 @@ _QUANTITIES: Final = {
     "gap": "gap between reads",
     "latency": "whole answer",
     "tps_user": "speed",
+    "server_total": "the server's own time",
+    "network": "network and gateways",
 }
 _STATISTICS: Final = {"n": "n", "p50": "median", "p95": "p95", "p99": "p99", "max": "max"}
 _GROUPED: Final = (
@@ -56,7 +58,8 @@ class Counted:
 def page(row: TableRow, counts: Counted, objective: str | None = None, width: int | None = None) -> Table:
     """Lay out one row of statistics; `objective` is that of its goodput, `width` the terminal's, in cells."""
     head = f"{counted(row['n'], counts.noun)} · {causes.counts(counts.endings)}"
-    laid_out = table(_columns(row), [{"name": name} for name in _QUANTITIES], width)
+    names = [name for name in _QUANTITIES if name not in ("server_total", "network") or row[f"{name}_n"]]
+    laid_out = table(_columns(row), [{"name": name} for name in names], width)
     notes = [line for label, text in _notes(row, counts, objective) for line in paragraph(label, text, width)]
     return Table([*paragraph("", head, width, "bold"), *laid_out.lines, *notes], laid_out.hidden)
 

@@ -279,6 +279,8 @@ def test_the_servers_times_stand_beside_the_wires(tmp_path: Path) -> None:
     assert "server ms" not in run(path, "show", ids[1]).stdout
     compared = on_terminal(path, "compare", *ids).splitlines()
     assert [line.split()[:2] for line in compared if "server" in line] == [["server_total_ms", "20.0"]]
+    assert "the server's own time (server_total) ms  1" in on_terminal(path, "stats")
+    assert "server" not in on_terminal(path, "stats", "-f", f"id:{ids[1]}")
 
 
 @pytest.mark.parametrize(("id", "reason"), [
