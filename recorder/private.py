@@ -15,7 +15,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from wiretape.recorder import process
 from wiretape.recorder.clock import SYSTEM
@@ -24,12 +23,13 @@ from wiretape.recorder.errors import WiretapeError
 
 @contextlib.contextmanager
 def directory(prefix: str, purpose: str, place: Path | None = None) -> Iterator[Path]:
-    """Make a directory, and remove it at the end. Those that killed processes left are removed, too.
+    """Make a private directory, and remove it at the end. Directories of killed processes are removed first.
 
-    Raises `WiretapeError`, which names the purpose, where there is no place for it. In a `place` other than that of
-    temporary files it stays while processes have its name in their environment; a later start removes it then.
+    `place` is the directory around it, without one that of temporary files. In a given `place` it stays as long as
+    processes have its name in their environment, and a later start removes it. Raises `WiretapeError`, which names
+    the purpose, if it cannot be made.
     """
-    with ending(), contextlib.ExitStack() as cleanup:
+    with exiting_on_signals(), contextlib.ExitStack() as cleanup:
         try:
             _remove_abandoned(place or Path(tempfile.gettempdir()), prefix, is_named=place is not None)
             path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
@@ -71,7 +71,7 @@ def _remove_abandoned(place: Path, prefix: str, *, is_named: bool) -> None:
 
 
 @contextlib.contextmanager
-def ending() -> Iterator[None]:
+def exiting_on_signals() -> Iterator[None]:
     """Make SIGTERM and SIGHUP raise `SystemExit`, so that cleanup code runs.
 
     A signal that is ignored (nohup) or caught already keeps its handler; outside the main thread nothing changes.
@@ -80,14 +80,13 @@ def ending() -> Iterator[None]:
     def end(number: int, _: object) -> None:
         sys.exit(128 + number)
 
-    previous = dict[signal.Signals, Any]()
+    numbers = list[signal.Signals]()
     if threading.current_thread() is threading.main_thread():
-        numbers = (signal.SIGTERM, signal.SIGHUP)
-        previous = {number: signal.SIG_DFL for number in numbers if signal.getsignal(number) is signal.SIG_DFL}
-    for number in previous:
+        numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    for number in numbers:
         signal.signal(number, end)
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)

@@ -111,7 +111,7 @@ def _created(part: Path) -> Iterator[tuple[Path, BinaryIO]]:
     # O_EXCL: another export may be writing the file. O_NOFOLLOW: no link may lead this one elsewhere.
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        with private.ending(), os.fdopen(descriptor, "wb") as file:
+        with private.exiting_on_signals(), os.fdopen(descriptor, "wb") as file:
             yield part, file
     except BaseException:
         with contextlib.suppress(OSError):

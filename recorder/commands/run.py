@@ -164,7 +164,7 @@ def _run(settings: "RecorderOptions", plan: PointingPlan, environ: Mapping[str, 
             _report(remark)
         if environment.has_java_proxy(environ.get(environment.JAVA, "")):
             plan.left[environment.JAVA] = "it names a proxy, by which Java goes"
-        command = environment.permitting(command)
+        command = environment.with_read_permission(command)
         certificate = settings.interception.authority.certificate
         files = environment.certificate_files(certificate, environ, settings.ca_file, command)
     session = os.getsid(0)

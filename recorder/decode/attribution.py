@@ -239,10 +239,10 @@ class Attribution:
             return SilenceCause(None, unclear="instants")
         if self.lacks_reads(first, last):
             return SilenceCause(None, unclear="missing")
-        paused = 0
+        paused_ns = 0
         if self.exchange.paused:
-            paused = self._paused[min(last, len(self._paused) - 1)] - self._paused[max(first, 0)]
-        return SilenceCause("client" if paused > lasted_ns / 2 else "upstream", paused)
+            paused_ns = self._paused[min(last, len(self._paused) - 1)] - self._paused[max(first, 0)]
+        return SilenceCause("client" if paused_ns > lasted_ns / 2 else "upstream", paused_ns)
 
     def places_around(self, silence: tuple[int, int]) -> tuple[int, int]:
         """Return the places of the last read up to the beginning of a silence, and of the first one from its end on."""
@@ -294,10 +294,10 @@ def _chunks(decoded: Decoded) -> Iterator[tuple[ItemRun, ChunkTime]]:
         number += len(run)
 
 
-def steps(reads: Sequence[Read], paused: int, *, coarse: bool = False) -> list[Step]:
+def steps(reads: Sequence[Read], pause_count: int, *, coarse: bool = False) -> list[Step]:
     """Return the steps of reads up to the first that was never handed on, which has no end.
 
-    `paused` is how often reading had to wait for the client; `coarse`: the timestamps are not those of socket reads.
+    `pause_count`: how often reading waited for the client; `coarse`: the timestamps are not those of socket reads.
     """
     at_ns = Reads.of(reads).at_ns
     read_steps = list[Step]()
@@ -312,7 +312,7 @@ def steps(reads: Sequence[Read], paused: int, *, coarse: bool = False) -> list[S
             # A relay that took another read meanwhile was running: so the step waited for the client.
             next_read = bisect_right(at_ns, began)
             was_running = next_read < len(at_ns) and (relayed_ns is None or at_ns[next_read] < relayed_ns)
-            who = "client" if paused or was_running else None
+            who = "client" if pause_count or was_running else None
         read_steps.append(Step(read.seq, began, relayed_ns, who))
         if relayed_ns is None:
             break

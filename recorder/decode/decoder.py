@@ -515,9 +515,10 @@ class _Inflater:
 
 def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes, clock: Clock) -> Decoded:
     """Decode both directions of a WebSocket, their messages in the order in which they were completed."""
-    from wiretape.recorder.decode.websocket import converse  # few tapes have any: wsproto is loaded where one is met
+    # Few tapes have any: wsproto is loaded for the first one.
+    from wiretape.recorder.decode.websocket import read_conversation
 
-    messages = converse(exchange, reads, body, MAX_ITEMS, clock)
+    messages = read_conversation(exchange, reads, body, MAX_ITEMS, clock)
     decoded = Decoded(
         bytes(messages.data),
         "websocket",

@@ -55,14 +55,14 @@ class TimedMessage(NamedTuple):
     is_client: bool
 
 
-def converse(exchange: Exchange, reads: Reads, body: bytes, most: int, clock: Clock) -> "Conversation":
-    """Read both directions of a WebSocket: up to `most` items and chunks, within its `Allowance`."""
+def read_conversation(exchange: Exchange, reads: Reads, body: bytes, limit: int, clock: Clock) -> "Conversation":
+    """Read both directions of a WebSocket: up to `limit` items and chunks, within its `Allowance`."""
     conversation = Conversation(api_asked(exchange))
-    for message in messages(exchange, reads, body, clock):
-        if len(conversation.kinds) + len(conversation.chunks) >= most or message.message.kind == "limit":
+    for timed in messages(exchange, reads, body, clock):
+        if len(conversation.kinds) + len(conversation.chunks) >= limit or timed.message.kind == "limit":
             conversation.is_whole = False
             break
-        conversation.take(message)
+        conversation.take(timed)
     conversation.finish()
     return conversation
 
@@ -77,9 +77,8 @@ def messages(exchange: Exchange, reads: Reads, body: bytes, clock: Clock = THREA
     received = _timed(parse(body, from_client=False, allowance=Allowance(clock)), reads, len(body))
     sent_messages = parse(sent.data, from_client=True, allowance=Allowance(clock))
     requested = _timed(sent_messages, sent.reads, len(sent.data), is_client=True)
-    return heapq.merge(
-        requested, received, key=lambda message: message.order
-    )  # of two at once, the client's is the first
+    # Of two at once, the client's is the first.
+    return heapq.merge(requested, received, key=lambda timed: timed.order)
 
 
 def _timed(

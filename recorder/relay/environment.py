@@ -59,7 +59,7 @@ JAVA = "JAVA_TOOL_OPTIONS"
 """Variable of options for every Java virtual machine, which prints them: no password may be in it."""
 _NODE_PROXY = os.path.realpath(Path(__file__).with_name("node_proxy.cjs"))  # a permission is for no symbolic link
 _NODE_READS = f"--allow-fs-read={_NODE_PROXY}"
-_ASKING = re.compile(
+_ASKS_PERMISSION = re.compile(
     r"(?<![\w.-])node(js)?(?=(\s+((--allow-fs-(read|write)|--require|--import|--conditions|-[rC])\s+[^-\s]\S*|-\S+))*?"
     r"\s+--(experimental-)?permission(?![\w-]))"
 )
@@ -129,14 +129,16 @@ def node_option(option: str) -> str:
     return f"{name}={json.dumps(value, ensure_ascii=False) if ' ' in value else value}"
 
 
-def permitting(command: Sequence[str]) -> list[str]:
+def with_read_permission(command: Sequence[str]) -> list[str]:
     """Return a command whose Node may read the file that `NODE_OPTIONS` names, if it has to ask for permission.
 
     Without the option, Node before 24 does not start; with it, one without its permission model does not, so that
     `NODE_OPTIONS` cannot have it.
     """
     for position, word in enumerate(command, 1):
-        if PurePath(word).name in ("node", "nodejs") and _ASKING.match(" ".join(("node", *command[position:]))):
+        if PurePath(word).name in ("node", "nodejs") and _ASKS_PERMISSION.match(
+            " ".join(("node", *command[position:]))
+        ):
             return [*command[:position], _NODE_READS, *command[position:]]
     return list(command)
 
@@ -146,7 +148,7 @@ _SHELL = re.compile(r"(ba|da|k|z)?sh")
 
 def asks_in_shell(command: Sequence[str]) -> bool:
     """Return True if a command is a shell's line that has Node ask for permission; no text of it can be changed."""
-    return bool(_SHELL.fullmatch(PurePath(command[0]).name)) and any(map(_ASKING.search, command[1:]))
+    return bool(_SHELL.fullmatch(PurePath(command[0]).name)) and any(map(_ASKS_PERMISSION.search, command[1:]))
 
 
 def exports(proxy_url: str, certificates: Mapping[str, str]) -> list[str]:

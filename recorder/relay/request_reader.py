@@ -34,7 +34,10 @@ class RequestReader:
         self._headers: Headers = []
         self._spelling: dict[bytes, bytes] = {}
         self._head_bytes = self._read_bytes = 0
-        """Bytes of a head, or of trailers, in reads that held nothing else; bytes of the current read."""
+        """Bytes of a head, or of trailers, in reads that held nothing else; bytes of the current read.
+
+        `feed` adds the latter to the former: a callback that makes it the negative number leaves 0.
+        """
 
     @property
     def has_partial_head(self) -> bool:
@@ -90,7 +93,7 @@ class RequestReader:
         else:
             self.state, self.early = INBOUND[self.state, "upgrade"], data
 
-    # httptools callbacks; each resets `_head_bytes` by the bytes of its read, which held more than a head
+    # httptools callbacks; those that end a head reset `_head_bytes`, since their read held more than a head
 
     def on_url(self, url: bytes) -> None:
         self._target += url

@@ -113,25 +113,26 @@ def lines(connection: reader.Connection, numbers: Iterable[int], mask: Masker | 
 
 
 class _Origins(NamedTuple):
-    """The upstream URLs of the chosen exchanges: the `forms` that lines have, and those of each session, by number."""
+    """The upstream URLs of the chosen exchanges: as lines have them, by recorded URL; as recorded, by session."""
 
-    forms: dict[str, str]
+    urls_in_lines: dict[str, str]
     by_session: dict[int, set[str]]
 
 
 def _origins(connection: reader.Connection, numbers: Sequence[int]) -> _Origins:
-    """Read the upstreams of exchanges; those that only their assigned ports tell apart keep these."""
-    by_session, chosen = dict[int, set[str]](), set(numbers)
+    """Read the upstreams of exchanges, and leave out assigned ports, unless two upstreams differ by nothing else."""
+    by_session, chosen_numbers = dict[int, set[str]](), set(numbers)
     column = tables.exchanges.c
     columns = selects.select(column.no, column.session_no, column.upstream)
     if numbers:
         with connection.begin():
             for no, session, url in connection.execute(columns.where(column.no.between(min(numbers), max(numbers)))):
-                if no in chosen:
+                if no in chosen_numbers:
                     by_session.setdefault(session, set()).add(url)
-    short = {url: _without_assigned_port(url) for url in set().union(*by_session.values())}
-    counts = Counter(short.values())
-    return _Origins({url: form if counts[form] == 1 else url for url, form in short.items()}, by_session)
+    portless = {url: _without_assigned_port(url) for url in set().union(*by_session.values())}
+    counts = Counter(portless.values())
+    urls_in_lines = {url: short if counts[short] == 1 else url for url, short in portless.items()}
+    return _Origins(urls_in_lines, by_session)
 
 
 _LOCAL_PORT: Final = re.compile(r"((?:https?://)?(?:localhost|127(?:\.\d+){3}|\[::1\])):(\d{5})(?=/|$)")
@@ -157,7 +158,7 @@ def _exchange(
     session = connection.execute(_SESSION, {"no": row.session_no}).one()
     if row.session_no not in introduced_sessions:
         introduced_sessions.add(row.session_no)
-        forms = {url: origins.forms[url] for url in origins.by_session[session.no]}
+        forms = {url: origins.urls_in_lines[url] for url in origins.by_session[session.no]}
         upstreams = [[name, forms[url]] for name, url in session.upstreams if url in forms] or None
         facts = {"version": session.version, "upstreams": upstreams, "imported_from": session.imported_from}
         facts["dialects"] = session.dialects
@@ -195,7 +196,7 @@ def _facts(row: Any, names: Iterable[str], origins: _Origins) -> Line:
         for name, value in row.request_headers
     ]
     values = {name: getattr(row, name) for name in names}
-    return values | {"upstream": origins.forms[row.upstream], "request_headers": headers}
+    return values | {"upstream": origins.urls_in_lines[row.upstream], "request_headers": headers}
 
 
 def unshipped(id: str, session: str, values: Line, row_measures: Line) -> Line:

@@ -184,7 +184,9 @@ class Writer:
         ids = self._relations.orphans(session_no, abandoned, self._relays.of(session_no), open_ids)
         if ids is None or ids:
             unstored = losses.read_all(self._path)
-            recovered = self._tried(lambda: recover.recover(self._store.appending, unstored, of=[session_no], ids=ids))
+            recovered = self._with_retries(
+                lambda: recover.recover(self._store.appending, unstored, of=[session_no], ids=ids)
+            )
             self._backlog.add_leftover(recovered)
 
     def _settle(self) -> None:
@@ -203,11 +205,11 @@ class Writer:
         if numbers is not None:
             most = backlog.limit(len(numbers), is_full=self._relays.tasks.full())
             # 1 MiB of bodies in one transaction: what takes longer to write would hold up the next commit of facts.
-            self._to_settle.put(self._tried(lambda: self._store.settling.take(numbers, most, 1 << 20)))
+            self._to_settle.put(self._with_retries(lambda: self._store.settling.take(numbers, most, 1 << 20)))
 
     def _put(self, settled: list[Settled]) -> None:
         """Store measures, and report them to the relays of their exchanges; leftovers of others are not reported."""
-        finished = self._tried(lambda: self._store.settling.put(settled))
+        finished = self._with_retries(lambda: self._store.settling.put(settled))
         if self._backlog.is_reported:
             by_relay: dict[Channel, list[journal.Finished]] = {}
             for exchange in finished:
@@ -328,7 +330,7 @@ class Writer:
     def _admit(self, session: journal.Session, relay: Channel) -> None:
         """Enter the session of a relay that joins; if that cannot be, the others go on."""
         try:
-            warnings = self._tried(lambda: self._enter(session, relay))
+            warnings = self._with_retries(lambda: self._enter(session, relay))
             if not relay.introduction.is_worker:
                 sessions = {unstored.session for unstored in losses.read_all(self._path)}
                 if session.uuid not in sessions:
@@ -444,7 +446,7 @@ class Writer:
         Return the numbers of the exchanges that ended, and the losses.
         """
         try:
-            return self._tried(lambda: self._store.appending.append(batch)), self._store.appending.lost
+            return self._with_retries(lambda: self._store.appending.append(batch)), self._store.appending.lost
         except Exception as error:
             parts = by_exchange(batch)
             # SQLite or its driver has refused a value, and nothing is wrong with the tape.
@@ -464,7 +466,7 @@ class Writer:
         results = [self._append(part) for part in parts.values()]
         return [no for numbers, _ in results for no in numbers], [loss for _, lost in results for loss in lost]
 
-    def _tried(self, write: Callable[[], T]) -> T:
+    def _with_retries(self, write: Callable[[], T]) -> T:
         """Write, waiting out a full disk or a lock; the data is kept until its commit has returned."""
         tries = 0
         retry_seconds = 0.5
@@ -473,8 +475,8 @@ class Writer:
                 result = write()
             except _ERRORS as error:
                 # After 10 s without a relay, nobody would miss this process, which holds the tape's lock.
-                orphaned = tries >= 20 and (self._has_ended or self._relays.is_deserted())
-                if orphaned or not _is_transient(error):
+                is_orphaned = tries >= 20 and (self._has_ended or self._relays.is_deserted())
+                if is_orphaned or not _is_transient(error):
                     raise
                 if tries == 0:
                     self._relays.answer_recorders(journal.Trouble(str(getattr(error, "orig", error))))

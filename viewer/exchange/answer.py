@@ -33,7 +33,7 @@ class AnswerRun:
 class AnswerPart:
     """One text of an answer: its kind, its name if it has one, its text, and its layout in the pane.
 
-    `rendered` are lines to show instead, made for the place of the playhead.
+    `rendered` are lines to show instead of the layout, made for the playhead's position.
     """
 
     def __init__(self, kind: str, track: Track, voice: Voice, title: str = "", name: Track | None = None) -> None:
@@ -222,7 +222,7 @@ class AnswerLayout:
         self._arrange()
 
     def render(self, texts: "Sequence[list[Line] | None]") -> None:
-        """Show lines that were made elsewhere, for the place of the playhead; None: as laid out here."""
+        """Show each part by lines rendered for the playhead's position, as of Markdown; None: by its own layout."""
         for part, lines in zip(self.parts, texts, strict=False):
             part.rendered = lines
         self._arrange()

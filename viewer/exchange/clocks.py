@@ -36,7 +36,7 @@ class Times:
     started_at: str = ""
 
     @property
-    def following(self) -> "Times":
+    def with_next_format(self) -> "Times":
         order = [format for format in FORMATS if format != "wall" or _datetime(self.started_at) is not None]
         return replace(self, format=order[(order.index(self.format) + 1) % len(order)])
 

@@ -67,22 +67,24 @@ def _message(transcript: Transcript, event: int) -> list[JsonNode]:
     start, end = transcript.starts[event], transcript.ends[event]
     type, _ = transcript.fields(event, end - start)
     payload = transcript.payload(event)
-    place = transcript.data.find(payload, start, end)
+    payload_start = transcript.data.find(payload, start, end)
     nodes = [_part("type", type.encode("utf-8", "replace"), transcript, event)]
     if transcript.kind(event) == "malformed":
         reason = "a checksum is wrong, or the headers cannot be read"
         return [*nodes, *(_fault(transcript, event) or [JsonNode("broken", start, end, 1, reason)])]
-    if place < 0 or not _is_json(transcript.data, place, place + len(payload)):
+    if payload_start < 0 or not _is_json(transcript.data, payload_start, payload_start + len(payload)):
         return [*nodes, _part("data", payload, transcript, event)]
-    values = json_spans.scan(transcript.data, place, place + len(payload))
-    return [*nodes, JsonNode("data", place, values[0].end, 1, values[0].text), *_nested(values[1:])]
+    values = json_spans.scan(transcript.data, payload_start, payload_start + len(payload))
+    return [*nodes, JsonNode("data", payload_start, values[0].end, 1, values[0].text), *_nested(values[1:])]
 
 
 def _part(label: str, part: bytes, transcript: Transcript, event: int) -> JsonNode:
+    """Return a part of an event; where its bytes do not stand in one piece, it has the span of the whole event."""
     start, end = transcript.starts[event], transcript.ends[event]
-    place = transcript.data.find(part, start, end)
-    excerpt = clipped(part[:_SHORT].decode("utf-8", "replace"), _SHORT - 1)
-    return JsonNode(label, *((place, place + len(part)) if place >= 0 else (start, end)), 1, excerpt)
+    part_start = transcript.data.find(part, start, end)
+    if part_start >= 0:
+        start, end = part_start, part_start + len(part)
+    return JsonNode(label, start, end, 1, clipped(part[:_SHORT].decode("utf-8", "replace"), _SHORT - 1))
 
 
 def of_body(data: bytes, nothing: str = "no body came") -> list[JsonNode]:

@@ -149,6 +149,7 @@ class Catalog:
             self._pages.clear()
 
     def _index(self, place: int) -> int:
+        """Return the index in `_numbers` of a place; by time, these ascend, and the newest exchange is at the top."""
         return len(self._numbers) - 1 - place if self.by_time else place
 
 

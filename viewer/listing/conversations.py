@@ -62,11 +62,11 @@ _OF_ANSWER: Final = ("response_id", "answer", "failed")
 class Conversations:
     """The exchanges of a tape, each `put` when it is known, and again when more is; nearly always in their order.
 
-    `marked` returns the mark of a key: a key and its redacted form have the same one.
+    `mark_of_key` returns the same mark for a key and for its redacted form.
     """
 
-    def __init__(self, links: Iterable[ConversationLink] = (), marked: Callable[[str], str] = str) -> None:
-        self._marked = marked
+    def __init__(self, links: Iterable[ConversationLink] = (), mark_of_key: Callable[[str], str] = str) -> None:
+        self._mark_of_key = mark_of_key
         self._spellings: dict[str, _KeySpelling] = {}
         """The oldest exchange with each marked key, and that key as it has it."""
         self._links: dict[int, ConversationLink] = {}
@@ -96,9 +96,7 @@ class Conversations:
     def put(self, link: ConversationLink) -> None:
         """Add an exchange, or update it."""
         if link.key is not None or link.parent_key is not None:
-            link = link._replace(
-                key=self._mark_of(link.key, link.no), parent_key=self._mark_of(link.parent_key, link.no)
-            )
+            link = link._replace(key=self._marked(link.key, link.no), parent_key=self._marked(link.parent_key, link.no))
         previous = self._links.get(link.no)
         self._links[link.no] = link
         if link.key is not None and link.parent_key is not None and link.key not in self._parent_keys:
@@ -114,11 +112,11 @@ class Conversations:
             for place in set(_found_by(link)).difference(_found_by(previous)):
                 self._is_stale |= place in self._sought or self._newest.setdefault(place, link.no) != link.no
 
-    def _mark_of(self, key: str | None, no: int) -> str | None:
+    def _marked(self, key: str | None, no: int) -> str | None:
         """Return the mark of an exchange's key, and note the key's spelling."""
         if key is None:
             return None
-        marked = self._marked(key)
+        marked = self._mark_of_key(key)
         spelling = self._spellings.get(marked)
         if spelling is None or no <= spelling.no:
             self._spellings[marked] = _KeySpelling(no, key)

@@ -62,13 +62,14 @@ def figures(row: ListRow, look: Look) -> str:
 
 
 def evidence(row: ListRow, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, Tone, str]]:
-    """Yield verdicts, the longest, and then flags, each with its tone and its evidence."""
+    """Yield the three verdicts on the longest times, and then flags, each with its tone and its evidence."""
     longest = sorted(verdicts, key=lambda verdict: -verdict.lasted_ns)[:3]
     for verdict in (candidate for candidate in verdicts if candidate in longest):
         sentence, grounds = wording.sentences(verdict)
         yield verdict.kind, "warning", f"{sentence}; {grounds}"
-    judged = {verdict.kind for verdict in verdicts}
-    for flag, meaning in facts.flags(row, judged | {"given_up"} if "stall" in judged else judged):
+    kinds = {verdict.kind for verdict in verdicts}
+    # A client gives up in a stall, so that the verdict on this stands for both flags.
+    for flag, meaning in facts.flags(row, kinds | {"given_up"} if "stall" in kinds else kinds):
         yield formatting.line(flag), NOTABLE.get(flag, "muted"), meaning
 
 

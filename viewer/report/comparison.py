@@ -12,7 +12,7 @@ from wiretape.viewer.report.tables import LEAST, Table, TableColumn, happened, n
 from wiretape.viewer.stats import compare
 from wiretape.viewer.text.formatting import UNKNOWN, cell
 
-_GROUPS: Final = {
+_LABELS: Final = {
     "ttft_p50_ms": "first token (ttft) ms",
     "ttft_p95_ms": "first token p95 ms",
     "icl_p50_p50_ms": "between chunks (icl_p50) ms",
@@ -25,9 +25,9 @@ _GROUPS: Final = {
 
 def groups(rows: Sequence[TableRow], width: int | None = None) -> Table:
     """Lay out a comparison of two groups: a headline and seven rows."""
-    visible_rows = [row for row in rows if row["metric"] in _GROUPS]
+    visible_rows = [row for row in rows if row["metric"] in _LABELS]
     columns = [
-        TableColumn("metric", "", lambda row: _GROUPS[row["metric"]]),
+        TableColumn("metric", "", lambda row: _LABELS[row["metric"]]),
         TableColumn("base", "base", lambda row: number(row["base"])),
         TableColumn("new", "new", lambda row: number(row["new"])),
         TableColumn("change", "change", _change),
@@ -36,9 +36,9 @@ def groups(rows: Sequence[TableRow], width: int | None = None) -> Table:
     laid_out = table(columns, visible_rows, width, ("metric", "verdict", "change", "new", "base"))
     sizes = [(row["base_n"], row["new_n"]) for row in visible_rows if row["metric"] == "latency_p50_ms"]
     answers = "".join(f"{base:,} and {new:,} complete answers" for base, new in sizes)
-    of = f"medians of {answers}; all intervals hold together with 95 %; --all has every metric"
+    note = f"medians of {answers}; all intervals hold together with 95 %; --all has every metric"
     head = paragraph("", headline(visible_rows), width, "bold")
-    return Table([*head, *laid_out.lines, *paragraph("", of, width, "dim")], laid_out.hidden)
+    return Table([*head, *laid_out.lines, *paragraph("", note, width, "dim")], laid_out.hidden)
 
 
 def headline(rows: Sequence[TableRow]) -> str:

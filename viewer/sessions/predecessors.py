@@ -114,8 +114,10 @@ class _Session:
             if generation.answer is not None:
                 self.by_answer[generation.answer] = order, generation
 
-    def _enter(self, messages: bytes, kind: tuple[str | None, bytes], newest: tuple[int, int]) -> None:
-        self.latest[kind] = newest
+    def _enter(
+        self, messages: bytes, model_and_head: tuple[str | None, bytes], position_and_number: tuple[int, int]
+    ) -> None:
+        self.latest[model_and_head] = position_and_number
         if (node := self.nodes.get(messages)) is None:
             above, added = self._split(messages)
             self.is_mixed |= not self.known_tokens.isdisjoint(added)
@@ -123,11 +125,11 @@ class _Session:
             node = self.nodes[messages] = _Node(above, added, messages)
             if (at := bisect_right(self.counts, node.count)) == 0 or self.counts[at - 1] != node.count:
                 self.counts.insert(at, node.count)
-        node.latest[kind] = newest
-        above_it: _Node | None = node
-        while above_it is not None:
-            above_it.latest_below[kind] = newest
-            above_it = above_it.above
+        node.latest[model_and_head] = position_and_number
+        ancestor: _Node | None = node
+        while ancestor is not None:
+            ancestor.latest_below[model_and_head] = position_and_number
+            ancestor = ancestor.above
 
     def _split(self, messages: bytes) -> tuple[_Node | None, list[_Token]]:
         """Return the requests that messages begin with, and those behind them; the last result is kept."""

@@ -28,7 +28,7 @@ class TapePlace(Place):
         from wiretape.viewer.source.tape import queries
 
         with queries.opened(self.file) as connection:
-            yield self.over(connection)
+            yield self.source_on(connection)
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -38,7 +38,7 @@ class TapePlace(Place):
         with queries.explained(self.file):
             yield
 
-    def over(self, connection: "Connection") -> "TapeSource":
+    def source_on(self, connection: "Connection") -> "TapeSource":
         from wiretape.viewer.source.tape_source import TapeSource
 
         return TapeSource(self, self.file, connection)

@@ -23,14 +23,14 @@ _LONGEST_CHARACTER: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class HexRow:
-    """The bytes from `start` to `end`, `mine` if they are the event's; or `left_out`; or, if `read` is set, its border.
+    """The bytes from `start` to `end`, of the event or beside it; or `left_out`; or, if `read` is set, its border.
 
     A `read` that is UNKNOWN is the border of bytes that no read on the tape brought.
     """
 
     start: int
     end: int
-    mine: bool = False
+    is_of_event: bool = False
     read: int | None = None
     left_out: bool = False
 
@@ -111,7 +111,7 @@ class TextDump:
 
     def _all(self) -> Iterator[HexRow]:
         if not self._borders:
-            yield from self._text(self._start, self._end, mine=True)
+            yield from self._text(self._start, self._end, is_of_event=True)
             return
         first_read = max(bisect_right(self._borders, self._start) - 1, 0)
         last_read = max(bisect_left(self._borders, self._end) - 1, first_read)
@@ -126,7 +126,7 @@ class TextDump:
         yield HexRow(start, start, read=self._reads[number])
         own_start, own_end = (min(max(place, start), end) for place in (self._start, self._end))
         yield from self._beside(start, own_start)
-        yield from self._text(own_start, own_end, mine=True)
+        yield from self._text(own_start, own_end, is_of_event=True)
         yield from self._beside(own_end, end)
 
     def _beside(self, start: int, end: int) -> Iterator[HexRow]:
@@ -135,14 +135,14 @@ class TextDump:
         far = min(end, start + NEAR) if start >= self._end else end
         if near > start:
             yield HexRow(start, near, left_out=True)
-        yield from self._text(near, far, mine=False)
+        yield from self._text(near, far, is_of_event=False)
         if far < end:
             yield HexRow(far, end, left_out=True)
 
-    def _text(self, start: int, end: int, *, mine: bool) -> Iterator[HexRow]:
+    def _text(self, start: int, end: int, *, is_of_event: bool) -> Iterator[HexRow]:
         while start < end:
             stop = self._row_end(start, end)
-            yield HexRow(start, stop, mine)
+            yield HexRow(start, stop, is_of_event)
             start = stop
 
     def _row_end(self, start: int, end: int) -> int:

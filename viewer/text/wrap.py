@@ -10,7 +10,7 @@ import unicodedata
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.cells import cell_len, get_character_cell_size
 
@@ -138,14 +138,14 @@ def tail(parts: Iterable[tuple[str, str, int]], width: int, height: int) -> list
 
 
 def grapheme_ends(text: str) -> Iterator[int]:
-    for match in _patterns()[0].finditer(text):
+    for match in _patterns().grapheme.finditer(text):
         yield from range(match.start() + LONGEST_GRAPHEME, match.end(), LONGEST_GRAPHEME)
         yield match.end()
 
 
 def are_graphemes(text: str) -> bool:
-    """Return True if each code point of a text is a grapheme by itself, before any other such code point."""
-    return text.isascii() or _patterns()[1].search(text) is None
+    """Return True if no code point of a text could join another one: each is a grapheme by itself."""
+    return text.isascii() or _patterns().joining_sign.search(text) is None
 
 
 def grapheme_boundary(text: str, at: int) -> int:
@@ -158,11 +158,17 @@ def grapheme_boundary(text: str, at: int) -> int:
     return next((base + end for end in grapheme_ends(text[base : at + LONGEST_GRAPHEME]) if base + end >= at), at)
 
 
+class _Patterns(NamedTuple):
+    """The patterns of a grapheme, and of a code point that can be a part of a longer grapheme."""
+
+    grapheme: "Pattern[str]"
+    joining_sign: "Pattern[str]"
+
+
 @functools.cache
-def _patterns() -> "tuple[Pattern[str], Pattern[str]]":
-    """Return the patterns of a grapheme, and of a code point that can be a part of a longer one."""
+def _patterns() -> _Patterns:
     import regex  # only text that is not ASCII needs it
 
     joining_classes = ("Extend", "ZWJ", "SpacingMark", "Prepend", "Regional_Indicator", "L", "V", "T")
     joining = "".join(rf"\p{{Grapheme_Cluster_Break={name}}}" for name in joining_classes)
-    return regex.compile(r"\X"), regex.compile(f"[{joining}]")
+    return _Patterns(regex.compile(r"\X"), regex.compile(f"[{joining}]"))

@@ -36,7 +36,7 @@ from wiretape.recorder.decode.values import JsonObject, compact, index
 _COUNTED: Final = frozenset({"timestamp", "index", "sequence_number", "obfuscation", "created"})
 """Keys of values that differ from event to event in many wires, and that few declarations read."""
 _KEY = re.compile(r"event:(?: before (\S))?")
-_WORK_OF_LINE: Final = 100
+_STEPS_OF_LINE: Final = 100
 """Number of steps that cost as much as reading a line; a step is an action of a rule, or a value visited in a list."""
 _COUNTS: Final = ("input", "output", "total", "reasoning", "cache_read", "cache_write")
 
@@ -83,7 +83,7 @@ class _Past:
 
     `foreign` are the ids of messages that are not the answer's, `message` the id of the latest message,
     `progress_texts` are the answer only if no other text comes, and `unanswered_ids` those of requests of a batch.
-    `work` is what the allowance has not been told of.
+    `uncounted_steps` are those that are not counted in the `Allowance` yet: this counts lines.
     """
 
     is_recognised: bool = False
@@ -97,7 +97,7 @@ class _Past:
     message: str = ""
     progress_texts: list[str] = field(default_factory=list)
     unanswered_ids: set[str] = field(default_factory=set)
-    work: int = 0
+    uncounted_steps: int = 0
 
 
 @dataclass(slots=True)
@@ -247,36 +247,38 @@ class _Events:
 
     def parser(self, exchange: Exchange | None, allowance: Allowance, *, is_certain: bool) -> Parse:
         """Return the parser of one stream; `is_certain`: all events are its own, also those that say nothing."""
-        past, answers = _Past(), None
+        past, answer_test = _Past(), None
         if self._answer is not None:
 
             def request_field(name: str) -> Any:
                 path = name.removeprefix("request.")
                 return None if exchange is None or path == name else matching.request_value(exchange, path)
 
-            answers = paths.condition(self._answer, request_field)
+            answer_test = paths.condition(self._answer, request_field)
             # Each request of a batch has an answer of its own.
             batch = None if exchange is None or not self._ids else matching.request_value(exchange, ".")
             for request in batch if isinstance(batch, list) else ():
                 past.unanswered_ids |= {str(id) for get in self._ids if (id := get(request)) is not None}
-        name, kind_of, root_of, only = self._name, self._kind, self._root, self._only
+        name, kind_of, root_of, root_test = self._name, self._kind, self._root, self._only
         common = _Rules.of(self._common)
         by_kind = {kind: _Rules.of(rules) for kind, rules in self._by_kind.items()}
 
         def parse(payload: Any, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
             kind = None if kind_of is None else kind_of(payload, event)
-            is_answer = answers is not None and answers(payload)
-            if answers is not None and not is_answer:
+            is_answer = answer_test is not None and answer_test(payload)
+            if answer_test is not None and not is_answer:
                 rules = _Rules.of(self._attributes)
             else:
                 rules = common if kind is None else by_kind.get(kind, common)
-            past.work += len(rules.actions) + (rules.walks * _breadth(payload) if rules.walks else 0)
-            if past.work >= _WORK_OF_LINE:
-                allowance.take(past.work // _WORK_OF_LINE)
-                past.work %= _WORK_OF_LINE
-            draft = self._new_draft(payload, past, None if kind is not None else fault, answers, is_answer=is_answer)
+            past.uncounted_steps += len(rules.actions) + (rules.walks * _breadth(payload) if rules.walks else 0)
+            if past.uncounted_steps >= _STEPS_OF_LINE:
+                allowance.take(past.uncounted_steps // _STEPS_OF_LINE)
+                past.uncounted_steps %= _STEPS_OF_LINE
+            draft = self._new_draft(
+                payload, past, None if kind is not None else fault, answer_test, is_answer=is_answer
+            )
             root = payload if root_of is None else root_of(payload, kind)
-            if (root is not None or payload is None) and (only is None or only(root)):
+            if (root is not None or payload is None) and (root_test is None or root_test(root)):
                 for act in rules.actions:
                     act(root, draft, past)
                 if past.progress_texts and not past.has_content and (draft.ends or draft.finish):
@@ -293,13 +295,13 @@ class _Events:
                 return parse(payload, event, fault)
             return _merge_batch([chunk for message in payload if (chunk := parse(message, event)) is not None])
 
-        return parse if answers is None else parse_batch
+        return parse if answer_test is None else parse_batch
 
     def _new_draft(
-        self, payload: Any, past: _Past, fault: ReportedError | None, answers: Condition | None, *, is_answer: bool
+        self, payload: Any, past: _Past, fault: ReportedError | None, answer_test: Condition | None, *, is_answer: bool
     ) -> _Draft:
         """Return the draft of an event before its rules: an answer ends a stream, if no other of a batch is missing."""
-        if answers is None:
+        if answer_test is None:
             return _Draft(fault=fault)
         ids = [str(id) for get in self._ids if (id := get(payload)) is not None]
         if is_answer:

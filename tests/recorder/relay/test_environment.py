@@ -246,7 +246,7 @@ def test_node_reads_paths_with_spaces_and_any_letters() -> None:
 )
 def test_an_option_is_added_where_node_asks_for_permission(command: str, position: int | None) -> None:
     words = command.split("|") if "|" in command else command.split()
-    changed = environment.permitting(words)
+    changed = environment.with_read_permission(words)
     added = [at for at, word in enumerate(changed) if word.startswith("--allow-fs-read=/")]
     assert added == ([] if position is None else [position])
     assert [word for at, word in enumerate(changed) if at not in added] == words
@@ -254,7 +254,7 @@ def test_an_option_is_added_where_node_asks_for_permission(command: str, positio
 
 def test_text_that_only_looks_like_node_is_unchanged() -> None:
     prompt = ["claude", "-p", "why does node --permission fail?"]
-    assert environment.permitting(prompt) == prompt
+    assert environment.with_read_permission(prompt) == prompt
     assert not environment.asks_in_shell(prompt)
     assert environment.asks_in_shell(["/bin/bash", "-lc", "cd a && node --permission a.js"])
 

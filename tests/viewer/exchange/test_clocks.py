@@ -75,13 +75,13 @@ def test_formats_cycle() -> None:
     times, seen = Times("request", STARTED), []
     for _ in FORMATS:
         seen.append((times.name, times.title))
-        times = times.following
+        times = times.with_next_format
     assert times == Times("request", STARTED)
     assert seen == [("since request", "t s"), ("Δ previous event", "Δ ms"), ("wall clock, UTC", "UTC")]
 
 
 def test_wall_time_is_skipped_where_it_is_not_known() -> None:
-    assert [Times().following.format, Times("event").following.format] == ["event", "request"]
+    assert [Times().with_next_format.format, Times("event").with_next_format.format] == ["event", "request"]
 
 
 @pytest.mark.parametrize("times", [Times("request"), Times("event")])

@@ -44,7 +44,7 @@ def texts(data: bytes, dump: TextDump) -> list[object]:
     texts_shown: list[object] = []
     for row in dump.rows:
         piece = data[row.start : row.end]
-        texts_shown.append(row.read if row.read is not None else piece if row.mine else [piece])
+        texts_shown.append(row.read if row.read is not None else piece if row.is_of_event else [piece])
     return texts_shown
 
 
@@ -98,8 +98,8 @@ def test_only_bytes_near_the_event_are_shown() -> None:
     data = b"x" * 5_000 + b"mine" + b"y" * 5_000
     dump = TextDump(data, 5_000, 5_004, 2_000, [0], [0])
     assert dump.rows == [
-        HexRow(0, 0, read=0), HexRow(0, 3_976, left_out=True), HexRow(3_976, 5_000), HexRow(5_000, 5_004, mine=True),
-        HexRow(5_004, 6_028), HexRow(6_028, 10_004, left_out=True),
+        HexRow(0, 0, read=0), HexRow(0, 3_976, left_out=True), HexRow(3_976, 5_000),
+        HexRow(5_000, 5_004, is_of_event=True), HexRow(5_004, 6_028), HexRow(6_028, 10_004, left_out=True),
     ]  # fmt: skip
 
 
@@ -133,8 +133,8 @@ def test_every_byte_of_an_event_is_in_one_row(
     start, end = sorted(min(position, len(data)) for position in place)
     borders = sorted({0, *(cut for cut in cuts if cut < len(data))}) if data else []
     dump = TextDump(data, start, end, width, borders, range(len(borders)))
-    mine = [row for row in dump.rows if row.mine]
-    assert b"".join(data[row.start : row.end] for row in mine) == data[start:end]
-    assert all(0 < row.end - row.start <= max(width, 4) for row in mine)
+    event_rows = [row for row in dump.rows if row.is_of_event]
+    assert b"".join(data[row.start : row.end] for row in event_rows) == data[start:end]
+    assert all(0 < row.end - row.start <= max(width, 4) for row in event_rows)
     rules = [row for row in dump.rows if row.read is None]
     assert all(previous.end <= following.start for previous, following in pairwise(rules))

@@ -17,10 +17,11 @@ import re
 import sys
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.metrics import percentile
+from wiretape.recorder.facts import Style
 from wiretape.recorder.tape import packing
 from wiretape.recorder.tape.reader import Connection
 from wiretape.recorder.tape.selects import (
@@ -65,7 +66,9 @@ from wiretape.viewer.source.tape.columns import IS_TOOL_CALL, column, each_label
 Condition = Expression
 Check = Callable[[Expression], Condition]
 
-WORD_IN: Final = {"model": "within", "upstream": "in_host", "path": "within", "id": "prefix"}
+SearchStyle = Style | Literal["in_host"]
+
+WORD_IN: Final[dict[str, SearchStyle]] = {"model": "within", "upstream": "in_host", "path": "within", "id": "prefix"}
 """Fields that a bare word is searched in, besides `text` and the values of labels, each with its style of search."""
 
 _LONGEST_GAP = 2**63 - 1
@@ -263,8 +266,8 @@ def _like(text: Expression, shapes: Sequence[Pattern]) -> Condition:
     return or_(*(text.ilike("%".join(parts)) for parts in escaped))
 
 
-def shapes(style: str, pattern: Pattern) -> list[Pattern]:
-    """Return the shapes of a pattern that is looked for in a style."""
+def shapes(style: SearchStyle, pattern: Pattern) -> list[Pattern]:
+    """Return the shapes of whole texts in which a search of a style finds a pattern."""
     first, *rest = pattern
     match style:
         case "prefix":
@@ -289,7 +292,7 @@ def _then(pattern: Pattern, sign: str) -> Pattern:
 
 
 def field_shapes(match: Match) -> list[Pattern]:
-    """Return the shapes of a field's text: one of them must fit."""
+    """Return the shapes of the texts of a field that match."""
     return [shape for pattern in match.patterns for shape in shapes(FIELDS[match.field].style, pattern)]
 
 

@@ -75,7 +75,7 @@ class Resolver:
 
     def __init__(self) -> None:
         self.conversations = Conversations()
-        self._marked: Callable[[str], str] = str
+        self._mark_of_key: Callable[[str], str] = str
         self._version: Version | None = None
         self._part: tuple[Version, frozenset[int]] | None = None
         """The numbers of the exchanges that are known, if those are not all of the tape, and its version then."""
@@ -93,7 +93,7 @@ class Resolver:
         connection.create_function(CONTINUED, 1, lambda no: self.conversations.id(self.conversations.continued(no)))
         connection.create_function(RESOLVED, 0, lambda: json.dumps(self.conversations.numbers()))
         connection.create_function(
-            related.KEY_MARK, 1, lambda key: None if key is None else self._marked(text_of(key) or "")
+            related.KEY_MARK, 1, lambda key: None if key is None else self._mark_of_key(text_of(key) or "")
         )
 
     def prepare(self, connection: Connection, statement: str, options: Mapping[str, Any]) -> None:
@@ -111,12 +111,12 @@ class Resolver:
             return self._part[1]
         if self._version is not None:
             return None
-        self._marked = key_marks(connection)
+        self._mark_of_key = key_marks(connection)
         links = self._unmeasured(connection, seeds)
-        if links is None or (numbers := related.numbers(connection, seeds, links, self._marked)) is None:
+        if links is None or (numbers := related.numbers(connection, seeds, links, self._mark_of_key)) is None:
             return None
         links += map(_measured_link, connection.fetch(_LINKS.where(among(numbers), _IS_MEASURED)))
-        self.conversations = Conversations(sorted(links), self._marked)
+        self.conversations = Conversations(sorted(links), self._mark_of_key)
         self._part = version, frozenset(link.no for link in links)
         return self._part[1]
 
@@ -138,15 +138,15 @@ class Resolver:
             self.conversations, self._part = Conversations(), None
         total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
         if not self.conversations:
-            self._marked = key_marks(connection)
+            self._mark_of_key = key_marks(connection)
             # Those around some exchanges may have been read, and left out as too many.
-            self.conversations, self._read = Conversations(marked=self._marked), set()
+            self.conversations, self._read = Conversations(mark_of_key=self._mark_of_key), set()
         is_new = or_(exchanges.c.no > self._newest, among(self._open))
         rows = connection.fetch(_LINKS.where(is_new) if self.conversations else _LINKS)
         new = sum(no > self._newest for no, *_ in rows)
         if len(self.conversations) + new != total:  # some were deleted
             self.conversations, self._newest, self._open, self._read = (
-                Conversations(marked=self._marked),
+                Conversations(mark_of_key=self._mark_of_key),
                 0,
                 set(),
                 set(),

@@ -42,8 +42,9 @@ class Lag:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._since: int | None = None
-        self._took: deque[int] = deque(maxlen=16)
+        self._waiting_since: int | None = None
+        """The clock's ns at which a frame was drawn that the terminal has not accepted yet."""
+        self._delays_ns: deque[int] = deque(maxlen=16)
 
     @property
     def ms(self) -> float | None:
@@ -51,17 +52,18 @@ class Lag:
 
         It does not include data that the terminal has taken but not shown yet, as behind a slow network.
         """
-        took = [*self._took, *([] if self._since is None else [self._clock.now() - self._since])]
-        return max(took) / 1e6 if took else None
+        waiting_ns = [] if self._waiting_since is None else [self._clock.now() - self._waiting_since]
+        delays_ns = [*self._delays_ns, *waiting_ns]
+        return max(delays_ns) / 1e6 if delays_ns else None
 
     def begin(self) -> None:
-        if self._since is None:
-            self._since = self._clock.now()
+        if self._waiting_since is None:
+            self._waiting_since = self._clock.now()
 
     def end(self) -> None:
-        if self._since is not None:
-            self._took.append(self._clock.now() - self._since)
-            self._since = None
+        if self._waiting_since is not None:
+            self._delays_ns.append(self._clock.now() - self._waiting_since)
+            self._waiting_since = None
 
 
 class TerminalDriver(LinuxDriver):

@@ -244,12 +244,12 @@ class CompareScreen(PlaybackScreen):
     def _drive(self, race: Race) -> None:
         """Start playing a race, or tell its driver that its playback has changed."""
         if self._driver is None:
-            self._driver = Driver(race.playback, host(self).clock, self._played, self._show_race)
+            self._driver = Driver(race.playback, host(self).clock, self._on_progress, self._show_race)
             _: Worker[None] = self.run_worker(self._driver.run(), group="race")
         self._driver.wake()
 
-    def _played(self) -> None:
-        """Show the events played since; if playing has caught up with a running exchange, follow that."""
+    def _on_progress(self) -> None:
+        """Show the newly played events; if playing has caught up with a running exchange, follow it."""
         if self._race is not None:
             self._race.catch_up()
         self._show()

@@ -1,8 +1,9 @@
 """The screen's text in a pager or an editor of the user's own, which has the terminal meanwhile.
 
-A screen may have `pages()`, a name and a text; for a screen without, all texts to copy are shown. A pager reads it from
-its input, made safe; an editor gets the exact text in a file of its own, which only the user can read and which is
-deleted afterwards: changes are not kept. Recording goes on beneath.
+A screen may have `pages()`, a name and a text. One without may have `copies()`, the entries of its menu for copying:
+their labels and texts are shown then, one below the other. A pager reads the text from its input, made safe; an editor
+gets the exact text in a file of its own, which only the user can read and which is deleted afterwards: changes are not
+kept. Recording goes on beneath.
 """
 
 import asyncio

@@ -363,7 +363,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             self.tab.opened_from = number
 
     def next_time_format(self) -> None:
-        self._set_times(self.times.following)
+        self._set_times(self.times.with_next_format)
         self._list()
         self._write_tabs(has_changed=True)
 

@@ -176,7 +176,7 @@ class BytesPane(Pane):
         self.set_lines(self._rows(self._exchange))
         self.scroll_to(y=0, animate=False, force=True)
         if self.view == "wire" and isinstance(self._dump, TextDump):
-            first_row = next((number for number, row in enumerate(self._dump.rows) if row.mine), 0)
+            first_row = next((number for number, row in enumerate(self._dump.rows) if row.is_of_event), 0)
             self.reveal(len(self._notes) + first_row, 2)
         self.redraw()
 
@@ -234,8 +234,8 @@ class BytesPane(Pane):
             yield " ", None
             yield from self._cut(row, self.look("plain"))
         else:
-            yield ("┃ " if row.mine else "  "), self.look("accent")
-            yield from self._cut(row, self.look("strong" if row.mine else "muted"))
+            yield ("┃ " if row.is_of_event else "  "), self.look("accent")
+            yield from self._cut(row, self.look("strong" if row.is_of_event else "muted"))
 
     def _rule(self, text: str, tone: Tone) -> Iterable[Part]:
         line = "─" * max(self.size.width - len(text) - 4, 0)

@@ -76,7 +76,7 @@ class InspectorScreen(PlaybackScreen):
         """Load and play."""
         clock = host(self).clock
         self.playback, self._pulse = Playback((), 0, clock.now), Pulse(clock)
-        self.driver = Driver(self.playback, clock, self._played, self._ticked)
+        self.driver = Driver(self.playback, clock, self._on_progress, self._ticked)
         self.bindings_updated_signal.subscribe(
             self, lambda _: self._footer.reword("filter", "search" if self.panes.tab.number == REQUEST else "filter")
         )
@@ -203,8 +203,8 @@ class InspectorScreen(PlaybackScreen):
     def _is_ready(self, judged: bool) -> bool:
         return self._exchange is not None and (self._exchange.judged or not judged)
 
-    def _played(self) -> None:
-        """Show the events that have come; having caught up with a running stream, follow it."""
+    def _on_progress(self) -> None:
+        """Show the newly played events; if playing has caught up with a running stream, follow it."""
         if self.is_live:
             self.playback.catch_up()
         self._moved()

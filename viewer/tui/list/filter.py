@@ -231,7 +231,7 @@ class FilterLine(Vertical):
 
     def on_completions_completion_chosen(self, event: "Completions.CompletionChosen") -> None:
         event.stop()
-        self.box.take(event.at)
+        self.box.take(event.number)
         self.box.focus()
 
     def recall(self) -> None:
@@ -319,19 +319,19 @@ class FilterInput(Input):
         self.completions = Completions()
         self.history: list[str] = []
         self._recalled: str | None = None
-        self._at = 0
+        self._history_at = 0
         self._draft = ""
         self.can_focus = False  # or the keys of an empty list would be typed here
 
     def remember(self, text: str) -> None:
         self.history = with_filters(self.history, text)
-        self._at = len(self.history)
+        self._history_at = len(self.history)
 
     def recall(self, texts: Sequence[str]) -> None:
         """Put filters of earlier runs before those of this one; `up` goes on from where it was."""
-        from_end = len(self.history) - self._at
+        from_end = len(self.history) - self._history_at
         self.history = with_filters(texts, *self.history)
-        self._at = len(self.history) - from_end
+        self._history_at = len(self.history) - from_end
 
     def insert(self, text: str, index: int) -> None:
         super().insert(safe(text), index)
@@ -339,21 +339,24 @@ class FilterInput(Input):
     def replace(self, text: str, start: int, end: int) -> None:
         super().replace(safe(text), start, end)
 
-    def take(self, at: int) -> None:
-        """Complete the filter by the offer at a position of the list, if there is one."""
-        if at < len(self.offers):
-            self._put(safe(self.offers[at].filter_text))
+    def take(self, number: int) -> None:
+        """Complete the filter by the offer with a number, if there is one."""
+        if number < len(self.offers):
+            self._put(safe(self.offers[number].filter_text))
 
     def action_choose(self, by: int) -> None:
-        """Choose a completion; above the first, and where a filter from before stands, go through those filters."""
-        is_recalled = self.value == self._recalled and self._at < len(self.history)
+        """Move among the completions; above the first of them, and from an earlier filter on, through the history.
+
+        Below the newest earlier filter stands the draft: the text from before going into the history.
+        """
+        is_recalled = self.value == self._recalled and self._history_at < len(self.history)
         if is_recalled or (by < 0 and self.completions.chosen is None):
             if self.value != self._recalled:
-                self._at = len(self.history)
-            if self._at == len(self.history):
+                self._history_at = len(self.history)
+            if self._history_at == len(self.history):
                 self._draft = "" if self.value in self.history else self.value
-            self._at = max(0, min(self._at + by, len(self.history)))
-            self._put(safe(self.history[self._at]) if self._at < len(self.history) else self._draft)
+            self._history_at = max(0, min(self._history_at + by, len(self.history)))
+            self._put(safe(self.history[self._history_at]) if self._history_at < len(self.history) else self._draft)
             self._recalled = self.value
         else:
             self.completions.move(by)
@@ -393,7 +396,7 @@ class Completions(Toned):
     class CompletionChosen(Message):
         """A text was clicked."""
 
-        at: int
+        number: int
 
     def __init__(self) -> None:
         super().__init__()
@@ -410,27 +413,27 @@ class Completions(Toned):
         self.refresh()
 
     def move(self, by: int) -> None:
-        at = (-1 if self.chosen is None else self.chosen) + by
-        self.chosen = None if at < 0 or not self._texts else min(at, len(self._texts) - 1)
+        number = (-1 if self.chosen is None else self.chosen) + by
+        self.chosen = None if number < 0 or not self._texts else min(number, len(self._texts) - 1)
         self.refresh()
 
     def on_click(self, event: Click) -> None:
-        at = self._top + event.y - 1
-        if event.y and at < len(self._texts):
-            self.post_message(self.CompletionChosen(at))
+        number = self._top + event.y - 1
+        if event.y and number < len(self._texts):
+            self.post_message(self.CompletionChosen(number))
 
     def render_line(self, y: int) -> Strip:
         """Draw the head with the range of texts in sight, if not all are; or a text with its note."""
-        at, room, count = self._top + y - 1, self.size.height - 1, len(self._texts)
+        number, room, count = self._top + y - 1, self.size.height - 1, len(self._texts)
         if y == 0:
             counted = f"{'  ' if self._head[0] else ''}{self._top + 1}–{self._top + room} of {count}"
             return self._line([self._head, (counted if count > room else "", "muted")])
-        if at >= count:
+        if number >= count:
             return self.draw([])
         wide = min(max(len(text) for text, _ in self._texts), 40)
-        text, note = self._texts[at]
+        text, note = self._texts[number]
         parts: list[Part] = [(f"{cells.cut(text, wide):<{wide}}", "accent"), (f"  {note}", "muted")]
-        return self._line(parts, chosen=at == self.chosen)
+        return self._line(parts, chosen=number == self.chosen)
 
     def _line(self, parts: Sequence[Part], *, chosen: bool = False) -> Strip:
         laid_out = cells.laid_out([("   ", "plain"), *parts], self.size.width, right=False)

@@ -11,7 +11,8 @@ ends.
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO, Final
+from enum import IntEnum
+from typing import BinaryIO, Final, Literal, NamedTuple
 
 from wiretape.recorder.decode.silences import awaited
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
@@ -29,10 +30,24 @@ _TONES: Final[dict[Tone, str]] = {
     "plain": "", "strong": "\x1b[1m", "muted": "\x1b[2m", "accent": "\x1b[36m", "success": "\x1b[32m",
     "warning": "\x1b[33m", "error": _RED, "reasoning": "\x1b[35m",
 }  # fmt: skip
-_MARK_FIRST, _OUTPUT, _MARK_AFTER, _END = range(4)
 
-Event = tuple[int, int, str, str]
-"""The timestamp in ns, the order among events with the same timestamp, asciicast's code, and its data."""
+
+class _Order(IntEnum):
+    """The order of events with the same timestamp."""
+
+    MARK_BEFORE = 0
+    OUTPUT = 1
+    MARK_AFTER = 2
+    END = 3
+
+
+class Event(NamedTuple):
+    """An event of asciicast: output, a marker, or the exit status."""
+
+    at_ns: int
+    code: Literal["o", "m", "x"]
+    data: str
+    order: _Order = _Order.OUTPUT
 
 
 def write(
@@ -64,11 +79,11 @@ def lines(
 ) -> Iterator[str]:
     """Yield a recording line by line: its header, then its events in time; stalls are marked by these limits."""
     yield _header([full], size)
-    events = sorted(_events(full, limits), key=lambda event: event[:2])
-    at = list(itertools.accumulate((at_ns for at_ns, *_ in events), max))
-    playback = pace.playback(at, at[-1], lambda: 0)
-    played = zip(map(playback.playing_ns, at), events, strict=True)
-    yield from _lines((at_ns, code, data) for at_ns, (_, _, code, data) in played)
+    events = sorted(_events(full, limits), key=lambda event: (event.at_ns, event.order))
+    recorded_ns = list(itertools.accumulate((event.at_ns for event in events), max))
+    playback = pace.playback(recorded_ns, recorded_ns[-1], lambda: 0)
+    playing_ns = map(playback.playing_ns, recorded_ns)
+    yield from _lines(event._replace(at_ns=at_ns) for event, at_ns in zip(events, playing_ns, strict=True))
 
 
 def _header(exchanges: Sequence[FullExchange], size: ScreenSize) -> str:
@@ -78,17 +93,17 @@ def _header(exchanges: Sequence[FullExchange], size: ScreenSize) -> str:
     return json.dumps({"version": 3, "term": term, "timestamp": int(exchanges[0].started.timestamp()), "title": title})
 
 
-def _lines(events: Iterable[tuple[int, str, str]]) -> Iterator[str]:
+def _lines(events: Iterable[Event]) -> Iterator[str]:
     previous_us = 0
-    for at_ns, code, data in events:
-        at = max(at_ns // 1000, previous_us)
+    for event in events:
+        at_us = max(event.at_ns // 1000, previous_us)
         # Plain decimals: players read the digits themselves, and know no exponents.
-        seconds, micros = divmod(at - previous_us, 1_000_000)
-        yield f'[{seconds}.{micros:06}, "{code}", {json.dumps(data)}]'
-        previous_us = at
+        seconds, micros = divmod(at_us - previous_us, 1_000_000)
+        yield f'[{seconds}.{micros:06}, "{event.code}", {json.dumps(event.data)}]'
+        previous_us = at_us
 
 
-def _frame_events(film: Film) -> Iterator[tuple[int, str, str]]:
+def _frame_events(film: Film) -> Iterator[Event]:
     """Yield an event for each frame, with its changed lines, at its exact time."""
     previous: Sequence[Sequence[Part]] = [()] * film.size.lines
     start = "\x1b[?25l\x1b[2J"  # hides the cursor and clears the screen
@@ -96,10 +111,10 @@ def _frame_events(film: Film) -> Iterator[tuple[int, str, str]]:
         pairs = enumerate(zip(frame.lines, previous, strict=True), 1)
         changes = start + "".join(f"\x1b[{number};1H{_styled(line)}" for number, (line, old) in pairs if line != old)
         if changes:
-            yield frame.at_ns, "o", changes
+            yield Event(frame.at_ns, "o", changes)
         start, previous = "", frame.lines
-    yield frame.at_ns, "o", "\x1b[?25h"  # shows the cursor again
-    yield frame.at_ns, "x", "0"
+    yield Event(frame.at_ns, "o", "\x1b[?25h")  # shows the cursor again
+    yield Event(frame.at_ns, "x", "0")
 
 
 def _styled(line: Sequence[Part]) -> str:
@@ -109,18 +124,18 @@ def _styled(line: Sequence[Part]) -> str:
 def _events(full: FullExchange, limits: Thresholds) -> Iterator[Event]:
     chunks = list(full.decoded.chunks())
     outputs = [timed for timed in chunks if timed.chunk.output]
-    yield from ((at_ns, _OUTPUT, "o", text) for at_ns, text in coloured(chunks, full.last_ns or 0))
+    yield from (Event(at_ns, "o", text) for at_ns, text in coloured(chunks, full.last_ns or 0))
     first_output_ns = next((timed.at_ns for timed in outputs if timed.at_ns is not None), None)
     if first_output_ns is not None and full.decoded.stream:
-        yield first_output_ns, _MARK_FIRST, "m", f"ttft {formatting.ms(first_output_ns / 1e6)} ms"
+        yield Event(first_output_ns, "m", f"ttft {formatting.ms(first_output_ns / 1e6)} ms", _Order.MARK_BEFORE)
     for answer in awaited(full.exchange, full.decoded):
         for from_ns, to_ns in answer.stalls(limits):
-            yield from_ns, _MARK_AFTER, "m", f"stall {formatting.ms((to_ns - from_ns) / 1e6)} ms"
+            yield Event(from_ns, "m", f"stall {formatting.ms((to_ns - from_ns) / 1e6)} ms", _Order.MARK_AFTER)
     for timed in chunks:
         if timed.chunk.fault is not None:
             message = ": ".join(filter(None, (timed.chunk.fault.code, timed.chunk.fault.message)))
             at_ns = timed.at_ns if timed.at_ns is not None else full.last_ns or 0
-            yield at_ns, _MARK_AFTER, "m", f"error {safe(message)}".rstrip()
+            yield Event(at_ns, "m", f"error {safe(message)}".rstrip(), _Order.MARK_AFTER)
     yield from _ending(full)
 
 
@@ -128,7 +143,7 @@ def _ending(full: FullExchange) -> Iterator[Event]:
     row, at_ns, message = full.row, full.last_ns or 0, safe(full.ending)
     reason = f", finish reason {safe(row.finish_reason)}" if row.finish_reason else ""
     is_complete = row.outcome == "complete"
-    yield at_ns, _END, "o", "\r\n" if is_complete else f"\r\n{_RED}[{message}]{_RESET}\r\n"
-    yield at_ns, _END, "m", message + reason
+    yield Event(at_ns, "o", "\r\n" if is_complete else f"\r\n{_RED}[{message}]{_RESET}\r\n", _Order.END)
+    yield Event(at_ns, "m", message + reason, _Order.END)
     if row.ended_by is not None:
-        yield at_ns, _END, "x", "0" if is_complete else "1"
+        yield Event(at_ns, "x", "0" if is_complete else "1", _Order.END)

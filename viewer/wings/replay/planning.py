@@ -331,9 +331,9 @@ class Planner:
         speaks_first = bool(greeting.body or not recorded_turns.client_messages)
         return Greeting(waits.head_ns or 0, extension, headers, speaks_first)
 
-    def talk(self, request: ReplayRequest, extension: str | None, *, is_met: bool) -> Talk | Miss:
-        """Return the plan of a WebSocket for a request; its body is the first message unless `is_met`."""
-        match = self._sockets.meet(request) if is_met else self._sockets.find(request)
+    def talk(self, request: ReplayRequest, extension: str | None, *, speaks_first: bool) -> Talk | Miss:
+        """Return the plan of a WebSocket for a request; its body is the first message unless `speaks_first`."""
+        match = self._sockets.meet(request) if speaks_first else self._sockets.find(request)
         if isinstance(match, Miss):
             return match
         options = self._options

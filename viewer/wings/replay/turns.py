@@ -125,9 +125,9 @@ def _frame(item: TimedMessage) -> bytes:
     return data  # what could not be read
 
 
-def close_frame(reason_text: bytes) -> bytes:
+def close_frame(code_and_reason: bytes) -> bytes:
     """Return a close frame of a code and a reason, as the decoder writes them."""
-    code, _, reason = reason_text.decode().partition(" ")
+    code, _, reason = code_and_reason.decode().partition(" ")
     return bytes(FrameProtocol(client=False, extensions=[]).close(int(code), reason))
 
 

@@ -80,13 +80,13 @@ class Upgrade(Answering, Takeover):
 
     def __init__(self, app: Replay, client: Http1Client, request: Request) -> None:
         super().__init__(app, client, request)
-        self._is_thinking = self._is_closing = False
+        self._is_planning = self._is_closing = False
         self._replay_request: ReplayRequest
         self._greeting: Greeting
         self._socket: Socket
         self._incoming: Incoming
         self._messages: deque[_Received] = deque()
-        """Messages of the client that are still to be looked at."""
+        """Messages of the client that are not processed yet."""
         self._turn_count = 0
         self._talk: Talk | None = None
         self._playing = _Playing()
@@ -110,7 +110,7 @@ class Upgrade(Answering, Takeover):
             for header in (b"sec-websocket-extensions", b"sec-websocket-protocol")
         )
         names = [part.strip() for part in protocols.split(",")]
-        self._query(lambda planner: planner.greet(self._replay_request, offered, names), self._greeted)
+        self._query(lambda planner: planner.greet(self._replay_request, offered, names), self._on_greeting)
 
     def _query(self, query: Callable[[Planner], T], on_result: Callable[[T], None]) -> None:
         """Run `query` on the planner, and pass its result to `on_result` unless it is too late."""
@@ -126,7 +126,7 @@ class Upgrade(Answering, Takeover):
 
         self._app.planned(query).add_done_callback(self._client.guarded(done))
 
-    def _greeted(self, greeting: Greeting | AnswerPlan | Miss | ToRecord | Refusal) -> None:
+    def _on_greeting(self, greeting: Greeting | AnswerPlan | Miss | ToRecord | Refusal) -> None:
         if isinstance(greeting, Refusal):
             self._app.client_rejected(greeting)
             self._fail(greeting.status, greeting.message, "refused")
@@ -169,7 +169,7 @@ class Upgrade(Answering, Takeover):
         self._served.status, self._served.head_ns = 101, self._now() - self._t0
         self._socket, early = self._client.switch(101, b"", headers, self)
         if greeting.speaks_first:
-            self._choose(is_met=True)
+            self._choose(speaks_first=True)
         if early:
             self.received(self._now(), memoryview(early))
 
@@ -205,7 +205,7 @@ class Upgrade(Answering, Takeover):
             self._close_with("1002 the client broke the protocol" if message.kind == "broken" else "1009 too large")
         elif message.kind != "pong" and not is_microphone(self._api, message):
             self._messages.append(_Received(at, message))
-            self._look()
+            self._process_next()
 
     def progressed(self) -> None:
         """Continue once the client has taken half of the limit, or close once it has taken all."""
@@ -227,9 +227,9 @@ class Upgrade(Answering, Takeover):
 
     # the client's messages
 
-    def _look(self) -> None:
-        """Look at the next message, unless one is being looked at."""
-        if self._is_thinking or self._is_over or not self._messages:
+    def _process_next(self) -> None:
+        """Process the client's next message, unless the planner is still deciding on one."""
+        if self._is_planning or self._is_over or not self._messages:
             return
         if self._messages[0].message.kind == "close":
             # Close as was recorded, if the client closed there, else by a close frame like the client's.
@@ -241,38 +241,38 @@ class Upgrade(Answering, Takeover):
                 self._close_with(close.message.data.decode())
         elif self._talk is None:
             self._replay_request = replace(self._replay_request, body=self._messages[0].message.data)
-            self._choose(is_met=False)
+            self._choose(speaks_first=False)
         else:
             talk, number, data = self._talk, self._turn_count, self._messages[0].message.data
-            self._is_thinking = True
-            self._query(lambda planner: planner.confirm(talk, number, data), self._confirmed)
+            self._is_planning = True
+            self._query(lambda planner: planner.confirm(talk, number, data), self._on_confirmed)
 
-    def _choose(self, *, is_met: bool) -> None:
+    def _choose(self, *, speaks_first: bool) -> None:
         request, extension = self._replay_request, self._greeting.extension
-        self._is_thinking = True
-        self._query(lambda planner: planner.talk(request, extension, is_met=is_met), self._chosen)
+        self._is_planning = True
+        self._query(lambda planner: planner.talk(request, extension, speaks_first=speaks_first), self._on_talk)
 
-    def _chosen(self, talk: Talk | Miss) -> None:
-        self._is_thinking = False
+    def _on_talk(self, talk: Talk | Miss) -> None:
+        self._is_planning = False
         if isinstance(talk, Miss):
-            self._missed(talk)
+            self._close_unmatched(talk)
             return
         self._talk, self._served.head = talk, talk.head
         self._served.faults, self._served.unplaced = talk.faults, talk.unplaced
         self._begin(0, self._t0)
         if self._replay_request.body:
             self._begin(1, self._messages.popleft().at_ns)
-        self._look()
+        self._process_next()
 
-    def _confirmed(self, miss: Miss | None) -> None:
-        self._is_thinking = False
+    def _on_confirmed(self, miss: Miss | None) -> None:
+        self._is_planning = False
         if miss is not None:
-            self._missed(miss)
+            self._close_unmatched(miss)
             return
         self._begin(self._turn_count + 1, self._messages.popleft().at_ns)
-        self._look()
+        self._process_next()
 
-    def _missed(self, miss: Miss) -> None:
+    def _close_unmatched(self, miss: Miss) -> None:
         """Send the nearest recording, as an error in the shape that SDKs show, and close."""
         self._served.miss = miss
         error = {"message": f"wiretape: {miss.message}", "type": "wiretape_error", "code": "not_recorded"}

@@ -318,12 +318,12 @@ def test_a_websocket_without_bytes_lets_others_answer(tape: Path) -> None:
     with contextlib.closing(Planner(Pulled(tape), ServingOptions("model"))) as planner:
         assert len(planner.heads) == 2
     with contextlib.closing(Planner(Pulled(tape), ServingOptions())) as planner:
-        plan = planner.talk(ReplayRequest("GET", PATH.encode(), ASK.encode()), None, is_met=False)
+        plan = planner.talk(ReplayRequest("GET", PATH.encode(), ASK.encode()), None, speaks_first=False)
         assert isinstance(plan, Talk)
         assert plan.head.id == "b2"
         assert isinstance(planner.greet(ReplayRequest("GET", PATH.encode(), b"", "b2"), "", ()), Greeting)
         for missed in (planner.greet(requests := ReplayRequest("GET", PATH.encode(), b"", "a1"), "", ()),
-                       planner.talk(requests, None, is_met=True)):  # fmt: skip
+                       planner.talk(requests, None, speaks_first=True)):  # fmt: skip
             assert isinstance(missed, Miss)
             assert "were not shipped" in missed.message
 
