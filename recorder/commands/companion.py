@@ -141,10 +141,14 @@ class Companion:
     def __init__(self, program: CompanionProgram, screen: "Screen") -> None:
         self._program, self._screen = program, screen
         self._process: asyncio.subprocess.Process | None = None
+        self._started = asyncio.Event()
         self._task = asyncio.create_task(keep_running(program, self._attend, screen))
 
     async def leave(self) -> None:
         """Ask the process to leave the tape, so that the writer closes it last; a slow process is not waited for."""
+        # A recording can be over before its companion is there: cancelled now, it would ship nothing of it.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._started.wait(), _LEAVE_SECONDS)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if self._process is not None and self._process.returncode is None:
@@ -174,4 +178,5 @@ class Companion:
 
     async def _attend(self, process: asyncio.subprocess.Process) -> int:
         self._process = process
+        self._started.set()
         return await process.wait()
