@@ -15,7 +15,7 @@ from wiretape.viewer.source.place import TapePlace
 
 def table_rows(connection: Connection, table: str) -> Iterator[TableRow]:
     """Return the rows of a table, oldest first, with its fields in their order."""
-    source = TapePlace(Path()).over(connection)
+    source = TapePlace(Path()).source_on(connection)
     match table:
         case "chunks" | "reads" | "turns":
             return source.table(table, ALL)
