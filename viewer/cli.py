@@ -36,6 +36,7 @@ for _name in (
     "ls",
     "show",
     "stats",
+    "timeouts",
     "compare",
     "check",
     "report",

@@ -19,18 +19,23 @@ from wiretape.recorder.decode.attribution import UPSTREAM, Attribution, SilenceC
 from wiretape.recorder.decode.decoder import COMMENT, EVENT, PING, Decoded
 from wiretape.recorder.decode.exchange import Exchange, Outcome, Reads
 from wiretape.recorder.decode.silences import SilentEnd, cause_of_end, streams
-from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, Ending, Silence, Span, StreamSilences, Who
+from wiretape.recorder.decode.stalls import (
+    DEFAULT,
+    ENDINGS,
+    LATER,
+    OWNERS,
+    AwaitedAnswer,
+    Ending,
+    Silence,
+    Span,
+    StreamSilences,
+    Who,
+)
 from wiretape.recorder.decode.turns import union
 
-LATER: Final = 8
-"""The bit of a later silence in a record; those of `LAYERS` are 1, 2 and 4."""
-OWNERS: Final[tuple[Who | None, ...]] = (None, "upstream", "client", "relay")
-"""The owners of silences, by their numbers in a record; None is unclear."""
 _MOST_MARKS: Final = 4_000_000
 """Limit of the marks of bytes and events looked at for one exchange, some 0.3 s of CPU: those of later streams over a
 WebSocket are unknown then."""
-ENDINGS: Final[tuple[Ending, ...]] = ("good", "dead", "left", "limit")
-"""The endings of streams, by their numbers in a record."""
 
 
 def silences(exchange: Exchange, reads: Reads, decoded: Decoded, body: bytes | None = None) -> list[StreamSilences]:

@@ -170,6 +170,12 @@ class AwaitedAnswer:
 
 Layer = Literal["bytes", "events", "output"]
 LAYERS: Final[tuple[Layer, ...]] = ("bytes", "events", "output")
+LATER: Final = 8
+"""The bit of a later silence in a record of the tape's; those of `LAYERS` are 1, 2 and 4."""
+OWNERS: Final[tuple[Who | None, ...]] = (None, "upstream", "client", "relay")
+"""The owners of silences, by their numbers in a record; None is unclear."""
+ENDINGS: Final[tuple[Ending, ...]] = ("good", "dead", "left", "limit")
+"""The endings of streams, by their numbers in a record."""
 
 
 class Silence(NamedTuple):

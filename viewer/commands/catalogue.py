@@ -30,6 +30,7 @@ _OF_CORE: Final = {
     },
     "Ask": {
         "stats": "Count, time and rate exchanges, by model or any other group.",
+        "timeouts": "Which timeout would have cut which of the streams.",
         "compare": "Compare two exchanges, or two groups with intervals.",
         "check": "Judge figures by rules, for CI.",
         "export": "Export as CSV, JSON, Parquet, HAR, or as an HTML page.",
@@ -98,6 +99,7 @@ EXAMPLES: Final = {
     "show": ("show", "show @stall --part events", "show @err --format json"),
     "report": ("report @err", "report @s", "report -f model:demo-stall --format json"),
     "stats": ("stats --by model", "stats --as vllm", "stats --slo 'ttft<800ms,icl_p99<200ms'"),
+    "timeouts": ("timeouts", "timeouts --by model --on output", "timeouts --idle 1s,2s,5s --format json"),
     "compare": ("compare @-14 @stall", "compare @-14 @stall --part request",
                 "compare --base model:demo-openai --new model:demo-stall"),
     "check": ("check --max ttft.p50=1500ms --max error_rate=30%", "check --min n=10 --junit report.xml",

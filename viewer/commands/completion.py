@@ -118,7 +118,11 @@ def columns(context: click.Context, incomplete: str) -> Iterator[Item]:
     from wiretape.viewer.stats.metrics import STATISTICS
 
     chosen = incomplete.split(",")[:-1]
-    offered = STATISTICS if context.info_name == "stats" else fields.FIELDS
+    offered: Iterable[str] = STATISTICS if context.info_name == "stats" else fields.FIELDS
+    if context.info_name == "timeouts":
+        from wiretape.viewer.stats import timeouts
+
+        offered = timeouts.MEANINGS
     for name in ("help", *offered) if not chosen else offered:
         if name not in chosen:
             yield Item(",".join([*chosen, name]))

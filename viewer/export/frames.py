@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.commands import options
-from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.recorder.decode.stalls import DEFAULT, LAYERS, Layer
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.tape import peek
 from wiretape.viewer.export import fields, text
@@ -57,8 +57,12 @@ GAPS: Final = (
 )
 """The columns of `Tape.gaps`."""
 
-_COMPARED: Final[dict[str, Kind]] = {"metric": "text", "base_n": "integer", "new_n": "integer", "verdict": "text"}
-"""The kinds of the columns of `Tape.compare` that are not numbers."""
+_KINDS: Final[dict[str, Kind]] = {
+    **dict.fromkeys(("metric", "verdict", "group", "layer", "phase"), "text"),
+    **dict.fromkeys(("base_n", "new_n", "n", "cut", "cut_good", "cut_dead", "lost_tokens"), "integer"),
+    "fits": "boolean",
+}
+"""The kinds of the columns of `Tape.compare` and `Tape.timeouts` that are not numbers."""
 
 _DTYPES: Final[dict[Kind, str]] = {
     "text": "string", "words": "string", "json": "string", "integer": "Int64", "number": "Float64",
@@ -195,6 +199,26 @@ class Tape:
             frame.attrs["notes"] = _notes(source, selection, all_operations)
         return frame
 
+    def timeouts(
+        self,
+        filter: str | None = None,
+        *,
+        by: str | None = None,
+        on: Layer | None = None,
+        first: str | None = None,
+        idle: str | None = None,
+    ) -> "pd.DataFrame":
+        """Return the rows of `wiretape timeouts`, with its options: `by="model"`, `idle="30s,60s"`."""
+        from wiretape.viewer.stats import metrics, timeouts
+
+        keys = () if by is None else metrics.groups(by)
+        if len(keys) > 1:
+            raise ValueError(f"{by}: name one group")
+        tried = (timeouts.USUAL_NS if limits is None else timeouts.limits(limits) for limits in (first, idle))
+        with self._selected(filter) as (source, selection):
+            groups = timeouts.what_if(source.silences(by, selection), LAYERS if on is None else (on,), *tried)
+            return _frame("timeouts", timeouts.rows(groups), _columns(timeouts.MEANINGS))
+
     def compare(
         self,
         a: str | None = None,
@@ -270,8 +294,11 @@ def _notes(source: Source, selection: Selection, all_operations: bool) -> list[s
 
 
 def _columns(meanings: Mapping[str, str]) -> tuple[ExportField, ...]:
-    """Return the columns of a comparison."""
-    return tuple(ExportField(name, _COMPARED.get(name, "number"), None, meaning) for name, meaning in meanings.items())
+    """Return the columns of a comparison, or of limits on silences."""
+    return tuple(
+        ExportField(name, _KINDS.get(name, "number"), "ms" if name.endswith("_ms") else None, meaning)
+        for name, meaning in meanings.items()
+    )
 
 
 def _frame(table: str, table_rows: Iterable[TableRow], columns_of: Sequence[ExportField] = ()) -> "pd.DataFrame":

@@ -27,7 +27,7 @@ from wiretape.viewer.record.fields import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES
 from wiretape.viewer.record.rows import TableRow, ending
 from wiretape.viewer.record.units import ns
 from wiretape.viewer.sessions.account import PARTS
-from wiretape.viewer.text import formatting, sparkline
+from wiretape.viewer.text import curve, formatting, sparkline
 
 NARROWEST: Final = 26
 """A text of more terminal cells than this is cut before a column is dropped; in the first, one of half the width."""
@@ -96,7 +96,7 @@ SPARKED: Final = ("id", "model", "outcome", "ttft_ms", "duration_ms")
 """The fields that `sparked` wants."""
 
 _LEAST_DRAWN = 20
-_ASCII: Final = sparkline.ASCII | {ord(state.sign): state.ascii for state in STATES.values()}
+_ASCII: Final = sparkline.ASCII | curve.ASCII | {ord(state.sign): state.ascii for state in STATES.values()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.sessions.retries import RequestAttempts
     from wiretape.viewer.stats.metrics import Bound, Quantity
     from wiretape.viewer.stats.summary import Figures, Method, Sample
+    from wiretape.viewer.stats.timeouts import StoredSilences
     from wiretape.viewer.stats.tools.summary import Addend, Observed
     from wiretape.viewer.stats.trend import Trend
     from wiretape.viewer.timing.verdicts import Verdict
@@ -403,6 +404,13 @@ class PartialSource(ABC):
 
     def trend(self, selection: Selection, room: int) -> "Trend | None":
         """Return the trend of exchanges in at most `room` intervals. Raises `Unsupported`."""
+        raise Unsupported(_ONLY_TAPES)
+
+    def silences(self, by: str | None, selection: Selection) -> "dict[Any, StoredSilences]":
+        """Return the silences of streams by the name of a group; without `by`, of all as the group of an empty name.
+
+        Raises `Unsupported`.
+        """
         raise Unsupported(_ONLY_TAPES)
 
     def conversations(self, selection: Selection) -> "list[ConversationRow]":

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.stalls import Thresholds
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.sessions.exchanges import SessionExchange
     from wiretape.viewer.source.stored import StoredExchange
     from wiretape.viewer.stats.summary import Sample
+    from wiretape.viewer.stats.timeouts import StoredSilences
     from wiretape.viewer.stats.trend import Trend
 
 __all__ = [
@@ -186,6 +187,11 @@ class Queried(base.Browsed):
         from wiretape.viewer.source.tape import overview
 
         return overview.samples(self.connection, by, condition(selection), include_failed=include_failed, gaps=gaps)
+
+    def silences(self, by: str | None, selection: Selection) -> "dict[Any, StoredSilences]":
+        from wiretape.viewer.source.tape import overview
+
+        return overview.silences(self.connection, by, condition(selection))
 
     def left_out(self, selection: Selection) -> dict[str, int]:
         from wiretape.viewer.source.tape import overview

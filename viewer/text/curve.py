@@ -15,6 +15,9 @@ _DOTS: Final = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 LOWER: Final = 0xE4
 """The dots of the lower half of a cell."""
 
+ASCII: Final = {sign: "." if sign & LOWER else "'" for sign in range(0x2801, 0x2900)}
+"""The cells for terminals that only have ASCII, for `str.translate`."""
+
 Dots = Sequence[Sequence[int]]
 """The dots of each cell, in rows from the top."""
 

@@ -15,9 +15,9 @@ from wiretape.recorder.decode.decoder import PING as PING_ITEM
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Reads
-from wiretape.recorder.decode.layers import ENDINGS, LATER, OWNERS, ping_gaps
+from wiretape.recorder.decode.layers import ping_gaps
 from wiretape.recorder.decode.metrics import Measures
-from wiretape.recorder.decode.stalls import LAYERS, AwaitedAnswer, Ending
+from wiretape.recorder.decode.stalls import ENDINGS, LATER, LAYERS, OWNERS, AwaitedAnswer, Ending
 
 DONE = b"data: [DONE]\n\n"
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'

@@ -84,7 +84,7 @@ _SHELL = re.compile(r"[|&$]|^WIRETAPE_DB=|\*\.")
 
 
 _IN_PROCESS = ("check", "compare", "config", "dialect", "doctor", "export", "help", "import", "ls", "prices", "report",
-               "show", "stats", "version")  # fmt: skip
+               "show", "stats", "timeouts", "version")  # fmt: skip
 """The commands that only read and write files: a process of their own would be most of their cost."""
 
 

@@ -38,8 +38,9 @@ def test_a_piped_topic_is_markdown_without_links_or_comments(topic: str) -> None
     assert not re.search(r"<!--|\]\((?!https?:)|\[\[\[cog", text)
 
 
-def test_no_topic_has_the_name_of_a_command() -> None:
-    assert not {*topics.names()} & group.commands.keys()
+def test_one_topic_has_the_name_of_a_command_and_names_its_help() -> None:
+    assert {*topics.names()} & group.commands.keys() == {"timeouts"}
+    assert "`wiretape timeouts --help`" in topics.text("timeouts")
 
 
 def test_a_topic_on_a_terminal_is_drawn() -> None:

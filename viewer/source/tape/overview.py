@@ -45,6 +45,7 @@ from wiretape.viewer.stats import trend as trends
 from wiretape.viewer.stats.metrics import QUANTITIES, Bound, token_buckets
 from wiretape.viewer.stats.prices import Paid
 from wiretape.viewer.stats.summary import TOKENS, UNMEASURED, AnswerEnds, Key, Sample
+from wiretape.viewer.stats.timeouts import StoredSilences
 from wiretape.viewer.stats.trend import StartedExchanges, Trend
 
 MOST_GAPS: Final = 12_000_000
@@ -142,6 +143,25 @@ def samples(
             group.starts = min(start_times), max(start_times)
             group.numbers.append(numbers[places] if by else numbers)
     return [_sample(key, groups.pop(key), include_failed, currency) for key in sorted(groups, key=sortable)]
+
+
+def silences(connection: Connection, by: str | None, where: Condition | None = None) -> dict[Any, StoredSilences]:
+    """Read the silences of streams by the name of a group; without `by`, of all as the group of an empty name."""
+    columns = exchanges.c.id, measures.c.output_tokens, measures.c.silences, measures.c.ping_gaps
+    statement = select(exchanges.c.no, *columns, *([group_of(by)] if by else []))
+    has_streams = func.length(measures.c.silences) > 0
+    groups: dict[Any, StoredSilences] = {} if by else {"": StoredSilences()}
+    for batch in queries.in_batches(connection, statement.where(has_streams), where, columns=True):
+        values = [*map(connection.checked, statement.types[1:], batch[1:])]
+        if not by:
+            groups[""].add(*values)
+            continue
+        places: dict[Any, list[int]] = {}
+        for place, key in enumerate(_bucketed(by, values.pop())):
+            places.setdefault(key, []).append(place)
+        for key, chosen in places.items():
+            groups.setdefault(key, StoredSilences()).add(*([column[place] for place in chosen] for column in values))
+    return groups
 
 
 @dataclass(slots=True)

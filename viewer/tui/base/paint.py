@@ -28,7 +28,7 @@ _ASCII_SIGNS: Final = (
     terminals.SIGNS
     | {ord(state.sign): state.ascii for state in states.STATES.values()}
     | dict.fromkeys(range(0x2400, 0x2422), ".")  # pictures of controls: as in any hex dump
-    | {sign: "." if sign & curve.LOWER else "'" for sign in range(0x2801, 0x2900)}
+    | curve.ASCII
 )
 
 

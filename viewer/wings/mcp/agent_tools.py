@@ -26,6 +26,7 @@ from wiretape.viewer.commands.ls import ls
 from wiretape.viewer.commands.report import report
 from wiretape.viewer.commands.show import brief, show
 from wiretape.viewer.commands.stats import stats
+from wiretape.viewer.commands.timeouts import timeouts
 from wiretape.viewer.export import fields
 from wiretape.viewer.query.fields import FIELDS, NAMES
 from wiretape.viewer.query.syntax import And, Labelled, Not, Or, Word
@@ -160,22 +161,28 @@ class TapeTools:
             lines = [line.plain for line in brief(exchange, config.thresholds({}), with_error=self.texts)]
         return answers.text(lines, offset, self.room, [])
 
-    def stats(self, filter: str = "", by: str = "", columns: str = "", newest: int = NEWEST, offset: int = 0) -> str:
+    def stats(
+        self, filter: str = "", by: str = "", columns: str = "", newest: int = NEWEST, part: str = "figures",
+        offset: int = 0,
+    ) -> str:  # fmt: skip
         """Count and time exchanges: outcomes, TTFT, gaps, latency, tokens, rates.
 
         by: groups such as model, upstream, operation, status, outcome, day, hour, turn, input_tokens:10k, label.KEY.
         columns: fields such as `n,error_rate_pct,ttft_p95_ms,latency_p50_ms,input_tokens`. Covers the tape's `newest`
-        exchanges, 0: all (slower).
+        exchanges, 0: all (slower). part: figures, or timeouts: which timeout fits, by one group.
         """
+        if part not in ("figures", "timeouts"):
+            raise WiretapeError(f"no part {part!r}: choose from figures, timeouts")
         self._check_filter(filter)
         self._check_columns(columns.split(","))
         terms, notes = self._recent(newest)
         arguments = [f"--filter={text}" for text in (filter, terms) if text] + [f"--by={by}"] * bool(by)
+        command = timeouts if part == "timeouts" else stats
         if columns:
-            names = f"{by},{columns}" if by else columns
-            text, more = self._run(stats, *arguments, f"--columns={names}", "--format=jsonl")
+            names = f"{by},{columns}" if by and command is stats else columns
+            text, more = self._run(command, *arguments, f"--columns={names}", "--format=jsonl")
             return self._table(text, more + notes, offset)
-        text, more = self._run(stats, *arguments, "--format=table")
+        text, more = self._run(command, *arguments, "--format=table")
         return answers.text(text.splitlines(), offset, self.room, more + notes)
 
     def compare(

@@ -59,6 +59,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ),
     ("stats", {}),
     ("stats", {"by": "model"}),
+    ("stats", {"part": "timeouts"}),
+    ("stats", {"part": "timeouts", "by": "model", "columns": "group,limit_ms,fits", "newest": 5}),
     ("stats", {"by": "model", "columns": "n,ttft_p50_ms", "newest": 3}),
     ("compare", {"a": "@-13", "b": "@stall"}),
     ("compare", {"base": "model:demo-openai", "new": "model:demo-stall"}),
