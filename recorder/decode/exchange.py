@@ -126,6 +126,8 @@ FLAGS: Final[dict[str, str]] = {
     "resumes its stream; TTFT is that of the first exchange, and withheld here",
     "decode_limit": "decoding stopped at a limit (bytes, lines, frames, events; at last, 20 s of CPU): only the "
     "beginning was decoded; bytes and reads count all data, and values that need the end are unknown",
+    "duplicate": "the same request in its session at most 5 s before, both complete: paid twice; worked out when read, "
+    "so that it is a filter and a flag of show, and lists have duplicate_of",
     "empty": "complete without any output",
     "empty_data": "an event with empty data",
     "error_field": "an error stood in an error: line, which the standard ignores",
@@ -163,7 +165,7 @@ FLAGS: Final[dict[str, str]] = {
     "usage_from_timings": "tokens are those of llama.cpp's timings: no usage came",
     "wrong_coding": "the Content-Encoding is not that of the body, which was decoded by its beginning: clients fail",
 }
-"""Every flag that a measure can carry, and its meaning."""
+"""Every flag that a measure can carry, or a reader raises, and its meaning."""
 
 NOT_SHIPPED: Final = "bytes_not_shipped"
 UNDECODED: Final = "unknown_payload"

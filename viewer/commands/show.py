@@ -258,7 +258,8 @@ def _session(source: "Source", reference: str, part: str, out: Output, limits: T
     from wiretape.viewer.report import sessions as report
     from wiretape.viewer.sessions.account import by_turn
     from wiretape.viewer.sessions.exchanges import account_of, spans
-    from wiretape.viewer.source.base import Selection
+    from wiretape.viewer.source.base import Measuring, Selection
+    from wiretape.viewer.stats import summary
 
     key = source.session(reference)
     ((_, members),) = source.members([key], limits, SYSTEM)
@@ -274,6 +275,8 @@ def _session(source: "Source", reference: str, part: str, out: Output, limits: T
             out.put(names or tuple(report.TURN_FIELDS), rows)
         return
     (row,) = source.sessions(selection, limits, SYSTEM)
+    (figures,) = source.figures((), selection, Measuring())
+    row |= summary.duplicates_row(figures.duplicates, figures.paid.currency)
     if out.format not in (None, "table"):
         out.put_one(row)
     else:

@@ -51,6 +51,7 @@ _WORKED_OUT: Final = {
     "cache_idle_ms": "time since the last request of the session with the same tools and system prompt, start to start",
     "cache_common_tokens": "of the expected tokens, those before the first difference: an estimate by bytes",
     "cache_remedy": "a setting of the client that keeps the first difference out of the prompt",
+    "duplicate_of": "the id of the same request in its session, at most 5 s before it: both were answered, and paid",
     "turn": "its number in its branch of the session, from 1; another attempt has that of the first (help sessions)",
 }
 """Fields that the viewer computes from several exchanges, the configuration, or several columns."""
@@ -226,7 +227,7 @@ def _statistic(name: str, meaning: str) -> ExportField:
     kinds: dict[str, Kind] = {
         "first_at": "timestamp", "last_at": "timestamp", "warnings": "words", "currency": "text",
     }  # fmt: skip
-    is_count = name in TOKENS or name == "n" or name.startswith("n_") or name.endswith("_n")
+    is_count = name in (*TOKENS, "duplicate_tokens") or name == "n" or name.startswith("n_") or name.endswith("_n")
     kind = kinds.get(name, "integer" if is_count else "number")
     rates = {quantity.name: quantity.unit for quantity in QUANTITIES.values() if not quantity.suffix}
     units = [unit for quantity, unit in rates.items() if name.startswith(f"{quantity}_")]

@@ -110,6 +110,7 @@ _NAMED: Final = (
     Field("cache_common_tokens", "count", ("cache_common_tokens",)),
     _text("cache_remedy"),
     Field("turn", "count", ("turn",)),
+    _text("duplicate_of", "prefix"),
 )  # fmt: skip
 _OF_ROWS: Final = {"labels", *(field.name for field in _NAMED)}
 _ROWS: Final = (*_NAMED, *(_derived(fields.stored_name(name)) for name in fields.FIELDS if name not in _OF_ROWS))

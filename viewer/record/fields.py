@@ -61,12 +61,12 @@ DETAIL_FIELDS: Final = (
     "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms", "icl_mean_ms", "icl_p90_ms", "tpot_est_ms",
     "tpot_adj_ms", "usage", "cost", "currency", "e2e_tps", "tokens_per_chunk", "chunks", "comments", "gap_bytes",
     "cache_hit_rate", *CACHE, "ended_by", "ended_detail", "reset_code", "request_truncated", "clock_error_ms",
-    "turn",
+    "turn", "duplicate_of",
 )  # fmt: skip
 
 PAID: Final = ("cost", "currency", "cache_hit_rate")
 
-WORKED_OUT: Final = ("conversation", "continues", *PAID, "upstream_name", *CACHE, "turn")
+WORKED_OUT: Final = ("conversation", "continues", *PAID, "upstream_name", *CACHE, "turn", "duplicate_of")
 """Fields that are computed on request only: neither the tape nor a list has them by default."""
 
 FIELDS: Final = _FIRST + tuple(

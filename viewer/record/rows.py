@@ -145,6 +145,12 @@ class DetailRow(ListRow):
     cache_common_tokens: int | None = None
     cache_remedy: str | None = None
     turn: int | None = None
+    duplicate_of: str | None = None
+
+    def completed(self, worked_out: TableRow) -> "DetailRow":
+        """Return the row with fields of `WORKED_OUT`, and the flag that they raise."""
+        flags = [*self.flags, *["duplicate"] * (worked_out.get("duplicate_of") is not None)]
+        return dataclasses.replace(self, **worked_out, flags=sorted(flags))
 
     @property
     def texts(self) -> dict[str, str]:

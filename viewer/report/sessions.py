@@ -74,7 +74,7 @@ def times(accounts: Sequence[Account], width: int | None = None) -> Iterator[Tex
 
 
 def lines(
-    key: str, account: Account, models: Sequence[str], question: str | None, tokens: Mapping[str, int | None],
+    key: str, account: Account, models: Sequence[str], question: str | None, tokens: TableRow,
     quotas: Sequence[TableRow] = (), width: int | None = None,
 ) -> Iterator[Text]:  # fmt: skip
     """Yield a session on one screen: what took its time, its parts as bars, its counts, and what is left of `quotas`.
@@ -103,6 +103,8 @@ def lines(
         f"{words} {count(tokens[name])}" for name, words in words_of_tokens.items() if tokens.get(name) is not None
     )
     yield from _label("tokens", " · ".join(token_counts), room)
+    if tokens.get("duplicate_n"):
+        yield from _label("paid twice", f"{stats.duplicates(tokens)}: ls -f flag:duplicate", room)
     last = {name: next((row[name] for row in reversed(quotas) if row[name] is not None), None) for name in facts.QUOTAS}
     yield from _label("quota", " · ".join(facts.quotas(last)), room)
     if account.clock_step:

@@ -112,11 +112,23 @@ def _head(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:
     yield "coalesced", percent(row["coalesced_pct"])
 
 
+def duplicates(row: TableRow) -> str:
+    """Return the requests that were sent twice, with their tokens and cost, in words."""
+    parts = [counted(row["duplicate_n"], "request")]
+    if row["duplicate_tokens"] is not None:
+        parts.append(counted(row["duplicate_tokens"], "token"))
+    if row["duplicate_cost"] is not None:
+        parts.append(f"{amount(row['duplicate_cost'])} {safe(row['currency'])}")
+    return ", ".join(parts)
+
+
 def paid(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:
     """Yield the cost, the hits of the provider's cache, and the goodput by an objective, each with its label."""
     if row["cost"] is not None:
         unknown = f"; unknown of {counted(row['cost_unknown_n'], 'complete one')}" if row["cost_unknown_n"] else ""
         yield "cost", f"{amount(row['cost'])} {safe(row['currency'])} of {counted(row['cost_n'], 'exchange')}{unknown}"
+    if row["duplicate_n"]:
+        yield "paid twice", duplicates(row)
     if row["cache_hit_rate_n"]:
         of = counted(row["cache_hit_rate_n"], "exchange")
         yield "cache hits", f"{percent(row['cache_hit_rate_pct'])} of the input of {of}"

@@ -186,7 +186,14 @@ class Queried(base.Browsed):
     ) -> "list[Sample]":
         from wiretape.viewer.source.tape import overview
 
-        return overview.samples(self.connection, by, condition(selection), include_failed=include_failed, gaps=gaps)
+        return overview.samples(
+            self.connection,
+            by,
+            condition(selection),
+            include_failed=include_failed,
+            gaps=gaps,
+            has_sessions=self._place.supports("conversations"),
+        )
 
     def silences(self, by: str | None, selection: Selection) -> "dict[Any, StoredSilences]":
         from wiretape.viewer.source.tape import overview

@@ -1,6 +1,5 @@
 """An exchange in the tables of a tape, of which more can be asked than of one of any source."""
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from wiretape.recorder.decode.decoder import Decoded
@@ -38,7 +37,7 @@ class StoredExchange(base.Recorded):
         return queries.detail(self._connection, self._number)
 
     def worked_out(self) -> DetailRow:
-        return dataclasses.replace(self.detail(), **queries.worked_out(self._tape, self._number))
+        return self.detail().completed(queries.worked_out(self._tape, self._number))
 
     def headers(self) -> HeadersRow:
         return queries.headers(self._tape, self._number)

@@ -9,6 +9,7 @@ rank, the smallest value up to which that share of the values lies; `mlperf` is 
 takes, of index int(n·p). The standard deviation is the population's.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -98,6 +99,7 @@ class Sample:
     untimed: int = 0
     paid: Paid = field(default_factory=Paid)
     ends: "AnswerEnds" = field(default_factory=lambda: AnswerEnds())
+    duplicates: "Duplicates" = field(default_factory=lambda: Duplicates())
 
     @property
     def size(self) -> int:
@@ -125,8 +127,26 @@ class Sample:
             *(sum(getattr(sample, name) for sample in samples) for name in _COUNTS.values()),
         )
         together.paid = Paid.together([sample.paid for sample in samples])
+        together.duplicates = functools.reduce(Duplicates.__add__, (sample.duplicates for sample in samples))
         together.ends = AnswerEnds(*map(sum, zip(*(sample.ends for sample in samples), strict=True)))
         return together
+
+
+class Duplicates(NamedTuple):
+    """Requests that were sent a second time: their count, and the tokens and the cost, in units, that are known."""
+
+    requests: int = 0
+    tokens: int | None = 0
+    cost: int | None = 0
+
+    def __add__(self, other: "Duplicates") -> "Duplicates":  # type: ignore[override]
+        """Return the sums of both; unknown where neither has a duplicate with a known one."""
+        if not (self.requests and other.requests):
+            return self if self.requests else other
+        tokens, cost = (
+            None if a is None and b is None else (a or 0) + (b or 0) for a, b in zip(self[1:], other[1:], strict=True)
+        )
+        return Duplicates(self.requests + other.requests, tokens, cost)
 
 
 class AnswerEnds(NamedTuple):
@@ -207,6 +227,12 @@ _PAID: Final = {
     "cache_hit_rate_n": "exchanges where both are known",
 }
 
+_DUPLICATE: Final = {
+    "duplicate_n": "requests that were sent twice in a session within 5 s, both complete: the later ones",
+    "duplicate_tokens": "sum of the known total tokens of these",
+    "duplicate_cost": "sum of their known costs",
+}
+
 
 def schema() -> dict[str, str]:
     """Return the meaning of each field, without the group's keys."""
@@ -215,7 +241,7 @@ def schema() -> dict[str, str]:
         for quantity in QUANTITIES.values()
         for statistic in STATISTICS
     }
-    return {**_HEAD, **figures, "warnings": f"words: {', '.join(WARNINGS)}", **_OF, **_PAID, **_STALLED}
+    return {**_HEAD, **figures, "warnings": f"words: {', '.join(WARNINGS)}", **_OF, **_PAID, **_STALLED, **_DUPLICATE}
 
 
 def expanded(names: Sequence[str]) -> tuple[str, ...]:
@@ -283,8 +309,9 @@ class Figures:
 
     `objective` is None without one.
     `gaps_of_0` are of `chunks` output chunks. `statistics` has the `STATISTICS` of each quantity by its name.
-    `ends` are how answers ended. `flagged` has the counts of a `Sample` that are the causes of warnings, in their
-    order; `histogram` is that of one quantity, on request. `is_estimated` is True if percentiles of gaps are estimates.
+    `ends` are how answers ended, `duplicates` None where nobody knows sessions. `flagged` has the counts of a `Sample`
+    that are the causes of warnings, in their order; `histogram` is that of one quantity, on request. `is_estimated` is
+    True if percentiles of gaps are estimates.
     """
 
     key: Key
@@ -304,6 +331,7 @@ class Figures:
     flagged: Sequence[int]
     paid: Paid
     ends: AnswerEnds = field(default_factory=AnswerEnds)
+    duplicates: Duplicates | None = None
     histogram: Sequence[Bucket] = ()
     is_estimated: bool = False
 
@@ -350,6 +378,7 @@ def measure(
         flagged=[getattr(sample, name) for name in _COUNTS.values()],
         paid=sample.paid,
         ends=sample.ends,
+        duplicates=sample.duplicates,
         histogram=histogram,
     )
 
@@ -412,6 +441,7 @@ def row_of(figures: Figures, by: Sequence[str]) -> TableRow:
         "given_up_pct": _share(figures.ends.given_up, figures.ends.answers),
         "given_up_n": figures.ends.answers,
         "silent_end_n": figures.ends.silent,
+        **duplicates_row(figures.duplicates, figures.paid.currency),
     }
 
 
@@ -518,6 +548,17 @@ def _paid(paid: Paid) -> TableRow:
         "currency": paid.currency,
         "cache_hit_rate_pct": _percent(paid.cached, paid.input),
         "cache_hit_rate_n": paid.cached_n,
+    }
+
+
+def duplicates_row(duplicates: Duplicates | None, currency: str | None) -> TableRow:
+    """Return the fields of requests that were sent twice, with the currency of their cost."""
+    count, tokens, cost = duplicates or (None, None, None)
+    return {
+        "duplicate_n": count,
+        "duplicate_tokens": tokens,
+        "duplicate_cost": None if cost is None or currency is None else cost / UNITS,
+        "currency": currency,
     }
 
 

@@ -93,3 +93,14 @@ def test_a_session_has_one_line_of_its_last_quotas(tmp_path: Path) -> None:
 
 def test_a_session_without_quotas_has_no_line_of_them(tape: Path) -> None:
     assert "quota" not in run(tape, "show", "@s", "--format", "table").stdout
+
+
+def test_requests_that_were_paid_twice_are_summed(tape: Path) -> None:
+    assert "paid twice 1 request, 2,201 tokens" in run(tape, "stats", "--format", "table").stdout
+    assert "paid twice 1 request, 2,201 tokens: ls -f flag:duplicate" in run(tape, "show", "@s").stdout
+    session_row = json.loads(run(tape, "show", "@s", "--format", "json").stdout)
+    (row,) = json.loads(run(tape, "stats", "--format", "json").stdout)
+    for name, expected in {"duplicate_n": 1, "duplicate_tokens": 2_201, "duplicate_cost": None}.items():
+        assert (row[name], session_row[name]) == (expected, expected)
+    flags = {id: json.loads(run(tape, "show", id, "--format", "json").stdout)["flags"] for id in (IDS[2], IDS[4])}
+    assert ("duplicate" in flags[IDS[2]], "duplicate" in flags[IDS[4]]) == (False, True)

@@ -1,4 +1,4 @@
-"""SQL functions of a connection to a tape: numbers of turns, and verdicts about the cache (`wiretape.viewer.sessions`).
+"""SQL functions of a connection to a tape: verdicts about the cache, turns, duplicates (`wiretape.viewer.sessions`).
 
 They need all generations of a session, and are computed when a statement first uses them; after that, only for sessions
 with new exchanges.
@@ -15,11 +15,12 @@ from wiretape.recorder.decode.exchange import FAILURES, Outcome
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.facts import ClockName
 from wiretape.recorder.tape.reader import Connection
-from wiretape.recorder.tape.selects import select
+from wiretape.recorder.tape.selects import case, select
 from wiretape.recorder.tape.tables import exchanges, measures, sessions
 from wiretape.viewer.sessions import cache
 from wiretape.viewer.sessions.axis import IMPORTED, placed
 from wiretape.viewer.sessions.cache import Prompted
+from wiretape.viewer.sessions.duplicates import SentRequest, duplicates
 from wiretape.viewer.sessions.predecessors import Generation, Tie, ties, turn_numbers
 from wiretape.viewer.source.base import Version
 from wiretape.viewer.source.tape.columns import BOOT, JOINED, OF_SESSION, PREDECESSOR, among, column
@@ -34,6 +35,7 @@ _ASKED: Final = (
             "api", "outcome", "prompt_elements", "response_id", "previous_response_id", "retries", "input_tokens",
             "cache_read_input_tokens", "messages_hash", "answer_hash", "continues_hash", "continued_answer_hash",
         )),
+        exchanges.c.id, exchanges.c.path, case((exchanges.c.request_size > 0, exchanges.c.request_sha256)),
     )
     .select_from(JOINED.join(sessions, sessions.c.no == exchanges.c.session_no))
     .where(measures.c.operation.in_(GENERATIONS))
@@ -122,7 +124,16 @@ class Caching:
             tie_by_no = ties(prompted.generation for prompted in generations)
             figures = cache.figures(generations, tie_by_no)
             turns = turn_numbers((prompted.generation for prompted in generations), tie_by_no)
-            self._figures |= {no: (*figures.get(no, cache.NONE), turns[no]) for no in tie_by_no}
+            ids = {no: id for no, *_, id, _, _ in session_rows}
+            contents = {no: (path, sha256) for no, *_, path, sha256 in session_rows if sha256 is not None}
+            earlier_by_no = duplicates(
+                SentRequest(prompted.start_ns, no, contents[no])
+                for prompted in generations
+                if prompted.succeeded and (no := prompted.generation.no) in contents
+            )
+            self._figures |= {
+                no: (*figures.get(no, cache.NONE), turns[no], ids.get(earlier_by_no.get(no, 0))) for no in tie_by_no
+            }
             self._predecessors |= {no: tie.predecessor if tie.is_known else 0 for no, tie in tie_by_no.items()}
 
 
@@ -151,7 +162,7 @@ class _Began(NamedTuple):
 def _prompted(rows: Sequence[Sequence[Any]]) -> list[Prompted]:
     """Return the generations of a session in the order of their starts: several recorders number as they write."""
     starts, _ = placed(_Began(*row[1:5]) for row in rows)
-    generations = [_generation(start_ns, row[0], *row[5:]) for start_ns, row in zip(starts, rows, strict=True)]
+    generations = [_generation(start_ns, row[0], *row[5:-3]) for start_ns, row in zip(starts, rows, strict=True)]
     return sorted(generations, key=attrgetter("start_ns"))
 
 

@@ -59,6 +59,7 @@ OF_SESSION: Final = {
     "cache_common_tokens": "cache_common_of",
     "cache_remedy": "cache_remedy_of",
     "turn": "turn_of",
+    "duplicate_of": "duplicate_of",
 }
 """SQL functions (`caching`): the figures that need a generation's session, by the fields that they give."""
 PREDECESSOR: Final = "predecessor_of"
@@ -147,7 +148,7 @@ def resolved(function: str) -> Expression:
 
 
 def _of_session(field: str) -> Callable[[], Expression]:
-    kind = Text if field in ("cache_verdict", "cache_broken_at", "cache_remedy") else BigInteger
+    kind = Text if field in ("cache_verdict", "cache_broken_at", "cache_remedy", "duplicate_of") else BigInteger
     return lambda: getattr(func, OF_SESSION[field])(exchanges.c.no, type_=kind)
 
 

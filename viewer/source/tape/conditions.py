@@ -136,7 +136,7 @@ def _ranges(filter: Among) -> Condition:
 def _search(filter: Regex) -> Condition:
     texts = _texts(filter.field)
     if filter.field == "flags":
-        texts = [func.coalesce(column("flags"), "")]
+        texts = [func.trim(_flags(with_duplicate="dup" in filter.pattern.lower()))]
     elif filter.field == "prompt":  # as it is: a body that is not UTF-8 reaches the function as bytes
         texts = [type_coerce(_request(), Text)]
     return _holds(texts, lambda text: text.regexp_match(filter.pattern), filter.negated)
@@ -154,6 +154,9 @@ def _match(filter: Match) -> Condition:
         present = or_(*(column(name).is_not(null()) for (word,) in filter.patterns for name in having(word)))
         return not_(present) if filter.negated else present
     matched = field_shapes(filter)
+    if filter.field == "flags":
+        with_duplicate = any("dup" in part.lower() for pattern in filter.patterns for part in pattern)
+        return _holds([_flags(with_duplicate=with_duplicate)], lambda text: _like(text, matched), filter.negated)
     return _holds(_texts(filter.field), lambda text: _like(text, matched), filter.negated)
 
 
@@ -223,9 +226,13 @@ def _fits_label(pattern: Pattern | None) -> Check:
     return lambda value: value.is_not(null()) if pattern is None else _like(value, [pattern])
 
 
+def _flags(*, with_duplicate: bool) -> Expression:
+    """Return the flags with a space around each; the one of duplicates, which needs whole sessions, on request."""
+    flags: Expression = literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")
+    return flags + case((column("duplicate_of").is_not(null()), "duplicate "), else_="") if with_duplicate else flags
+
+
 def _texts(field: str) -> list[Expression]:
-    if field == "flags":  # a space around each
-        return [literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")]
     if field == "upstream":
         return [_text(column(field)), column("upstream_name")]
     texts: dict[str, Callable[[], Expression]] = {

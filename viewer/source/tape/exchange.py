@@ -98,7 +98,7 @@ def reads_between(connection: Connection, no: int, first: int, last: int) -> dic
 
 def known(connection: Connection, no: int, computed: Sequence[str] = PAID) -> Known:
     """Return an exchange without decoding it, with these computed fields. Raises `NoResultFound`, and `ConfigError`."""
-    row = replace(queries.detail(connection, no), **queries.worked_out(connection, no, computed))
+    row = queries.detail(connection, no).completed(queries.worked_out(connection, no, computed))
     if live.is_measurable(row):
         row = live.filled(row, live.figures(connection, no))
     request = queries.request(connection, no)

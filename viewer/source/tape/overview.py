@@ -6,7 +6,7 @@ never pass through rows of named fields; the gaps of all exchanges of a group li
 
 import builtins
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Final
@@ -30,6 +30,7 @@ from wiretape.recorder.tape.selects import (
     func,
     not_,
     null,
+    or_,
     select,
     true,
     type_coerce,
@@ -38,13 +39,22 @@ from wiretape.recorder.tape.tables import COVERED, exchanges, measures
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.source.base import Failures
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import JOINED, cache_total, column, cost_units, each_label, flagged, label
+from wiretape.viewer.source.tape.columns import (
+    JOINED,
+    among,
+    cache_total,
+    column,
+    cost_units,
+    each_label,
+    flagged,
+    label,
+)
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats import trend as trends
 from wiretape.viewer.stats.metrics import QUANTITIES, Bound, token_buckets
 from wiretape.viewer.stats.prices import Paid
-from wiretape.viewer.stats.summary import TOKENS, UNMEASURED, AnswerEnds, Key, Sample
+from wiretape.viewer.stats.summary import TOKENS, UNMEASURED, AnswerEnds, Duplicates, Key, Sample
 from wiretape.viewer.stats.timeouts import StoredSilences
 from wiretape.viewer.stats.trend import StartedExchanges, Trend
 
@@ -113,24 +123,27 @@ def samples(
     *,
     include_failed: bool = False,
     gaps: bool = True,
+    has_sessions: bool = True,
 ) -> list[Sample]:
     """Read the exchanges that `where` selects, in groups, ordered by their keys; without `by`, one group of all.
 
     Only complete exchanges are `measured`, unless `include_failed`. `gaps` false leaves the gaps unread. A session of
     voice counts as its turns, each by itself, without gaps; by turn or by tokens, so does any other WebSocket.
+    Without `has_sessions`, as on a server, no duplicates are known.
     """
     with connection.begin():
         currency = connection.execute(select(func.currency_of(0))).scalar_one()
+        duplicates = _duplicates(connection) if has_sessions else ()
     groups: dict[Key, _Group] = {} if by else {(): _Group()}
     statement = _sample_statement(by, gaps, include_failed, currency)
     for columns in queries.in_batches(connection, statement, where, columns=True):
-        _, icl, starts, *keys = map(connection.checked, statement.types[: 3 + len(by)], columns[: 3 + len(by)])
+        nos, icl, starts, *keys = map(connection.checked, statement.types[: 3 + len(by)], columns[: 3 + len(by)])
         numbers = _numbers(connection, statement.types, columns, 3 + len(by))
         if any(columns[-1]) or any(columns[-2]):
             spans, turns = (connection.checked(statement.types[at], columns[at]) for at in (-2, -1))
-            rows = [*zip(columns[0], icl, starts, *keys, *numbers.T.tolist(), map(_turns, spans, turns), strict=True)]
+            rows = [*zip(nos, icl, starts, *keys, *numbers.T.tolist(), map(_turns, spans, turns), strict=True)]
             turn_rows = [turn_row for row in rows for turn_row in _turns_of(row, by)]
-            icl, starts, *others = list[Sequence[Any]](zip(*turn_rows, strict=True))[1:]
+            nos, icl, starts, *others = list[Sequence[Any]](zip(*turn_rows, strict=True))
             keys, numbers = others[: len(by)], np.array(others[len(by) : -1], np.float64).T
         keys = [_bucketed(name, values) for name, values in zip(by, keys, strict=True)]
         members: dict[Key, list[int]] = {}
@@ -142,6 +155,8 @@ def samples(
             start_times = [*filter(None, group.starts), *(starts[index] for index in places)]
             group.starts = min(start_times), max(start_times)
             group.numbers.append(numbers[places] if by else numbers)
+            if duplicates:
+                group.duplicates.append(numbers[[index for index in places if nos[index] in duplicates]])
     return [_sample(key, groups.pop(key), include_failed, currency) for key in sorted(groups, key=sortable)]
 
 
@@ -164,11 +179,28 @@ def silences(connection: Connection, by: str | None, where: Condition | None = N
     return groups
 
 
+def _duplicates(connection: Connection) -> Collection[int]:
+    """Return the numbers of requests that were sent twice. Without equal ones in sessions, none of these is judged."""
+    ties = ("conversation_key", "conversation_parent", "previous_response_id", "continues_hash")
+    sent = select(exchanges.c.no, exchanges.c.request_sha256).select_from(
+        exchanges.join(measures, measures.c.exchange_no == exchanges.c.no)
+    )
+    is_tied = or_(*(measures.c[name].is_not(None) for name in ties))
+    rows = connection.execute(sent.where(is_tied, measures.c.outcome == "complete")).all()
+    counts = Counter(sha256 for _, sha256 in rows)
+    equal = [no for no, sha256 in rows if sha256 is not None and counts[sha256] > 1]
+    if not equal:
+        return ()
+    statement = select(exchanges.c.no).select_from(JOINED).where(among(equal), column("duplicate_of").is_not(None))
+    return set(connection.execute(statement).scalars())
+
+
 @dataclass(slots=True)
 class _Group:
-    """The data of a group: a row of numbers for each exchange, all gaps, and the starts of the first and the last."""
+    """The data of a group: a row of numbers for each exchange, those of duplicates again, all gaps, and two starts."""
 
     numbers: list[NDArray[np.float64]] = field(default_factory=list)
+    duplicates: list[NDArray[np.float64]] = field(default_factory=list)
     gaps: bytearray = field(default_factory=bytearray)
     starts: tuple[str | None, str | None] = (None, None)
 
@@ -345,6 +377,10 @@ def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None)
     )
     counts = table[:, -len(FLAGGED) - _PAID - len(ENDED_ANSWERS) : -len(FLAGGED) - _PAID]
     sample.ends = AnswerEnds(*map(int, np.nansum(counts, axis=0).tolist()))
+    for rows in group.duplicates:
+        tokens, costs = rows[:, 3 + TOKENS.index("total_tokens")], rows[:, -len(FLAGGED) - _PAID]
+        sums = (int(np.nansum(values)) if not np.isnan(values).all() else None for values in (tokens, costs))
+        sample.duplicates += Duplicates(len(rows), *sums)
     sample.paid = _paid(table[:, -len(FLAGGED) - _PAID : -len(FLAGGED)], complete, currency)
     return sample
 

@@ -46,6 +46,7 @@ _ELSEWHERE: Final = {
     querying.ABOVE: "the tree of a conversation",
     **dict.fromkeys(querying.OF_SESSION.values(), "verdicts about the provider's cache"),
     querying.OF_SESSION["turn"]: "the numbers of turns",
+    querying.OF_SESSION["duplicate_of"]: "duplicates",
 }
 """Functions that only tapes have, with their purposes."""
 

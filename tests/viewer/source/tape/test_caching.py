@@ -73,6 +73,39 @@ def test_buckets_of_tokens_are_sorted_by_number(reader: Connection) -> None:
     assert [*{sample.key: sample.size for sample in samples}.items()] == [*sizes.items()]
 
 
+def found(reader: Connection, filter_: str) -> list[str]:
+    return [row["id"] for row in queries.exchanges(reader, ("id",), where=conditions.condition(parse(filter_)))]
+
+
+def test_the_later_of_two_equal_requests_is_a_duplicate(reader: Connection) -> None:
+    for filter_ in (
+        "flag:duplicate",
+        "flags~duplicate$",
+        "flag:dup*",
+        "has:duplicate_of",
+        f"duplicate_of:{IDS[2]}",
+    ):
+        assert found(reader, filter_) == [IDS[4]], filter_
+    assert found(reader, "-flag:duplicate") == [id for id in IDS if id != IDS[4]]
+    assert queries.worked_out(reader, 5)["duplicate_of"] == IDS[2], "the failed attempt between them is none"
+
+
+def test_duplicates_are_counted_with_their_tokens(reader: Connection) -> None:
+    (sample,) = overview.samples(reader)
+    assert sample.duplicates[:2] == (1, 2_201)
+    counts = {sample.key: sample.duplicates.requests for sample in overview.samples(reader, ["turn"])}
+    assert counts == {(1,): 0, (2,): 0, (3,): 1, (None,): 0}
+
+
+def test_equal_requests_of_no_session_are_no_duplicates(tmp_path: Path) -> None:
+    question = body(1) | {"metadata": {}}
+    frames = [*turn(IDS[0], 0, question, 2_000), *turn(IDS[1], 1, question, 2_000)]
+    with queries.opened(recorded(tmp_path / "evaluation.db", frames)) as reader:
+        assert found(reader, "flag:duplicate") == []
+        (sample,) = overview.samples(reader)
+        assert sample.duplicates == (0, 0, 0)
+
+
 def test_a_new_turn_is_judged_while_somebody_looks(tmp_path: Path) -> None:
     tape = tmp_path / "growing.db"
     with file.writing(tape, "a test") as connection:

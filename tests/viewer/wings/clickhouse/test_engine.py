@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import random
+import re
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -175,7 +176,10 @@ def check_answers(tape: Path, to: str) -> None:
     finished = ("-f", "-is:open")  # what still runs is not shipped
     for question in QUESTIONS:
         command = question.split()
-        assert answer(*command, *finished, "--db", to) == answer(*command, *finished, "--db", tape), question
+        code, text = answer(*command, *finished, "--db", tape)
+        # Only a tape has sessions, and knows that none of their requests was sent twice.
+        text = re.sub(r"(?m),0,0,0\.0$", ",,,", re.sub(r'("duplicate_\w+": ?)0(\.0)?\b', r"\1null", text))
+        assert answer(*command, *finished, "--db", to) == (code, text), question
     for zone in ("Asia/Kolkata", "Europe/Berlin", "America/St_Johns"):
         with local_time(zone):
             command = ("stats", "--format", "csv", "--by", "day,hour", "--columns", "day,hour,n", *finished)
