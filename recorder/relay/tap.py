@@ -469,10 +469,10 @@ class Tap:
         if self.writers.process is not None:
             self.writers.process.end()
         began = self._clock.now()
-        until, leave_at = began + 500_000_000, began + int(MEASURING_SECONDS * 1e9)
+        earliest_end, measuring_end = began + 500_000_000, began + int(MEASURING_SECONDS * 1e9)
         task = self._writer_task
-        while task is not None and not task.done() and (self._goes_on(grace) or self._clock.now() < until):
-            if self._is_hurried and not self.frames and self._clock.now() >= leave_at:
+        while task is not None and not task.done() and (self._goes_on(grace) or self._clock.now() < earliest_end):
+            if self._is_hurried and not self.frames and self._clock.now() >= measuring_end:
                 break
             await asyncio.wait((task,), timeout=_LOOK_SECONDS)
         async with self.writers.starting:  # a start cancelled half-way would leave a process without an owner

@@ -9,6 +9,7 @@ import contextlib
 import re
 import socket
 from collections.abc import Callable
+from typing import Literal
 
 from wiretape.recorder.errors import ProxyRefusal, UpstreamError
 from wiretape.recorder.relay.guard import Origin
@@ -39,6 +40,9 @@ def begins_with_request(data: bytes) -> bool | None:
         return True
     is_part = len(data) < _LINE_BYTES and _PART_OF_LINE.fullmatch(data)
     return None if not data or is_part else False
+
+
+TunnelEnd = Literal["whole", "broken", "handed_over"]
 
 
 class Tunnel(Responder, Takeover):
@@ -74,10 +78,10 @@ class Tunnel(Responder, Takeover):
             if near.unsent:
                 return
             detached = sockets.enter_context(near.detach())
-            is_whole = await self._pass_on(near, detached, early, far)
-            if is_whole is None:
+            end = await self._pass_on(near, detached, early, far)
+            if end == "handed_over":
                 sockets.pop_all()
-            elif not is_whole:
+            elif end == "broken":
                 for sock in (detached, far):
                     reset_when_taken(socket.socket(fileno=sock.detach()))
 
@@ -92,16 +96,16 @@ class Tunnel(Responder, Takeover):
             text = f"wiretape: {self._origin.authority}: {error}\n".encode()
             self._client.answer(status, text, "text/plain", reason=reason)
 
-    async def _pass_on(self, near: Socket, detached: socket.socket, early: bytes, far: socket.socket) -> bool | None:
-        """Pass bytes on until the end; return False if a side has broken, None if the tunnel has given way."""
+    async def _pass_on(self, near: Socket, detached: socket.socket, early: bytes, far: socket.socket) -> TunnelEnd:
+        """Pass bytes on until the end; a tunnel is `handed_over` to a client of HTTP/1.1."""
         try:
             if self._read_on is not None:
                 early = await _first_bytes(detached, early, far)
                 if begins_with_request(early) and self._read_on(near, detached, far, early):
-                    return None
-            return await _splice(detached, early, far)
+                    return "handed_over"
+            return "whole" if await _splice(detached, early, far) else "broken"
         except OSError:  # the client broke before it sent anything
-            return False
+            return "broken"
 
     # methods of responder.Responder, until there is a connection
 

@@ -145,7 +145,7 @@ def open_exchange(answer: StoredAnswer, limits: Thresholds) -> OpenedExchange:
 def begin(
     answer: StoredAnswer, limits: Thresholds
 ) -> tuple[OpenedExchange, tuple[Callable[[], Stage], Callable[[], Stage]]]:
-    """Decode an answer; return what that brings, and two stages that take longer: judging it, and who was slow."""
+    """Decode an answer; return it opened, and two stages that take longer: judging it, and finding who was slow."""
     with _gc_paused():
         facts, reads, body = answer.recording
         decoded = answer.decoded or decode(facts, reads, body)

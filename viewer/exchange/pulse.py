@@ -6,7 +6,7 @@ cannot be read from another machine, so this clock is its recorder's.
 
 from bisect import bisect_right
 from datetime import datetime
-from itertools import islice
+from itertools import chain
 from operator import sub
 
 from wiretape.recorder.clock import Clock
@@ -71,6 +71,6 @@ class Pulse:
 
     def take(self, exchange: OpenedExchange) -> None:
         """Update the progress from the exchange's data until now."""
-        self._exchange, at = exchange, exchange.reads_at
-        self._last_ns = at[-1] if at else 0
-        self._longest_ns = max(at[0], max(map(sub, islice(at, 1, None), at), default=0)) if at else 0
+        self._exchange, read_ns = exchange, exchange.reads_at
+        self._last_ns = read_ns[-1] if read_ns else 0
+        self._longest_ns = max(map(sub, read_ns, chain([0], read_ns)), default=0)

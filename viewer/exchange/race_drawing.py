@@ -111,9 +111,11 @@ def _plot(
 
 
 def _cell(a: int, b: int) -> RaceCell:
+    """Return the cell of a curve with the dots of each lane; the playhead of A passes a cell that both have."""
     if not a | b:
         return RaceCell(" ")
-    return RaceCell(next(curve.signs([[a | b]])), "both" if a and b else "a" if a else "b", None, 0 if a else 1)
+    look: RaceLook = "both" if a and b else "a" if a else "b"
+    return RaceCell(next(curve.signs([[a | b]])), look, lane=0 if a else 1)
 
 
 def _write(rows: Sequence[list[RaceCell]], place: int, text: str, like: RaceCell) -> bool:

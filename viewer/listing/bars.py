@@ -94,6 +94,10 @@ class PartBar:
 
 @functools.lru_cache(maxsize=1024)
 def _cells(bar: PartBar, count: int) -> list[str | None]:
+    """Return the part that each cell shows, one of those within it, so that the cells of a part add up to its time.
+
+    A part has the `due` time that earlier cells have not shown, as in the diffusion of errors.
+    """
     length = bar.end - bar.start
     if length <= 0 or count <= 0:
         return [None] * count
@@ -101,10 +105,10 @@ def _cells(bar: PartBar, count: int) -> list[str | None]:
     due = Counter[str]()
     # The phases come last: in a cell that both touch, a turn shows its own time and not the pause before it.
     for drawn_phases in ([bar.pause] if bar.pause else [], bar.phases):
-        for cell, within in enumerate(_sizes_by_cell(drawn_phases, bar.start, length, count)):
-            due.update(within)
-            if within:
-                part = cell_parts[cell] = max(within, key=due.__getitem__)
+        for cell, sizes in enumerate(_sizes_by_cell(drawn_phases, bar.start, length, count)):
+            due.update(sizes)
+            if sizes:
+                part = cell_parts[cell] = max(sizes, key=due.__getitem__)
                 due[part] -= length
     return cell_parts
 
@@ -113,13 +117,14 @@ def _sizes_by_cell(phase_spans: Iterable[Phase], axis_start: int, length: int, c
     """Return the sizes of the parts within each cell; a cell is `length` long."""
     cells: list[dict[str, int]] = [{} for _ in range(count)]
     for part, start, end in phase_spans:
-        at, to = (start - axis_start) * count, (end - axis_start) * count
-        while at < to:
-            cell = at // length
-            border = min((cell + 1) * length, to)
+        # Multiplied by `count`: borders of cells are whole numbers then.
+        position, stop = (start - axis_start) * count, (end - axis_start) * count
+        while position < stop:
+            cell = position // length
+            border = min((cell + 1) * length, stop)
             if 0 <= cell < count:
-                cells[cell][part] = cells[cell].get(part, 0) + border - at
-            at = border
+                cells[cell][part] = cells[cell].get(part, 0) + border - position
+            position = border
     return cells
 
 

@@ -167,7 +167,7 @@ class RankedExchange:
     gaps: bytes = field(repr=False, default=b"")
 
     def by_now(self, clock: Clock) -> "RankedExchange":
-        """Return it as it stands now: while it runs with how long it has lasted; an orphan if nothing records it."""
+        """Return it as of now: while it runs, with its duration so far, or as an orphan if nothing records it."""
         if self.row.outcome != "open" or self.row.ended_by is not None:
             return self
         is_lost = self.run.state(clock.wall_ns()) != "running"

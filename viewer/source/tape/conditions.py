@@ -285,16 +285,17 @@ def shapes(style: SearchStyle, pattern: Pattern) -> list[Pattern]:
             spaced = (f" {first}", *rest[:-1], f"{rest[-1]} ") if rest else (f" {first} ",)
             return [("", *spaced, "")]
         case "path":
-            return [pattern, _then(pattern, "?")]
+            return [pattern, _going_on_by(pattern, "?")]
         case "in_host":
             return [("", "://", *pattern, "")]
         case "host":
             host = ("", f"://{first}", *rest)
-            return [pattern, host, _then(host, "/"), _then(host, ":")]
+            return [pattern, host, _going_on_by(host, "/"), _going_on_by(host, ":")]
     return [pattern]
 
 
-def _then(pattern: Pattern, sign: str) -> Pattern:
+def _going_on_by(pattern: Pattern, sign: str) -> Pattern:
+    """Return a pattern that is followed by a sign and any text."""
     return (*pattern[:-1], pattern[-1] + sign, "")
 
 

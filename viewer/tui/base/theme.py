@@ -129,7 +129,7 @@ def style(widget: Widget, name: str) -> Style:
     return widget.get_component_rich_style(name, default=Style())
 
 
-def behind(widget: Widget, name: str) -> Style:
+def background(widget: Widget, name: str) -> Style:
     return Style(bgcolor=style(widget, name).bgcolor)
 
 
@@ -168,7 +168,7 @@ class ThemeStyles(Vertical):
         if self._styles:
             return self._styles
         looks = styles(self)
-        looks |= {name: behind(self, f"style--{name}") for name in _GROUNDS}
+        looks |= {name: background(self, f"style--{name}") for name in _GROUNDS}
         looks |= {name: Style(color=style(self, f"style--{name}").color) for name in _TEXTS}
         # Told apart without colours, too.
         looks["thought"] += Style(italic=True)

@@ -357,8 +357,8 @@ class RaceStrips(Toned, Scrubbing):
         looks = groupby(enumerate(drawing.rows[y - 1]), lambda at: _race_look(at[0], at[1], places))
         parts = [name]
         for (look, wait, is_playhead), cells in looks:
-            style = self._style(look) + (theme.behind(self, f"race--{wait}") if wait else Style())
-            style += theme.behind(self, "race--playhead") if is_playhead else Style()
+            style = self._style(look) + (theme.background(self, f"race--{wait}") if wait else Style())
+            style += theme.background(self, "race--playhead") if is_playhead else Style()
             parts.append(("".join(cell.sign for _, cell in cells), style))
         return paint.strip(parts, self.size.width, self.rich_style)
 

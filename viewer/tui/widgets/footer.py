@@ -78,11 +78,11 @@ class KeyLine(Widget):
         """Draw the keys that fit, and dim those that do nothing at present."""
         parts: list[paint.Part] = []
         for key in self.visible_keys:
-            more = theme.behind(self, "key-line--hover") if key == self._hovered else Style()
+            more = theme.background(self, "key-line--hover") if key == self._hovered else Style()
             more += Style(dim=not key.enabled or None)
             parts.append((f" {key.key_text} ", theme.style(self, "key-line--key") + more))
             parts.append((f"{key.word} ", theme.style(self, "key-line--word") + more))
-        return paint.strip(parts, self.size.width, theme.behind(self, "key-line--key"))
+        return paint.strip(parts, self.size.width, theme.background(self, "key-line--key"))
 
     def on_mouse_down(self, event: MouseDown) -> None:
         key = self._at(event.x)

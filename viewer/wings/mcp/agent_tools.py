@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -73,15 +73,15 @@ class KeptTape(TapePlace):
         super().__init__(path)
         self._cleanup = contextlib.ExitStack()
         self._source: TapeSource | None = None
-        self._file: tuple[int, bool] | None = None
+        self._file_state: _FileState | None = None
 
     @contextlib.contextmanager
     def opened(self) -> "Iterator[TapeSource]":
         """Open the tape, or continue with it; open it again if it was replaced, is damaged or failed."""
-        file = _file(self.file)
-        if self._source is None or file != self._file:
+        state = _file_state(self.file)
+        if self._source is None or state != self._file_state:
             self._cleanup.close()
-            self._source, self._file = self._cleanup.enter_context(super().opened()), file
+            self._source, self._file_state = self._cleanup.enter_context(super().opened()), state
         is_sound = False
         try:
             with explained(self.file):
@@ -347,10 +347,16 @@ def _reachable(offset: int) -> int:
     return offset
 
 
-def _file(path: Path) -> tuple[int, bool] | None:
-    """Return the identity of a tape's file, and whether it has a log; None without a file."""
+class _FileState(NamedTuple):
+    """The identity of a tape's file; `has_log`: SQLite's log stands beside it."""
+
+    inode: int
+    has_log: bool
+
+
+def _file_state(path: Path) -> _FileState | None:
     try:
-        return path.stat().st_ino, paths.exists(f"{path}-wal")
+        return _FileState(path.stat().st_ino, paths.exists(f"{path}-wal"))
     except OSError:
         return None
 

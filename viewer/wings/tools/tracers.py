@@ -8,7 +8,7 @@ first item that the SDK below yields: any event with JSON data.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from wiretape.recorder.decode.dialects import chat, gemini, messages, responses
 from wiretape.recorder.decode.values import JsonObject
@@ -69,8 +69,9 @@ def litellm(request: MeasuredRequest) -> Numbers:
     }
 
 
-_Times = tuple[int | None, int | None]
-"""The timestamps of the first token and of the end."""
+class _Times(NamedTuple):
+    first_token_ns: int | None
+    end_ns: int | None
 
 
 def _chat(request: MeasuredRequest, texts: list[str]) -> _Times:
@@ -90,27 +91,27 @@ def _chat(request: MeasuredRequest, texts: list[str]) -> _Times:
     request.check_end()
     if not is_finished:
         raise ToolError("RemoteProtocolError: stream ended before a finish_reason")
-    return first_ns, request.judged.duration_ns
+    return _Times(first_ns, request.judged.duration_ns)
 
 
 def _messages(request: MeasuredRequest) -> _Times:
     """Measure Messages: the first output is the first token; in answers of LiteLLM itself, any event is."""
     if request.is_litellm:
         request.check_end()
-        return _first_event_ns(request), request.judged.duration_ns
+        return _Times(_first_event_ns(request), request.judged.duration_ns)
     _check_faults(request)
     request.check_end()
     end_ns = request.finish_ns()
     if end_ns is None:
         raise ToolError("APIConnectionError: stream ended before a finish_reason")
-    return next(iter(request.chunk_times(output=True)), None), end_ns
+    return _Times(next(iter(request.chunk_times(output=True)), None), end_ns)
 
 
 def _gemini(request: MeasuredRequest) -> _Times:
     """Measure Gemini: the first output is the first token; a stream without a finish reason is a success."""
     _check_faults(request)
     request.check_end()
-    return next(iter(request.chunk_times(output=True)), None), request.judged.duration_ns
+    return _Times(next(iter(request.chunk_times(output=True)), None), request.judged.duration_ns)
 
 
 def _responses(request: MeasuredRequest) -> _Times:
@@ -119,7 +120,7 @@ def _responses(request: MeasuredRequest) -> _Times:
     request.check_end()
     if request.decoded is None or request.decoded.end_item is None:
         raise ToolError("APIConnectionError: the stream was closed before any terminal event")
-    return _first_event_ns(request), request.judged.duration_ns
+    return _Times(_first_event_ns(request), request.judged.duration_ns)
 
 
 _LITELLM: Final = {messages.API: _messages, gemini.API: _gemini, responses.API: _responses}
