@@ -13,14 +13,14 @@ function apart() {
 async function playable(run, id) {
   if (!run.playable.includes(id)) return null;
   run.streams ??= JSON.parse(new TextDecoder().decode(await unpack("streams")));
-  return exchange(structuredClone(run.streams[id]));
+  return unpackExchange(structuredClone(run.streams[id]));
 }
 
 // Return the player of an exchange, in a frame of its own, on which it hears keys.
 function framed(one) {
   const id = one.id;
   const frame = el("section", { class: "one", "aria-label": `Exchange ${id.slice(0, 8)}` });
-  const made = player(one, { kept: apart(), scope: frame });
+  const made = player(one, { stateStore: apart(), scope: frame });
   return { one, frame, made };
 }
 
@@ -200,7 +200,7 @@ function differenceTable(run, comparison, rows) {
 }
 
 // Return the section of comparisons: which groups, and what is shown of two.
-function comparing(run, shown) {
+function comparing(run, pageView) {
   const nameOf = (comparison, place) => comparison.names[place] ?? UNKNOWN;
   const label = (comparison) =>
     `${comparison.by ? `${comparison.by}: ` : ""}${nameOf(comparison, 1)} against ${nameOf(comparison, 0)}`;
@@ -222,23 +222,25 @@ function comparing(run, shown) {
       : comparison.names.map((name) => every.filter((row) => run.groupOf(comparison.by, row) === name));
     // A group has the sign that it has elsewhere on the page, as far as the two can be told apart.
     const signs = () => {
-      const found = comparison.names.map((name) => (comparison.by === shown.by ? shown.names.get(name) : undefined));
+      const found = comparison.names.map((name) =>
+        comparison.by === pageView.by ? pageView.names.get(name) : undefined,
+      );
       return found.every((sign) => sign < GROUP_SIGNS) ? found : [0, 1];
     };
     const series = () => ({
-      unit: run.quantities[shown.metric][0],
-      series: members.map((rows, side) => seriesOf(run, shown.metric, names[side], signs()[side], rows)),
+      unit: run.quantities[pageView.metric][0],
+      series: members.map((rows, side) => seriesOf(run, pageView.metric, names[side], signs()[side], rows)),
     });
     const paired = curves(220, series);
     const key = el("div", {}, legendOf(series().series));
     const both = figureOf(
-      () => `${titled(shown.metric)} of both, of complete exchanges`,
+      () => `${titled(pageView.metric)} of both, of complete exchanges`,
       paired,
       "both",
       paired.readout,
       key,
     );
-    shown.again = () => {
+    pageView.again = () => {
       both.update();
       paired.picture.drawAll();
       key.replaceChildren(legendOf(series().series));

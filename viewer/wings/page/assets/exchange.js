@@ -10,12 +10,12 @@ const LEVELS = [
 
 // Return the level of a gap: an index into LEVELS.
 function level(gap) {
-  let found = 0;
-  while (found + 1 < LEVELS.length && gap >= LEVELS[found + 1][1]) found += 1;
-  return found;
+  let index = 0;
+  while (index + 1 < LEVELS.length && gap >= LEVELS[index + 1][1]) index += 1;
+  return index;
 }
 
-function exchange(data) {
+function unpackExchange(data) {
   const reads = data.reads;
   reads.seq = undelta(reads.seq);
   reads.at = undelta(reads.at);
@@ -59,41 +59,41 @@ function exchange(data) {
 }
 
 // Return the kind of an event.
-const kindOf = (one, event) => one.events.kinds[one.events.kind[event]];
+const kindOf = (exchange, event) => exchange.events.kinds[exchange.events.kind[event]];
 
 // Return what an event says, in a line.
-function told(one, event) {
-  const text = one.said.get(event);
-  return text === undefined ? (one.events.told[event] ?? null) : text;
+function eventText(exchange, event) {
+  const text = exchange.said.get(event);
+  return text === undefined ? (exchange.events.told[event] ?? null) : text;
 }
 
 // Return the stretches in which one kind of output followed itself: what the strip shows as reasoning, content, …
-function stretches(one) {
-  const found = [];
-  for (const [event, code] of one.events.kind.entries()) {
-    const kind = one.events.kinds[code];
-    if (!["reasoning", "content", "tool", "refusal"].includes(kind) || one.events.timed[event] === null) continue;
-    const at = one.events.at[event];
-    const before = found.at(-1);
-    if (before && before.kind === kind) {
-      before.end = at;
-      before.count += 1;
-    } else found.push({ kind, start: at, end: at, count: 1 });
+function stretches(exchange) {
+  const spans = [];
+  for (const [event, code] of exchange.events.kind.entries()) {
+    const kind = exchange.events.kinds[code];
+    if (!["reasoning", "content", "tool", "refusal"].includes(kind) || exchange.events.timed[event] === null) continue;
+    const at = exchange.events.at[event];
+    const previous = spans.at(-1);
+    if (previous && previous.kind === kind) {
+      previous.end = at;
+      previous.count += 1;
+    } else spans.push({ kind, start: at, end: at, count: 1 });
   }
-  return found;
+  return spans;
 }
 
 // Return the unit of a tile by its value, and the function that writes values in it: a tile has one unit.
 function scaleOf(value, unit) {
-  if (unit !== "ms") return [unit, (one) => format.number(one, value < 10 ? 2 : 1)];
-  if (value < 9999.5) return ["ms", (one) => format.number(one, value < 1000 ? 1 : 0)];
-  if (value < LEAST_MINUTES * 1000) return ["s", (one) => format.number(one / 1000, 1)];
-  return ["min", (one) => minutes(one / 1000)];
+  if (unit !== "ms") return [unit, (amount) => format.number(amount, value < 10 ? 2 : 1)];
+  if (value < 9999.5) return ["ms", (amount) => format.number(amount, value < 1000 ? 1 : 0)];
+  if (value < LEAST_MINUTES * 1000) return ["s", (amount) => format.number(amount / 1000, 1)];
+  return ["min", (amount) => minutes(amount / 1000)];
 }
 
 // Return a figure of a tile, with its unit beside it.
 function exactly(value, unit) {
   if (value === null) return [UNKNOWN];
-  const [shown, write] = scaleOf(value, unit);
-  return [write(value), el("small", {}, shown)];
+  const [shownUnit, write] = scaleOf(value, unit);
+  return [write(value), el("small", {}, shownUnit)];
 }

@@ -164,9 +164,9 @@ function groupSign(pen, place, x, y, size) {
   pen.fill();
 }
 
-// Return the picture of a run over time. `shown` gives what is shown: `chosen` (row → whether it is selected), `rows` (of
+// Return the picture of a run over time. `pageView` gives what is shown: `chosen` (row → whether it is selected), `rows` (of
 // the selected), `by` and `signOf` (row → which sign its group has); `opened` is called with a row that is chosen.
-function runTimeline(run, shown, { opened, told }) {
+function runTimeline(run, pageView, { opened, told }) {
   let every, wall, last, ttfts, edges;
   function measure() {
     every = Array.from({ length: run.size }, (_, row) => row);
@@ -269,7 +269,7 @@ function runTimeline(run, shown, { opened, told }) {
     const from = x(wall.at[row], width);
     const to = Math.max(x(wall.end[row], width), from + 1.5);
     const height = LANE - 4;
-    pen.globalAlpha = shown.chosen(row) ? 1 : 0.15;
+    pen.globalAlpha = pageView.chosen(row) ? 1 : 0.15;
     const outcome = run.states[run.text("outcome", row)];
     const bad = colours[BAD_TONES[outcome ? outcome[1] : ""]];
     if (to - from < 4) {
@@ -349,7 +349,7 @@ function runTimeline(run, shown, { opened, told }) {
       if (lane.first && first + place) pen.fillRect(0, Math.round(y(place)), width, 1);
       pen.fillStyle = colours.text;
       const name = visible(lane.name ?? UNKNOWN);
-      if (shown.lanes && (lane.first || !place))
+      if (pageView.lanes && (lane.first || !place))
         pen.fillText(middleCut(pen, name, marginOf(width) - 8), 0, y(place) + LANE / 2 + 1);
     });
     pen.restore();
@@ -359,14 +359,14 @@ function runTimeline(run, shown, { opened, told }) {
       for (let at = beginning(lane.rows); at < lane.rows.length && wall.at[lane.rows[at]] <= view[1]; at += 1) {
         const row = lane.rows[at];
         const to = x(wall.end[row], width);
-        if (to - drawn < 0.7 && row !== here && !(shown.chosen(row) && run.text("outcome", row) !== "complete"))
+        if (to - drawn < 0.7 && row !== here && !(pageView.chosen(row) && run.text("outcome", row) !== "complete"))
           continue;
         drawn = to;
         bar(pen, row, y(place) + 2, width);
       }
     });
     pen.restore();
-    if (!shown.lanes) {
+    if (!pageView.lanes) {
       pen.fillStyle = colours.muted;
       pen.fillText("exchanges", 0, laneTop + 9);
       pen.fillText("at the same time", 0, laneTop + 23);
@@ -410,11 +410,11 @@ function runTimeline(run, shown, { opened, told }) {
     pen.beginPath();
     pen.rect(marginOf(width) - 4, ttftTop() - 10, width - marginOf(width), PARTS.ttft + 14);
     pen.clip();
-    const size = shown.rows.length > 4000 ? 1.6 : shown.rows.length > 400 ? 2.2 : 3.2;
-    for (const row of shown.rows) {
+    const size = pageView.rows.length > 4000 ? 1.6 : pageView.rows.length > 400 ? 2.2 : 3.2;
+    for (const row of pageView.rows) {
       if (wall.at[row] < view[0] || wall.at[row] > view[1]) continue;
       const value = run.rows.ttft_ms[row];
-      const sign = shown.signOf(row);
+      const sign = pageView.signOf(row);
       const failed = value === null && run.language.failures.includes(run.text("outcome", row));
       pen.fillStyle = failed
         ? colours.bad
@@ -501,7 +501,7 @@ function runTimeline(run, shown, { opened, told }) {
     }
     if (py < ttftTop() - 8 || py > ttftTop() + PARTS.ttft + 8) return null;
     let [best, least] = [null, 100];
-    for (const row of shown.rows) {
+    for (const row of pageView.rows) {
       const value = run.rows.ttft_ms[row];
       const dx = x(wall.at[row], width) - px;
       if (dx > 10 || dx < -10) continue;
@@ -608,9 +608,9 @@ function runTimeline(run, shown, { opened, told }) {
     view: () => view,
     // Show what is selected now; lanes are of all rows, those that are not selected are faint.
     update() {
-      lanes = laned(run, shown.lanes, shown.onlySelected ? shown.rows : every);
-      flow = running(wall, shown.rows);
-      named = widest(made, shown.lanes ? lanes.map((lane) => lane.name ?? UNKNOWN) : ["at the same time"]);
+      lanes = laned(run, pageView.lanes, pageView.onlySelected ? pageView.rows : every);
+      flow = running(wall, pageView.rows);
+      named = widest(made, pageView.lanes ? lanes.map((lane) => lane.name ?? UNKNOWN) : ["at the same time"]);
       top = Math.min(top, Math.max(lanes.length * LANE - room(), 0));
       made.resize(flowTop() + PARTS.running + 8);
     },

@@ -4,12 +4,12 @@ const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16];
 const MOST_SHOWN = 200000; // characters of a text that are shown at once
 
 // Return a text that grows: its element, and a function that shows what the first `position` events brought.
-function growing(one, given, seek) {
+function growing(exchange, given, seek) {
   let text = given;
   const said = el("div", { class: text.sizes ? "said hiddentext" : "said" });
   const skipped = el("p", { class: "muted", hidden: true });
   const titles = { call: "tool call", arguments: "arguments" };
-  const choice = one.texts.some((other) => other.choice !== text.choice) ? ` · choice ${text.choice}` : "";
+  const choice = exchange.texts.some((other) => other.choice !== text.choice) ? ` · choice ${text.choice}` : "";
   const node = el(
     "section",
     { class: `text ${text.kind}` },
@@ -20,12 +20,12 @@ function growing(one, given, seek) {
   said.addEventListener("click", (event) => {
     const place = event.target.place;
     // Who selects text wants to copy it.
-    if (place !== undefined && getSelection().isCollapsed) seek(one.events.at[text.events[place]]);
+    if (place !== undefined && getSelection().isCollapsed) seek(exchange.events.at[text.events[place]]);
   });
   let first = 0;
   let count = 0;
   function span(place) {
-    const gap = one.events.gap.get(text.events[place]);
+    const gap = exchange.events.gap.get(text.events[place]);
     const made = el(
       "span",
       { class: `g${gap === undefined || gap === null ? 1 : level(gap)}` },
@@ -77,35 +77,35 @@ function growing(one, given, seek) {
   return { node, show, take };
 }
 
-// Return a player. `kept` is where its state is, the hash of the URL by default; keys are heard on `scope`.
-function player(one, { kept = state, scope = window } = {}) {
-  let at = one.end;
+// Return a player. `stateStore` is where its state is, the hash of the URL by default; keys are heard on `scope`.
+function player(exchange, { stateStore = state, scope = window } = {}) {
+  let at = exchange.end;
   let speed = 1;
   let started = null;
   const when = el("span", { class: "when" });
   const readout = el("p", { class: "readout mono muted" });
-  const begun = (text) => growing(one, text, (ns) => seek(ns));
-  let texts = one.texts.map(begun);
+  const begun = (text) => growing(exchange, text, (ns) => seek(ns));
+  let texts = exchange.texts.map(begun);
   const pane = el(
     "div",
     { class: "texts", tabindex: "0", role: "region", "aria-label": "The texts as they had come by the playhead" },
     texts.map((text) => text.node),
   );
   const bytes = rawBytes(
-    one,
-    kept,
+    exchange,
+    stateStore,
     () => seekRead(bytes.read - 1),
     () => seekRead(bytes.read + 1),
   );
-  const line = timeline(one, {
-    kept,
+  const line = timeline(exchange, {
+    stateStore,
     at: () => at,
     moved: (ns) => seek(ns),
     chosen: (read) => {
-      seek(one.reads.at[read]);
+      seek(exchange.reads.at[read]);
       bytes.show(read);
     },
-    hovered: (place) => (readout.textContent = place ? pointed(one, place) : standing()),
+    hovered: (place) => (readout.textContent = place ? pointed(exchange, place) : standing()),
   });
   const slider = el(
     "div",
@@ -115,7 +115,7 @@ function player(one, { kept = state, scope = window } = {}) {
       tabindex: "0",
       "aria-label": "Timeline, in ms since the request",
       "aria-valuemin": 0,
-      "aria-valuemax": Math.round(one.end / 1e6),
+      "aria-valuemax": Math.round(exchange.end / 1e6),
     },
     line.picture.node,
   );
@@ -125,8 +125,8 @@ function player(one, { kept = state, scope = window } = {}) {
     { "aria-label": "speed", onchange: () => setSpeed(Number(pace.value)) },
     SPEEDS.map((value) => el("option", { value }, `${value}×`)),
   );
-  const nextStall = el("button", { onclick: () => stall(1), disabled: !one.stalls.length }, "next stall");
-  const longest = el("button", { onclick: toLongest, disabled: one.longest === null }, "longest gap");
+  const nextStall = el("button", { onclick: () => stall(1), disabled: !exchange.stalls.length }, "next stall");
+  const longest = el("button", { onclick: toLongest, disabled: exchange.longest === null }, "longest gap");
   const controls = el(
     "div",
     { class: "controls row" },
@@ -148,17 +148,17 @@ function player(one, { kept = state, scope = window } = {}) {
   );
 
   const standing = () => {
-    const read = after(one.reads.at, at) - 1;
-    return read < 0 ? "nothing has come yet" : described(one, read);
+    const read = after(exchange.reads.at, at) - 1;
+    return read < 0 ? "nothing has come yet" : described(exchange, read);
   };
 
   // Show the stream at the playhead; what has not changed is left as it is.
   function show() {
-    const position = after(one.events.at, at);
+    const position = after(exchange.events.at, at);
     const grown = texts.map((text) => text.show(position)).some(Boolean);
     if (grown) pane.scrollTop = pane.scrollHeight;
-    const read = after(one.reads.at, at);
-    const text = `${format.time(at, one.end)} / ${format.timeWithUnit(one.end)} · reads ${share(read, one.reads.at)} · events ${share(position, one.events.at)}`;
+    const read = after(exchange.reads.at, at);
+    const text = `${format.time(at, exchange.end)} / ${format.timeWithUnit(exchange.end)} · reads ${share(read, exchange.reads.at)} · events ${share(position, exchange.events.at)}`;
     if (when.textContent !== text) when.textContent = text;
     line.follow();
   }
@@ -168,27 +168,27 @@ function player(one, { kept = state, scope = window } = {}) {
     slider.setAttribute("aria-valuenow", Math.round(at / 1e6));
     slider.setAttribute("aria-valuetext", when.textContent);
     readout.textContent = standing();
-    kept.set("t", at >= one.end ? null : (at / 1e6).toFixed(3));
+    stateStore.set("t", at >= exchange.end ? null : (at / 1e6).toFixed(3));
   }
 
   function seek(ns) {
-    at = Math.min(Math.max(ns, 0), one.end);
+    at = Math.min(Math.max(ns, 0), exchange.end);
     if (started !== null) started = { now: performance.now(), at };
     show();
     settled();
   }
 
   function seekRead(read) {
-    if (read < 0 || read >= one.reads.at.length) return;
-    seek(one.reads.at[read]);
+    if (read < 0 || read >= exchange.reads.at.length) return;
+    seek(exchange.reads.at[read]);
     if (!bytes.node.hidden) bytes.show(read);
   }
 
   function frame(now) {
     if (started === null) return;
-    at = Math.min(started.at + Math.max(now - started.now, 0) * 1e6 * speed, one.end);
+    at = Math.min(started.at + Math.max(now - started.now, 0) * 1e6 * speed, exchange.end);
     show();
-    if (at >= one.end) pause();
+    if (at >= exchange.end) pause();
     else requestAnimationFrame(frame);
   }
 
@@ -200,7 +200,7 @@ function player(one, { kept = state, scope = window } = {}) {
 
   function toggle() {
     if (started !== null) return pause();
-    if (at >= one.end) at = 0;
+    if (at >= exchange.end) at = 0;
     started = { now: performance.now(), at };
     play.textContent = "❚❚ pause";
     requestAnimationFrame(frame);
@@ -210,46 +210,46 @@ function player(one, { kept = state, scope = window } = {}) {
     speed = value;
     pace.value = String(value);
     if (started !== null) started = { now: performance.now(), at };
-    kept.set("speed", value === 1 ? null : value);
+    stateStore.set("speed", value === 1 ? null : value);
   }
 
   // Go to the next read, or the one before; where several came at once, past all of them.
   function step(by) {
     if (started !== null) pause();
-    const come = after(one.reads.at, at);
+    const come = after(exchange.reads.at, at);
     if (by < 0 && come <= 1) return seek(0);
-    const next = by > 0 ? come : after(one.reads.at, one.reads.at[come - 1] - 1) - 1;
-    if (next >= one.reads.at.length) return seek(one.end);
+    const next = by > 0 ? come : after(exchange.reads.at, exchange.reads.at[come - 1] - 1) - 1;
+    if (next >= exchange.reads.at.length) return seek(exchange.end);
     seekRead(Math.max(next, 0));
   }
 
   function stall(by) {
-    const begins = one.stalls.map((verdict) => verdict.from_ns);
+    const begins = exchange.stalls.map((verdict) => verdict.from_ns);
     const next = by > 0 ? begins.find((ns) => ns > at) : begins.findLast((ns) => ns < at);
     seek(next ?? (by > 0 ? begins[0] : begins.at(-1)) ?? at);
   }
 
   function toLongest() {
-    if (one.longest !== null) seek(one.outputs.at[one.longest - 1]);
+    if (exchange.longest !== null) seek(exchange.outputs.at[exchange.longest - 1]);
   }
 
   // Take what came since; who is at the end stays there.
   function grow(fresh) {
-    const isAtEnd = at >= one.end && started === null;
-    Object.assign(one, fresh);
-    if (!texts.every((text, place) => place < one.texts.length && text.take(one.texts[place]))) {
+    const isAtEnd = at >= exchange.end && started === null;
+    Object.assign(exchange, fresh);
+    if (!texts.every((text, place) => place < exchange.texts.length && text.take(exchange.texts[place]))) {
       pane.replaceChildren();
       texts = [];
     }
-    for (const text of one.texts.slice(texts.length)) {
+    for (const text of exchange.texts.slice(texts.length)) {
       texts.push(begun(text));
       pane.append(texts.at(-1).node);
     }
-    at = isAtEnd ? one.end : Math.min(at, one.end);
-    slider.setAttribute("aria-valuemax", Math.round(one.end / 1e6));
+    at = isAtEnd ? exchange.end : Math.min(at, exchange.end);
+    slider.setAttribute("aria-valuemax", Math.round(exchange.end / 1e6));
     slider.setAttribute("aria-valuenow", Math.round(at / 1e6));
-    nextStall.disabled = !one.stalls.length;
-    longest.disabled = one.longest === null;
+    nextStall.disabled = !exchange.stalls.length;
+    longest.disabled = exchange.longest === null;
     line.grow();
     show();
     readout.textContent = standing();
@@ -267,11 +267,11 @@ function player(one, { kept = state, scope = window } = {}) {
     ">": () => faster(1),
     "<": () => faster(-1),
     Home: () => seek(0),
-    End: () => seek(one.end),
+    End: () => seek(exchange.end),
     "+": () => line.zoom(2),
     "-": () => line.zoom(0.5),
     0: line.fit,
-    Enter: () => bytes.show(Math.max(after(one.reads.at, at) - 1, 0)),
+    Enter: () => bytes.show(Math.max(after(exchange.reads.at, at) - 1, 0)),
     Escape: bytes.hide,
   };
   scope.addEventListener("keydown", (event) => {
@@ -285,36 +285,36 @@ function player(one, { kept = state, scope = window } = {}) {
     keys[event.key]();
   });
 
-  const given = kept.get("t");
-  if (given !== null && Number.isFinite(Number(given))) at = Math.min(Math.max(Number(given) * 1e6, 0), one.end);
-  setSpeed(SPEEDS.includes(Number(kept.get("speed", 1))) ? Number(kept.get("speed", 1)) : 1);
+  const given = stateStore.get("t");
+  if (given !== null && Number.isFinite(Number(given))) at = Math.min(Math.max(Number(given) * 1e6, 0), exchange.end);
+  setSpeed(SPEEDS.includes(Number(stateStore.get("speed", 1))) ? Number(stateStore.get("speed", 1)) : 1);
   theme.listeners.push(() => line.picture.draw(1));
   show();
   settled();
-  requestAnimationFrame(() => (pane.scrollTop = at < one.end ? pane.scrollHeight : 0));
-  const chosen = Number(kept.get("read", -1));
-  if (chosen >= 0 && chosen < one.reads.at.length) bytes.show(chosen);
+  requestAnimationFrame(() => (pane.scrollTop = at < exchange.end ? pane.scrollHeight : 0));
+  const chosen = Number(stateStore.get("read", -1));
+  if (chosen >= 0 && chosen < exchange.reads.at.length) bytes.show(chosen);
   return { slider, controls, readout, pane, bytes, seek, seekRead, grow, picture: line.picture };
 }
 
 const share = (count, column) => `${format.number(count)} / ${format.number(column.length)}`;
 
 // Return a read in a line.
-function described(one, read) {
-  const events = one.completed.get(one.reads.seq[read]) || [];
-  const relayed = one.reads.relayed[read];
+function described(exchange, read) {
+  const events = exchange.completed.get(exchange.reads.seq[read]) || [];
+  const relayed = exchange.reads.relayed[read];
   const brought = events.length
-    ? `${events.length === 1 ? "event" : `${events.length} events, first`} #${events[0]} ${kindOf(one, events[0])} ${quoted(told(one, events[0]))}`
+    ? `${events.length === 1 ? "event" : `${events.length} events, first`} #${events[0]} ${kindOf(exchange, events[0])} ${quoted(eventText(exchange, events[0]))}`
     : "a part of an event";
-  return `read ${one.reads.seq[read]} · ${format.timeWithUnit(one.reads.at[read])} · ${format.number(one.reads.size[read])} bytes · handed on ${relayed === null ? "never" : `after ${format.span(relayed)}`} · ${brought}`;
+  return `read ${exchange.reads.seq[read]} · ${format.timeWithUnit(exchange.reads.at[read])} · ${format.number(exchange.reads.size[read])} bytes · handed on ${relayed === null ? "never" : `after ${format.span(relayed)}`} · ${brought}`;
 }
 
-function pointed(one, { ns, read }) {
-  return `${format.timeWithUnit(ns)} · nearest: ${read === null ? "no read" : described(one, read)}`;
+function pointed(exchange, { ns, read }) {
+  return `${format.timeWithUnit(ns)} · nearest: ${read === null ? "no read" : described(exchange, read)}`;
 }
 
 // Return the panel of a read's bytes, as text or in hexadecimal.
-function rawBytes(one, kept, back, on) {
+function rawBytes(exchange, stateStore, back, on) {
   const title = el("h3", {});
   const dump = el("pre", { class: "any mono", tabindex: "0" });
   let isHex = false;
@@ -341,29 +341,29 @@ function rawBytes(one, kept, back, on) {
     show(made.read);
   });
   function show(read) {
-    if (read >= one.reads.at.length) return;
+    if (read >= exchange.reads.at.length) return;
     made.read = read;
     made.node.hidden = false;
-    title.textContent = described(one, read);
-    const found = bytesOf(one, read);
+    title.textContent = described(exchange, read);
+    const found = bytesOf(exchange, read);
     dump.textContent = typeof found === "string" ? found : isHex ? hexadecimal(found) : readable(found);
-    kept.set("read", read);
+    stateStore.set("read", read);
   }
   function hide() {
     made.node.hidden = true;
-    kept.set("read", null);
+    stateStore.set("read", null);
   }
   return made;
 }
 
 // Return the bytes of a read, or why there are none.
-function bytesOf(one, read) {
-  if (!one.body) return "The bytes are left out of this page: export it with --with-bodies.";
-  const place = one.reads.owners.indexOf(one.reads.seq[read]);
+function bytesOf(exchange, read) {
+  if (!exchange.body) return "The bytes are left out of this page: export it with --with-bodies.";
+  const place = exchange.reads.owners.indexOf(exchange.reads.seq[read]);
   if (place < 0)
     return "The body came compressed, or in frames of a WebSocket: which bytes a read held is not known apart.";
-  const { borders } = one.reads;
-  return one.body.subarray(borders[place], place + 1 < borders.length ? borders[place + 1] : one.body.length);
+  const { borders } = exchange.reads;
+  return exchange.body.subarray(borders[place], place + 1 < borders.length ? borders[place + 1] : exchange.body.length);
 }
 
 function readable(bytes) {

@@ -18,7 +18,7 @@ function seriesOf(run, metric, name, sign, rows, group = null) {
   return {
     name,
     sign,
-    n: counts.reduce((all, one) => all + one, 0),
+    n: counts.reduce((all, count) => all + count, 0),
     figures: group?.figures.gap,
     get values() {
       return group ? null : gapValues(run, measured);
@@ -30,7 +30,7 @@ function seriesOf(run, metric, name, sign, rows, group = null) {
 // What is shown: of which exchanges, in which groups; all pictures and the table go by it.
 function showing(run) {
   let every = Array.from({ length: run.size }, (_, row) => row);
-  const shown = {
+  const pageView = {
     filter: "",
     by: "model",
     lanes: "model",
@@ -40,39 +40,46 @@ function showing(run) {
     chosen: () => true,
     onlySelected: false,
   };
-  shown.grow = () => {
+  pageView.grow = () => {
     every = Array.from({ length: run.size }, (_, row) => row);
-    shown.select(shown.filter);
-    shown.group();
+    pageView.select(pageView.filter);
+    pageView.group();
   };
-  shown.isAll = () => shown.rows.length === run.size;
-  shown.select = (text) => {
+  pageView.isAll = () => pageView.rows.length === run.size;
+  pageView.select = (text) => {
     const fits = text.trim() ? filterOf(run, text) : () => true;
-    shown.filter = text.trim();
+    pageView.filter = text.trim();
     const mask = Uint8Array.from(every, (row) => (fits(row) ? 1 : 0));
-    shown.chosen = (row) => mask[row] === 1;
-    shown.rows = every.filter(shown.chosen);
+    pageView.chosen = (row) => mask[row] === 1;
+    pageView.rows = every.filter(pageView.chosen);
   };
   // The groups, the largest first; those that have no sign of their own share the last.
-  shown.group = () => {
-    const groups = run.groups[shown.by] || [];
-    shown.names = new Map(groups.map((one, place) => [one.name, Math.min(place, GROUP_SIGNS)]));
-    shown.signOf = (row) => (groups.length ? (shown.names.get(run.groupOf(shown.by, row)) ?? GROUP_SIGNS) : 0);
+  pageView.group = () => {
+    const groups = run.groups[pageView.by] || [];
+    pageView.names = new Map(groups.map((group, place) => [group.name, Math.min(place, GROUP_SIGNS)]));
+    pageView.signOf = (row) => (groups.length ? (pageView.names.get(run.groupOf(pageView.by, row)) ?? GROUP_SIGNS) : 0);
   };
-  shown.series = () => {
-    const groups = (run.groups[shown.by] || []).slice(0, GROUP_SIGNS);
+  pageView.series = () => {
+    const groups = (run.groups[pageView.by] || []).slice(0, GROUP_SIGNS);
     if (!groups.length)
-      return [seriesOf(run, shown.metric, "all", 0, shown.rows, shown.isAll() ? run.groups[""][0] : null)];
-    const members = new Map(groups.map((one) => [one.name, []]));
-    for (const row of shown.rows) members.get(run.groupOf(shown.by, row))?.push(row);
+      return [seriesOf(run, pageView.metric, "all", 0, pageView.rows, pageView.isAll() ? run.groups[""][0] : null)];
+    const members = new Map(groups.map((group) => [group.name, []]));
+    for (const row of pageView.rows) members.get(run.groupOf(pageView.by, row))?.push(row);
     return groups
-      .map((one, place) =>
-        seriesOf(run, shown.metric, one.name ?? UNKNOWN, place, members.get(one.name), shown.isAll() ? one : null),
+      .map((group, place) =>
+        seriesOf(
+          run,
+          pageView.metric,
+          group.name ?? UNKNOWN,
+          place,
+          members.get(group.name),
+          pageView.isAll() ? group : null,
+        ),
       )
-      .filter((one) => one.n);
+      .filter((series) => series.n);
   };
-  shown.group();
-  return shown;
+  pageView.group();
+  return pageView;
 }
 
 // Return a tile: a name, a figure with its unit, a note on it, and of how many values it is.
@@ -84,9 +91,9 @@ function tile(name, value, note, n, title) {
 // Return the tiles of the headlines; an interval is in the unit of its figure.
 function headlines(run) {
   const tiles = run.headlines.map(({ name, value, unit, interval, n, meaning, pooled }) => {
-    const [shown, write] = value === null ? [unit] : scaleOf(value, unit);
+    const [tileUnit, write] = value === null ? [unit] : scaleOf(value, unit);
     const about = interval ? interval.map(write).join(" – ") : pooled ? "pooled" : n ? "too few to tell" : UNKNOWN;
-    const title = `${meaning}${pooled ? "" : `; interval at 95 %, in ${shown}`}`;
+    const title = `${meaning}${pooled ? "" : `; interval at 95 %, in ${tileUnit}`}`;
     return tile(name, exactly(value, unit), about, `n ${format.number(n)}${pooled ? " gaps" : ""}`, title);
   });
   return el("dl", { class: "cards wide" }, tiles, totals(run.groups[""][0]));
@@ -102,8 +109,8 @@ function totals({ usage_n, usage_missing_n, output_tokens, cost, cost_n, cost_un
   const found = [sum("output tokens", tokens, "", usage_n, "as usage reports them", usage_missing_n)];
   if (cost_n) {
     const title = "of the exchanges whose cost is known, by the prices of the configuration";
-    const shown = format.number(cost, cost < 0.1 ? 6 : cost < 10 ? 4 : 2);
-    found.push(sum("cost", shown, currency, cost_n, title, cost_unknown_n));
+    const costText = format.number(cost, cost < 0.1 ? 6 : cost < 10 ? 4 : 2);
+    found.push(sum("cost", costText, currency, cost_n, title, cost_unknown_n));
   }
   if (cache.cache_hit_rate_n) {
     const title = "tokens read from the provider's cache, of all tokens of the requests";
@@ -198,35 +205,40 @@ function longestGap(run, rows) {
   return rows.reduce((most, row) => Math.max(most, run.rows.max_gap_ms[row] ?? 0), 0) / 1000;
 }
 
-function distributionTable(run, shown) {
-  const rows = shown.series().map((one) => {
-    const { values } = one;
+function distributionTable(run, pageView) {
+  const rows = pageView.series().map((series) => {
+    const { values } = series;
     const of = (percent) => {
       if (values) return percentile(values, percent);
-      const counted = one.figures[STATISTICS.indexOf(`p${percent}`)];
-      return counted ?? one.points.find((point) => point[1] >= percent / 100)?.[0] ?? null;
+      const counted = series.figures[STATISTICS.indexOf(`p${percent}`)];
+      return counted ?? series.points.find((point) => point[1] >= percent / 100)?.[0] ?? null;
     };
-    return { name: one.name, n: one.n, of };
+    return { name: series.name, n: series.n, of };
   });
   const columns = [
-    column(shown.by || "all", (row) => row.name),
+    column(pageView.by || "all", (row) => row.name),
     column("n", (row) => row.n, { number: true, shown: (value) => format.number(value) }),
   ];
   for (const percent of [5, 25, 50, 75, 90, 95, 99])
     columns.push(
       column(`p${percent}`, (row) => row.of(percent), { number: true, shown: (value) => format.number(value, 2) }),
     );
-  const about = shown.metric === POOLED ? " (exact to 1 %)" : "";
-  return table(`${shown.metric} of what is selected, in ${run.quantities[shown.metric][0]}${about}`, columns, rows, {
-    file: shown.metric,
-  });
+  const about = pageView.metric === POOLED ? " (exact to 1 %)" : "";
+  return table(
+    `${pageView.metric} of what is selected, in ${run.quantities[pageView.metric][0]}${about}`,
+    columns,
+    rows,
+    {
+      file: pageView.metric,
+    },
+  );
 }
 
 // Return the 99th percentile of the gaps of some rows, which is exact of all and else to 1 %, and their longest.
-function gapsOf(run, shown, measured) {
+function gapsOf(run, pageView, measured) {
   const longest = longestGap(run, measured);
   if (!longest || measured.some((row) => run.gaps(row) === null)) return [];
-  const isWhole = shown.isAll() && run.size === run.total;
+  const isWhole = pageView.isAll() && run.size === run.total;
   const p99 = isWhole ? run.groups[""][0].figures.gap[4] : percentile(gapValues(run, measured), 99);
   return [
     p99 ? `gap p99 ${isWhole ? "" : "≈ "}${shownValue(p99, "ms")}` : null,
@@ -235,8 +247,8 @@ function gapsOf(run, shown, measured) {
 }
 
 // Return a line of what is selected: counts, and percentiles by the definition of `stats`.
-function selectionLine(run, shown) {
-  const covered = shown.rows.filter(run.covers);
+function selectionLine(run, pageView) {
+  const covered = pageView.rows.filter(run.covers);
   const measured = covered.filter(run.isMeasured);
   const failed = covered.filter((row) => run.language.failures.includes(run.text("outcome", row))).length;
   const part = (name, percent) => {
@@ -250,7 +262,7 @@ function selectionLine(run, shown) {
   const figures = [
     part("ttft", 50),
     part("ttft", 95),
-    ...gapsOf(run, shown, measured),
+    ...gapsOf(run, pageView, measured),
     part("latency", 50),
     part("latency", 95),
     part("tps_user", 50),
@@ -258,10 +270,10 @@ function selectionLine(run, shown) {
   const counts = [
     `${format.number(failed)} failed`,
     `${format.number(measured.length)} measured`,
-    ...(shown.rows.length ? [`at most ${format.number(running(run, shown.rows).most)} at once`] : []),
+    ...(pageView.rows.length ? [`at most ${format.number(running(run, pageView.rows).most)} at once`] : []),
   ];
-  const newest = run.size < run.total ? "the newest " : shown.isAll() ? "all " : "";
-  const some = shown.isAll() ? "" : `selected: ${format.number(shown.rows.length)} of `;
+  const newest = run.size < run.total ? "the newest " : pageView.isAll() ? "all " : "";
+  const some = pageView.isAll() ? "" : `selected: ${format.number(pageView.rows.length)} of `;
   return `${some}${newest}${format.number(run.size)} exchanges · ${[...counts, ...figures].join(" · ")}`;
 }
 
@@ -349,7 +361,7 @@ const OPTIONAL = [
 const optional = (run) => OPTIONAL.filter(({ name }) => run.rows[name].some((value) => value !== null));
 
 // Return the table of what is selected, sorted by a column; a click on a row opens it.
-function listing(run, shown, opened) {
+function listing(run, pageView, opened) {
   const LISTED = [...COLUMNS, ...optional(run)];
   let [name, down] = [
     (state.get("sort") || "started").replace(/^-/, ""),
@@ -359,17 +371,17 @@ function listing(run, shown, opened) {
   const rest = el("button", {});
   let rows = [];
   let drawn = 0;
-  const heads = LISTED.map((one) => {
+  const heads = LISTED.map((entry) => {
     const button = el(
       "button",
       {
         class: "sort",
-        title: one.title || null,
-        onclick: () => sort(one.name, one.name === name ? !down : Boolean(one.number)),
+        title: entry.title || null,
+        onclick: () => sort(entry.name, entry.name === name ? !down : Boolean(entry.number)),
       },
-      one.name.replace(/_ms$/, " ms").replaceAll("_", " "),
+      entry.name.replace(/_ms$/, " ms").replaceAll("_", " "),
     );
-    return el("th", { scope: "col", class: one.number ? "number" : null }, button);
+    return el("th", { scope: "col", class: entry.number ? "number" : null }, button);
   });
   function sort(by, descending) {
     [name, down] = [by, descending];
@@ -379,21 +391,21 @@ function listing(run, shown, opened) {
   function more(count) {
     const part = document.createDocumentFragment();
     for (const row of rows.slice(drawn, drawn + count)) {
-      const cells = LISTED.map((one) => {
-        const value = one.raw(run, row);
+      const cells = LISTED.map((entry) => {
+        const value = entry.raw(run, row);
         return el(
           "td",
           {
             class:
-              [one.number ? "number" : "", one.mono ? "mono" : "", one.tone ? one.tone(run, value) : ""]
+              [entry.number ? "number" : "", entry.mono ? "mono" : "", entry.tone ? entry.tone(run, value) : ""]
                 .join(" ")
                 .trim() || null,
           },
-          value === null ? UNKNOWN : one.shown(value, run, row),
+          value === null ? UNKNOWN : entry.shown(value, run, row),
         );
       });
-      const made = el("tr", { tabindex: "-1", "data-row": row }, cells);
-      part.append(made);
+      const tableRow = el("tr", { tabindex: "-1", "data-row": row }, cells);
+      part.append(tableRow);
     }
     body.append(part);
     if (!drawn && body.firstChild) body.firstChild.tabIndex = 0;
@@ -402,10 +414,10 @@ function listing(run, shown, opened) {
     rest.textContent = `show ${format.number(Math.min(rows.length - drawn, 1000))} more of ${format.number(rows.length - drawn)}`;
   }
   function draw(isAgain = false) {
-    const one = LISTED.find((other) => other.name === name) || LISTED[1];
-    const keys = new Map(shown.rows.map((row) => [row, one.raw(run, row)]));
+    const entry = LISTED.find((other) => other.name === name) || LISTED[1];
+    const keys = new Map(pageView.rows.map((row) => [row, entry.raw(run, row)]));
     const order = down ? -1 : 1;
-    rows = [...shown.rows].sort((a, b) => {
+    rows = [...pageView.rows].sort((a, b) => {
       const [left, right] = [keys.get(a), keys.get(b)];
       if (left === null || right === null) return (left === null) - (right === null);
       return (left < right ? -order : left > right ? order : 0) || b - a;
@@ -429,7 +441,7 @@ function listing(run, shown, opened) {
   });
   walk(body);
   rest.addEventListener("click", () => more(1000));
-  const columns = LISTED.map((one) => ({ name: one.name, raw: (row) => (one.csv || one.raw)(run, row) }));
+  const columns = LISTED.map((entry) => ({ name: entry.name, raw: (row) => (entry.csv || entry.raw)(run, row) }));
   const whole = () => csv([{ name: "id", raw: (row) => run.rows.id[row] }, ...columns.slice(1)], rows);
   const buttons = el(
     "div",
@@ -437,7 +449,7 @@ function listing(run, shown, opened) {
     copyButton("copy as CSV", whole),
     el("button", { onclick: () => save("exchanges.csv", new Blob([whole()], { type: "text/csv" })) }, "save CSV"),
   );
-  const made = el(
+  const listTable = el(
     "table",
     {},
     el("caption", {}, "Exchanges that are selected"),
@@ -449,7 +461,7 @@ function listing(run, shown, opened) {
       "div",
       {},
       buttons,
-      el("div", { class: "scroll tall", tabindex: "0" }, made),
+      el("div", { class: "scroll tall", tabindex: "0" }, listTable),
       el("div", { class: "tools" }, rest),
     ),
     draw,
@@ -489,31 +501,31 @@ function pointedAt(run, row, since) {
 // Return the panel in which an exchange is opened: its player if its reads are here, else its gaps.
 function panel(run, timeline) {
   const node = el("section", { class: "opened", hidden: true, "aria-label": "The exchange that is open" });
-  const made = { node, row: null, show, hide };
+  const opened = { node, row: null, show, hide };
   async function show(row, { focus = true } = {}) {
-    made.row = row;
+    opened.row = row;
     const id = run.rows.id[row];
     state.set("x", id);
     timeline.mark(row);
-    const one = await playable(run, id);
-    if (made.row !== row) return;
+    const exchange = await playable(run, id);
+    if (opened.row !== row) return;
     const close = el("button", { onclick: hide }, "close");
     const command = `wiretape export --html ${id} -o ${id.slice(0, 8)}.html`;
-    if (one) {
-      const { frame, made: shown } = framed(one);
+    if (exchange) {
+      const { frame, made: playerPane } = framed(exchange);
       frame.append(
-        el("div", { class: "row" }, titleOf(one), el("span", { class: "spread" }), close),
-        el("p", { class: "any small" }, one.reasons.map(visible).join(" · ")),
-        shown.slider,
-        shown.controls,
-        shown.readout,
-        one.texts.length ? shown.pane : el("p", { class: "muted" }, visible(one.silence)),
-        shown.bytes.node,
+        el("div", { class: "row" }, titleOf(exchange), el("span", { class: "spread" }), close),
+        el("p", { class: "any small" }, exchange.reasons.map(visible).join(" · ")),
+        playerPane.slider,
+        playerPane.controls,
+        playerPane.readout,
+        exchange.texts.length ? playerPane.pane : el("p", { class: "muted" }, visible(exchange.silence)),
+        playerPane.bytes.node,
         el("p", { class: "muted small" }, "Its events, reads and headers, too: ", el("code", {}, command)),
       );
       node.replaceChildren(frame);
       node.hidden = false;
-      if (focus) shown.slider.focus({ preventScroll: true });
+      if (focus) playerPane.slider.focus({ preventScroll: true });
     } else {
       node.replaceChildren(
         el(
@@ -544,13 +556,13 @@ function panel(run, timeline) {
     if (focus) node.scrollIntoView({ block: "nearest" });
   }
   function hide() {
-    made.row = null;
+    opened.row = null;
     node.hidden = true;
     node.replaceChildren();
     state.set("x", null);
     timeline.mark(null);
   }
-  return made;
+  return opened;
 }
 
 // Return the strip of an exchange of which only the gaps are here: its phases, and each gap on a log scale.
@@ -558,8 +570,8 @@ function gapStrip(run, row) {
   const at = run.outputs(row);
   const end = run.end[row] - run.at[row];
   const stalls = run.stallsOf.get(row) || [];
-  const gaps = new Set(stalls.map((one) => one.gap));
-  const made = picture(130, [
+  const gaps = new Set(stalls.map((stall) => stall.gap));
+  const stripPicture = picture(130, [
     (pen, width) => {
       const colours = palette();
       const x = (time) => 44 + (time / Math.max(end, 1)) * (width - 60);
@@ -603,7 +615,7 @@ function gapStrip(run, row) {
       });
     },
   ]);
-  return made.node;
+  return stripPicture.node;
 }
 
 const RUN_KEYS = [
@@ -656,7 +668,11 @@ function heading(run, buttons) {
       { class: "row" },
       el("h1", { class: "any" }, `${format.number(run.total)} ${run.total === 1 ? "exchange" : "exchanges"}`),
       live && run.size < run.total ? el("span", {}, `shown: the newest ${format.number(run.size)}`) : null,
-      el("span", { class: "muted" }, whole.first_at ? `${time(whole.first_at)} – ${time(whole.last_at)}, your time zone` : ""),
+      el(
+        "span",
+        { class: "muted" },
+        whole.first_at ? `${time(whole.first_at)} – ${time(whole.last_at)}, your time zone` : "",
+      ),
       el("span", { class: "spread" }),
       buttons,
     ),
@@ -685,14 +701,14 @@ boot(async (data) => {
   const run = unpackRun(data, await unpack("gaps"));
   const said = await unpack("texts");
   run.texts = said && JSON.parse(new TextDecoder().decode(said));
-  const shown = showing(run);
+  const pageView = showing(run);
   const readout = el("div", { class: "readout pointed" });
   const hint = el(
     "span",
     { class: "muted" },
     `${live ? "opens at the last 5 minutes of traffic · " : ""}drag: zoom · shift and drag: move · double click: all · click: open`,
   );
-  const timeline = runTimeline(run, shown, {
+  const timeline = runTimeline(run, pageView, {
     opened: (row) => opened.show(row),
     told: (row, since, at) =>
       readout.replaceChildren(
@@ -712,7 +728,7 @@ boot(async (data) => {
     timeline.picture.node,
   );
   let list = null;
-  const listed = block(() => (list = listing(run, shown, (row) => opened.show(row))).node);
+  const listed = block(() => (list = listing(run, pageView, (row) => opened.show(row))).node);
   const field = el("input", {
     type: "text",
     class: "mono filter",
@@ -725,10 +741,10 @@ boot(async (data) => {
   const complaint = el("p", { class: "bad small any", role: "alert" });
   const line = el("p", { class: "selected any" });
   const key = el("div");
-  const ecdf = curves(260, () => ({ unit: run.quantities[shown.metric][0], series: shown.series() }));
-  const of = () => (shown.metric === POOLED ? "gaps" : "exchanges");
+  const ecdf = curves(260, () => ({ unit: run.quantities[pageView.metric][0], series: pageView.series() }));
+  const of = () => (pageView.metric === POOLED ? "gaps" : "exchanges");
   const figure = figureOf(
-    () => `${titled(shown.metric)}: share of ${of()} up to a value; follows the selection`,
+    () => `${titled(pageView.metric)}: share of ${of()} up to a value; follows the selection`,
     ecdf,
     "curves",
     ecdf.readout,
@@ -737,24 +753,24 @@ boot(async (data) => {
   const about = el("p", { class: "muted small any" });
 
   function draw(isAgain) {
-    line.textContent = selectionLine(run, shown);
+    line.textContent = selectionLine(run, pageView);
     const without =
-      shown.metric === POOLED && !shown.isAll()
-        ? shown.rows.filter((row) => run.isMeasured(row) && run.gaps(row) === null).length
+      pageView.metric === POOLED && !pageView.isAll()
+        ? pageView.rows.filter((row) => run.isMeasured(row) && run.gaps(row) === null).length
         : 0;
-    about.textContent = `${run.quantities[shown.metric][1]}, of complete exchanges${without ? `; without those of ${format.number(without)} selected ones, whose gaps are not on this page` : ""}`;
-    const others = (run.groups[shown.by] || []).length + (run.smaller[shown.by] || 0) - GROUP_SIGNS;
-    const series = shown.series();
+    about.textContent = `${run.quantities[pageView.metric][1]}, of complete exchanges${without ? `; without those of ${format.number(without)} selected ones, whose gaps are not on this page` : ""}`;
+    const others = (run.groups[pageView.by] || []).length + (run.smaller[pageView.by] || 0) - GROUP_SIGNS;
+    const series = pageView.series();
     key.replaceChildren(
-      legendOf(series, shown.by ? (name) => apply(term(shown.by, name)) : null),
+      legendOf(series, pageView.by ? (name) => apply(term(pageView.by, name)) : null),
       others > 0
         ? el("p", { class: "muted small" }, `${others} smaller groups have no curve; above, they are grey.`)
         : "",
     );
-    behind.replaceChildren(...distributionTable(run, shown));
+    behind.replaceChildren(...distributionTable(run, pageView));
     ecdf.picture.drawAll();
     figure.update();
-    shown.again();
+    pageView.again();
     timeline.update();
     idle.hidden = !timeline.hasCuts();
     list.draw(isAgain === true);
@@ -768,7 +784,7 @@ boot(async (data) => {
   function apply(text) {
     field.value = text;
     try {
-      shown.select(text);
+      pageView.select(text);
       complaint.textContent = "";
       field.removeAttribute("aria-invalid");
     } catch (error) {
@@ -778,7 +794,7 @@ boot(async (data) => {
       return;
     }
     state.set("q", text.trim() || null);
-    announce(selectionLine(run, shown));
+    announce(selectionLine(run, pageView));
     draw();
   }
   let typing = null;
@@ -797,11 +813,11 @@ boot(async (data) => {
       options.map(([value, text_]) => el("option", { value }, visible(text_))),
     );
     const given = state.get(name);
-    if (options.some(([value]) => value === given)) shown[name] = given;
-    choice.value = shown[name];
+    if (options.some(([value]) => value === given)) pageView[name] = given;
+    choice.value = pageView[name];
     const otherwise = options[0][0];
     choice.addEventListener("change", () => {
-      shown[name] = choice.value;
+      pageView[name] = choice.value;
       state.set(name, choice.value === otherwise ? null : choice.value);
       changed();
     });
@@ -818,7 +834,7 @@ boot(async (data) => {
       picker("lanes", "lanes", [...each, ...conversations, ["", "as many as ran at once"]], draw),
       " ",
       picker("by", "groups", [...each, ["", "none"]], () => {
-        shown.group();
+        pageView.group();
         draw();
         grouped.again();
       }),
@@ -847,23 +863,23 @@ boot(async (data) => {
     ].map((one) => [one, titled(one)]),
     draw,
   );
-  shown.group();
-  const grouped = block(() => groupTable(run, shown.by));
+  pageView.group();
+  const grouped = block(() => groupTable(run, pageView.by));
   const only = el("input", {
     type: "checkbox",
     checked: state.get("only") !== null,
     onchange() {
-      shown.onlySelected = only.checked;
+      pageView.onlySelected = only.checked;
       state.set("only", only.checked ? 1 : null);
       timeline.update();
     },
   });
-  shown.onlySelected = only.checked;
+  pageView.onlySelected = only.checked;
   const savePicture = async () =>
     save("run.png", await timeline.picture.image(`${visible(run.title)} · ${line.textContent}`));
 
   function move(by_) {
-    const rows = shown.rows;
+    const rows = pageView.rows;
     if (!rows.length) return;
     const place = rows.indexOf(opened.row ?? move.row ?? -1);
     const next = rows[Math.min(Math.max(place + by_, 0), rows.length - 1)];
@@ -900,8 +916,8 @@ boot(async (data) => {
   // Select the exchanges of a session; a filter finds names by their beginning, so that longer ones are left out.
   function ofSession(key) {
     if (key === null) return apply("");
-    const longer = run.rows.conversation.values.filter((one) => one !== key && fold(one).startsWith(fold(key)));
-    return apply([term("conversation", key), ...longer.map((one) => `-${term("conversation", one)}`)].join(" "));
+    const longer = run.rows.conversation.values.filter((name) => name !== key && fold(name).startsWith(fold(key)));
+    return apply([term("conversation", key), ...longer.map((name) => `-${term("conversation", name)}`)].join(" "));
   }
   const agents = sessionsOf(run, { select: ofSession, opened: (row) => opened.show(row) });
 
@@ -909,7 +925,7 @@ boot(async (data) => {
   field.value = state.get("q", "");
   if (field.value) {
     try {
-      shown.select(field.value);
+      pageView.select(field.value);
     } catch (error) {
       complaint.textContent = error.message;
     }
@@ -940,7 +956,7 @@ boot(async (data) => {
     const before = offered();
     Object.assign(run, unpackRun(fresh, await unpack("gaps")));
     if (offered() !== before) for (const part of [pickers, listed]) part.again();
-    shown.grow();
+    pageView.grow();
     timeline.grow();
     draw(true);
     for (const part of [head, tiles, grouped, agents, left]) part.again();
@@ -990,7 +1006,7 @@ boot(async (data) => {
             { class: "muted small" },
             "As compare prints it, of all exchanges of the export, whatever is selected.",
           ),
-          ...comparing(run, shown),
+          ...comparing(run, pageView),
         ]
       : []),
     el("h2", {}, "Exchanges"),

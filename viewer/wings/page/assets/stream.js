@@ -1,48 +1,50 @@
 // The page of one exchange.
 
-function verdictLine(one, buttons) {
-  const tone = { success: "good", warning: "warn", error: "bad" }[one.state.tone] || "muted";
+function verdictLine(exchange, buttons) {
+  const tone = { success: "good", warning: "warn", error: "bad" }[exchange.state.tone] || "muted";
   // Of many stalls the longest, as in show.
   const isStall = (verdict) => verdict.kind === "stall";
-  const ranked = one.verdicts.toSorted((a, b) => isStall(a) - isStall(b) || b.lasted_ns - a.lasted_ns).slice(0, 5);
-  const judged = one.verdicts
+  const ranked = exchange.verdicts.toSorted((a, b) => isStall(a) - isStall(b) || b.lasted_ns - a.lasted_ns).slice(0, 5);
+  const judged = exchange.verdicts
     .filter((verdict) => ranked.includes(verdict))
     .flatMap((verdict) => [
       el("dt", { class: isStall(verdict) ? "bad" : "warn" }, verdict.kind),
       el("dd", {}, el("p", { class: "any" }, visible(verdict.sentence)), el("p", {}, visible(verdict.evidence))),
     ]);
-  const more = one.verdicts.length - ranked.length;
+  const more = exchange.verdicts.length - ranked.length;
   const others = `and ${more} shorter ${more === 1 ? "stall" : "stalls"}: see phases and stalls`;
   if (more) judged.push(el("dt", {}), el("dd", { class: "muted" }, others));
-  if (one.none && one.outputs.at.length)
-    judged.push(el("dt", { class: "muted" }, "timing"), el("dd", { class: "muted" }, one.none));
+  if (exchange.none && exchange.outputs.at.length)
+    judged.push(el("dt", { class: "muted" }, "timing"), el("dd", { class: "muted" }, exchange.none));
   return el(
     "header",
     { class: "who" },
     el(
       "div",
       { class: "row" },
-      el("h1", { class: "any" }, visible(one.model || one.asked.method)),
-      el("span", { class: "mono muted" }, one.id),
+      el("h1", { class: "any" }, visible(exchange.model || exchange.asked.method)),
+      el("span", { class: "mono muted" }, exchange.id),
       el("span", { class: "spread" }),
       buttons,
     ),
-    el("p", { class: "mono muted any" }, visible(one.request)),
+    el("p", { class: "mono muted any" }, visible(exchange.request)),
     el(
       "p",
       { class: "verdict" },
-      el("span", { class: `sign ${tone}`, "aria-hidden": "true" }, one.state.sign),
-      el("span", { class: tone }, visible(one.state.text)),
-      one.status === null ? "" : ` · ${one.status}`,
-      one.brief ? el("span", { class: one.stalls.length ? "bad" : "warn" }, ` · ${visible(one.brief)}`) : "",
+      el("span", { class: `sign ${tone}`, "aria-hidden": "true" }, exchange.state.sign),
+      el("span", { class: tone }, visible(exchange.state.text)),
+      exchange.status === null ? "" : ` · ${exchange.status}`,
+      exchange.brief
+        ? el("span", { class: exchange.stalls.length ? "bad" : "warn" }, ` · ${visible(exchange.brief)}`)
+        : "",
     ),
-    one.reasons.map((reason) => el("p", { class: "any" }, visible(reason))),
+    exchange.reasons.map((reason) => el("p", { class: "any" }, visible(reason))),
     el("dl", { class: "judged" }, judged),
-    one.flags.length
+    exchange.flags.length
       ? el(
           "p",
           { class: "flags" },
-          one.flags.map(([flag, meaning], place) => [
+          exchange.flags.map(([flag, meaning], place) => [
             place ? " · " : "",
             el("b", {}, visible(flag)),
             ` ${visible(meaning)}`,
@@ -52,12 +54,12 @@ function verdictLine(one, buttons) {
   );
 }
 
-function switches(one) {
+function switches(exchange) {
   return el(
     "div",
     { class: "switches row" },
     theme.switch(),
-    el("button", { onclick: () => one.savePicture() }, "PNG"),
+    el("button", { onclick: () => exchange.savePicture() }, "PNG"),
     el("button", { onclick: () => print() }, "print"),
     helpButton(),
   );
@@ -106,11 +108,11 @@ function helpButton() {
   return el("span", {}, button, dialog);
 }
 
-function cards(one) {
-  const isStream = !one.flags.some(([flag]) => flag === "nonstream");
-  const figures = one.figures;
+function cards(exchange) {
+  const isStream = !exchange.flags.some(([flag]) => flag === "nonstream");
+  const figures = exchange.figures;
   const ms = (value) => exactly(value, "ms");
-  const found = [
+  const figureTiles = [
     ["TTFT", ms(figures.ttft_ms), "T0 to the first output"],
     ["gap p50", ms(figures.gap_p50_ms), "median of the gaps between reads with output"],
     ["gap p99", ms(figures.gap_p99_ms), "99th percentile of the gaps between reads with output"],
@@ -128,12 +130,12 @@ function cards(one) {
   return el(
     "dl",
     { class: "cards" },
-    found.map(([name, value, title]) => el("div", { title }, el("dt", {}, name), el("dd", {}, value))),
+    figureTiles.map(([name, value, title]) => el("div", { title }, el("dt", {}, name), el("dd", {}, value))),
   );
 }
 
-function legend(one) {
-  const kinds = new Set(one.events.kind.map((code) => one.events.kinds[code]));
+function legend(exchange) {
+  const kinds = new Set(exchange.events.kind.map((code) => exchange.events.kinds[code]));
   const colours = [...new Set([...kinds].map((kind) => KIND_COLOURS[kind]).filter(Boolean))];
   const names = (colour) => [...kinds].filter((kind) => KIND_COLOURS[kind] === colour).join(", ");
   const swatch = (colour, text) => {
@@ -152,13 +154,13 @@ function legend(one) {
     swatch("muted", "one event"),
     swatch("accent", "several (coalesced)"),
     el("span", {}, outline, "a part of one (split)"),
-    one.outputs.at.length > 1 ? swatch("content", "output chunks, adding up") : null,
-    one.tokens.length ? swatch("tool", `tokens by usage: ${format.number(one.tokens.at(-1)[1])}`) : null,
+    exchange.outputs.at.length > 1 ? swatch("content", "output chunks, adding up") : null,
+    exchange.tokens.length ? swatch("tool", `tokens by usage: ${format.number(exchange.tokens.at(-1)[1])}`) : null,
   );
 }
 
-function gapLegend(one) {
-  const whole = () => one.texts.map((text) => text.pieces.join("")).join("\n\n");
+function gapLegend(exchange) {
+  const whole = () => exchange.texts.map((text) => text.pieces.join("")).join("\n\n");
   const names = LEVELS.map(([name], place) => el("span", { class: `g${place}` }, name));
   return el(
     "div",
@@ -166,7 +168,7 @@ function gapLegend(one) {
     el("span", {}, "a text's colour is the gap before it:"),
     names,
     el("span", { class: "spread" }),
-    one.texts[0].sizes ? null : copyButton("copy text", whole),
+    exchange.texts[0].sizes ? null : copyButton("copy text", whole),
   );
 }
 
@@ -177,8 +179,8 @@ const nsColumn = (name, raw, title) =>
     title,
   });
 
-function eventTable(one, jump) {
-  const { events } = one;
+function eventTable(exchange, jump) {
+  const { events } = exchange;
   const rows = events.kind.map((_, event) => event);
   const gap = (event) =>
     event && events.timed[event] !== null && events.timed[event - 1] !== null
@@ -193,24 +195,24 @@ function eventTable(one, jump) {
       title: "since the event before",
       shown: (value, event) => (sharing(event) ? "same read" : format.number(value, 3)),
     }),
-    column("kind", (event) => kindOf(one, event)),
+    column("kind", (event) => kindOf(exchange, event)),
     column("type", (event) => events.types[events.type[event]]),
     column("read", (event) => events.read[event], { number: true }),
     column("bytes", (event) => events.size[event], { number: true }),
   ];
   if (events.sent.size) columns.push(column("sender", (event) => (events.sent.has(event) ? "client" : "upstream")));
   columns.push(
-    column("data", (event) => told(one, event), {
+    column("data", (event) => eventText(exchange, event), {
       long: true,
       mono: true,
       title: "what it adds to the answer, or says",
     }),
   );
-  return table("Events", columns, rows, { pick: (event) => jump(events.at[event]), file: `${one.id}-events` });
+  return table("Events", columns, rows, { pick: (event) => jump(events.at[event]), file: `${exchange.id}-events` });
 }
 
-function readTable(one, choose) {
-  const { reads } = one;
+function readTable(exchange, choose) {
+  const { reads } = exchange;
   const rows = reads.seq.map((_, place) => place);
   const columns = [
     column("seq", (place) => reads.seq[place], { number: true }),
@@ -218,7 +220,7 @@ function readTable(one, choose) {
     nsColumn("gap_ms", (place) => (place ? reads.at[place] - reads.at[place - 1] : null), "since the read before"),
     column("size", (place) => reads.size[place], { number: true, title: "bytes" }),
     nsColumn("handed_on_ms", (place) => reads.relayed[place], "from the read until the client had it"),
-    column("events", (place) => (one.completed.get(reads.seq[place]) || []).length, {
+    column("events", (place) => (exchange.completed.get(reads.seq[place]) || []).length, {
       number: true,
       title: "events that it completed: 0 is a part of one",
     }),
@@ -227,11 +229,11 @@ function readTable(one, choose) {
       title: "bytes that are not on the tape",
     }),
   ];
-  return table("Reads", columns, rows, { pick: choose, file: `${one.id}-reads` });
+  return table("Reads", columns, rows, { pick: choose, file: `${exchange.id}-reads` });
 }
 
-function gapTable(one, jump) {
-  const { outputs } = one;
+function gapTable(exchange, jump) {
+  const { outputs } = exchange;
   const rows = outputs.at.map((_, place) => place);
   const columns = [
     column("output", (place) => place, { number: true }),
@@ -241,14 +243,14 @@ function gapTable(one, jump) {
   ];
   return table("Output chunks and the gaps between them", columns, rows, {
     pick: (place) => jump(outputs.at[place]),
-    file: `${one.id}-gaps`,
+    file: `${exchange.id}-gaps`,
   });
 }
 
-function phaseTable(one, jump) {
+function phaseTable(exchange, jump) {
   const rows = [
-    ...one.bars.map((bar) => ({ name: bar.name, from: bar.start_ns, to: bar.end_ns, note: bar.note })),
-    ...one.verdicts.map((verdict) => ({
+    ...exchange.bars.map((bar) => ({ name: bar.name, from: bar.start_ns, to: bar.end_ns, note: bar.note })),
+    ...exchange.verdicts.map((verdict) => ({
       name: verdict.kind,
       from: verdict.from_ns,
       to: verdict.from_ns + verdict.lasted_ns,
@@ -262,14 +264,17 @@ function phaseTable(one, jump) {
     nsColumn("lasted_ms", (row) => row.to - row.from),
     column("note", (row) => row.note || null, { long: true }),
   ];
-  return table("Phases, stalls and bursts", columns, rows, { pick: (row) => jump(row.from), file: `${one.id}-phases` });
+  return table("Phases, stalls and bursts", columns, rows, {
+    pick: (row) => jump(row.from),
+    file: `${exchange.id}-phases`,
+  });
 }
 
-function figures(one) {
+function figures(exchange) {
   const facts = el(
     "dl",
     { class: "facts" },
-    one.facts.flatMap(([label, parts]) => [
+    exchange.facts.flatMap(([label, parts]) => [
       el("dt", {}, visible(label)),
       el(
         "dd",
@@ -278,7 +283,7 @@ function figures(one) {
       ),
     ]),
   );
-  const rows = one.slow.map(([name, n, p50, p99, max, meaning]) => ({ name, n, p50, p99, max, meaning }));
+  const rows = exchange.slow.map(([name, n, p50, p99, max, meaning]) => ({ name, n, p50, p99, max, meaning }));
   const columns = [
     column("side", (row) => row.name),
     column("n", (row) => row.n, { number: true, shown: (value) => format.number(value) }),
@@ -290,25 +295,25 @@ function figures(one) {
   return [
     facts,
     ...(rows.length
-      ? [el("h3", {}, "Who was slow?"), ...table("Who was slow", columns, rows, { file: `${one.id}-slow` })]
+      ? [el("h3", {}, "Who was slow?"), ...table("Who was slow", columns, rows, { file: `${exchange.id}-slow` })]
       : []),
   ];
 }
 
-function headers(one) {
-  const part = (title, found, name) => {
+function headers(exchange) {
+  const part = (title, rows, name) => {
     const columns = [column("name", (row) => row[0]), column("value", (row) => row[1], { long: true, mono: true })];
-    return found.length ? [el("h3", {}, title), ...table(title, columns, found, { file: `${one.id}-${name}` })] : [];
+    return rows.length ? [el("h3", {}, title), ...table(title, columns, rows, { file: `${exchange.id}-${name}` })] : [];
   };
   return [
-    ...part("Request", one.headers.request, "request-headers"),
-    ...part("Response", one.headers.response, "response-headers"),
-    ...part("Trailers", one.headers.trailers, "response-trailers"),
+    ...part("Request", exchange.headers.request, "request-headers"),
+    ...part("Response", exchange.headers.response, "response-headers"),
+    ...part("Trailers", exchange.headers.trailers, "response-trailers"),
   ];
 }
 
-function request(one) {
-  const { asked } = one;
+function request(exchange) {
+  const { asked } = exchange;
   const parts = [
     el(
       "div",
@@ -317,11 +322,11 @@ function request(one) {
     ),
     el("pre", { class: "curl mono any" }, visibleLines(asked.curl)),
   ];
-  const kept = asked.stored < asked.size ? `, of which the tape keeps ${format.number(asked.stored)}` : "";
+  const storedNote = asked.stored < asked.size ? `, of which the tape keeps ${format.number(asked.stored)}` : "";
   const hash = asked.sha256 ? ` · sha256 ${asked.sha256}` : "";
-  parts.push(el("p", { class: "muted any" }, `body of ${format.number(asked.size)} bytes${kept}${hash}`));
-  if (one.askedBody && one.askedBody.length) {
-    const text = new TextDecoder().decode(one.askedBody);
+  parts.push(el("p", { class: "muted any" }, `body of ${format.number(asked.size)} bytes${storedNote}${hash}`));
+  if (exchange.askedBody && exchange.askedBody.length) {
+    const text = new TextDecoder().decode(exchange.askedBody);
     parts.push(
       el(
         "div",
@@ -338,7 +343,7 @@ function request(one) {
 const visibleLines = (text) =>
   text
     .split("\n")
-    .map((one) => visible(one.replaceAll("\t", "    ")))
+    .map((line) => visible(line.replaceAll("\t", "    ")))
     .join("\n");
 
 function pretty(text) {
@@ -349,10 +354,10 @@ function pretty(text) {
   }
 }
 
-function others(one) {
+function others(exchange) {
   const names = ["metric", "unit", "n", "value", "mean", "p50", "p99", "max"];
-  const rows = one.tools.flatMap(({ tool, rows: found }) =>
-    found.map((row) => ({ tool, ...Object.fromEntries(names.map((name, place) => [name, row[place]])) })),
+  const rows = exchange.tools.flatMap(({ tool, rows: toolRows }) =>
+    toolRows.map((row) => ({ tool, ...Object.fromEntries(names.map((name, place) => [name, row[place]])) })),
   );
   const columns = [
     column("tool", (row) => row.tool),
@@ -364,7 +369,7 @@ function others(one) {
       ),
     ),
   ];
-  const notes = one.tools.map(({ tool, remarks }) =>
+  const notes = exchange.tools.map(({ tool, remarks }) =>
     el(
       "section",
       { class: "tool" },
@@ -374,82 +379,110 @@ function others(one) {
   );
   return [
     el("p", { class: "muted" }, "This exchange alone, under each tool's own names, units and definitions."),
-    ...table("As other tools count it", columns, rows, { file: `${one.id}-tools` }),
+    ...table("As other tools count it", columns, rows, { file: `${exchange.id}-tools` }),
     ...notes,
   ];
 }
 
 // Return the tables behind the pictures: name, title, note, what builds it, and whether there is anything in it.
-function tables(one, jump, choose) {
+function tables(exchange, jump, choose) {
   const count = (values, thing) => `${format.number(values.length)} ${thing}${values.length === 1 ? "" : "s"}`;
   return [
-    ["figures", "Figures", "as show and stats print them", () => figures(one), true],
-    ["tools", "As other tools count it", one.tools.map(({ tool }) => tool).join(", "), () => others(one), true],
-    ["phases", "Phases and stalls", count([...one.bars, ...one.verdicts], "row"), () => phaseTable(one, jump), true],
-    ["events", "Events", count(one.events.kind, "event"), () => eventTable(one, jump), one.events.kind.length],
-    ["reads", "Reads", count(one.reads.seq, "read"), () => readTable(one, choose), one.reads.seq.length],
-    ["gaps", "Gaps", count(one.outputs.at, "output chunk"), () => gapTable(one, jump), one.outputs.at.length],
-    ["headers", "Headers", "credentials redacted", () => headers(one), true],
-    ["request", "Request", "as curl", () => request(one), true],
+    ["figures", "Figures", "as show and stats print them", () => figures(exchange), true],
+    [
+      "tools",
+      "As other tools count it",
+      exchange.tools.map(({ tool }) => tool).join(", "),
+      () => others(exchange),
+      true,
+    ],
+    [
+      "phases",
+      "Phases and stalls",
+      count([...exchange.bars, ...exchange.verdicts], "row"),
+      () => phaseTable(exchange, jump),
+      true,
+    ],
+    [
+      "events",
+      "Events",
+      count(exchange.events.kind, "event"),
+      () => eventTable(exchange, jump),
+      exchange.events.kind.length,
+    ],
+    ["reads", "Reads", count(exchange.reads.seq, "read"), () => readTable(exchange, choose), exchange.reads.seq.length],
+    [
+      "gaps",
+      "Gaps",
+      count(exchange.outputs.at, "output chunk"),
+      () => gapTable(exchange, jump),
+      exchange.outputs.at.length,
+    ],
+    ["headers", "Headers", "credentials redacted", () => headers(exchange), true],
+    ["request", "Request", "as curl", () => request(exchange), true],
   ];
 }
 
 boot(async (data) => {
-  const one = exchange(data);
-  one.body = await unpack("body");
-  one.askedBody = await unpack("asked");
-  const shown = player(one);
-  one.savePicture = async () =>
+  const exchange = unpackExchange(data);
+  exchange.body = await unpack("body");
+  exchange.askedBody = await unpack("asked");
+  const playerPane = player(exchange);
+  exchange.savePicture = async () =>
     save(
-      `${one.id}.png`,
-      await shown.picture.image(`${visible(one.title)} · ${one.state.text}${one.brief ? ` · ${one.brief}` : ""}`),
+      `${exchange.id}.png`,
+      await playerPane.picture.image(
+        `${visible(exchange.title)} · ${exchange.state.text}${exchange.brief ? ` · ${exchange.brief}` : ""}`,
+      ),
     );
   const choose = (read) => {
-    shown.seekRead(read);
-    shown.bytes.show(read);
-    shown.bytes.node.scrollIntoView({ block: "nearest" });
+    playerPane.seekRead(read);
+    playerPane.bytes.show(read);
+    playerPane.bytes.node.scrollIntoView({ block: "nearest" });
   };
-  const buttons = switches(one);
-  const listed = () => tables(one, shown.seek, choose);
+  const buttons = switches(exchange);
+  const listTables = () => tables(exchange, playerPane.seek, choose);
   const sections = new Map();
-  for (const [name, title, note] of listed()) {
-    const build = () => listed().find((table) => table[0] === name)[3]();
+  for (const [name, title, note] of listTables()) {
+    const build = () => listTables().find((table) => table[0] === name)[3]();
     sections.set(name, section(name, title, note, build));
   }
-  const head = block(() => verdictLine(one, buttons));
-  const tiles = block(() => cards(one));
-  const left = block(() => banner(one.banner));
-  const under = block(() => (one.reads.at.length ? legend(one) : null));
-  const said = block(() => (one.texts.length ? gapLegend(one) : el("p", { class: "muted" }, visible(one.silence))));
+  const head = block(() => verdictLine(exchange, buttons));
+  const tiles = block(() => cards(exchange));
+  const notice = block(() => banner(exchange.banner));
+  const timelineLegend = block(() => (exchange.reads.at.length ? legend(exchange) : null));
+  const textLegend = block(() =>
+    exchange.texts.length ? gapLegend(exchange) : el("p", { class: "muted" }, visible(exchange.silence)),
+  );
   function hide() {
-    for (const [name, , , , isThere] of listed()) sections.get(name).hidden = !isThere;
-    for (const node of [shown.controls, shown.readout]) node.hidden = !one.reads.at.length;
-    shown.pane.hidden = !one.texts.length;
+    for (const [name, , , , isThere] of listTables()) sections.get(name).hidden = !isThere;
+    for (const node of [playerPane.controls, playerPane.readout]) node.hidden = !exchange.reads.at.length;
+    playerPane.pane.hidden = !exchange.texts.length;
   }
   hide();
   live?.follow(async (fresh) => {
     const [body, askedBody] = [await unpack("body"), await unpack("asked")];
-    const isOver = one.live.open && !fresh.live.open;
-    shown.grow({ ...exchange(fresh), body, askedBody });
+    const isOver = exchange.live.open && !fresh.live.open;
+    playerPane.grow({ ...unpackExchange(fresh), body, askedBody });
     hide();
-    for (const part of [head, tiles, under, said, left]) part.again();
-    for (const [name, , note] of listed()) sections.get(name).again(note);
-    document.title = `${visible(one.title)} · wiretape`;
-    if (isOver) announce(`over: ${one.state.text}`);
+    for (const part of [head, tiles, timelineLegend, textLegend, notice]) part.again();
+    for (const [name, , note] of listTables()) sections.get(name).again(note);
+    document.title = `${visible(exchange.title)} · wiretape`;
+    if (isOver) announce(`over: ${exchange.state.text}`);
   });
   return [
     head.node,
-    shown.slider,
-    under.node,
-    shown.controls,
-    shown.readout,
+    playerPane.slider,
+    timelineLegend.node,
+    playerPane.controls,
+    playerPane.readout,
     tiles.node,
-    shown.pane,
-    said.node,
-    shown.bytes.node,
+    playerPane.pane,
+    textLegend.node,
+    playerPane.bytes.node,
     el("h2", {}, "Figures and tables"),
     [...sections.values()],
-    left.node,
-    el("p", { class: "muted" }, `wiretape ${one.version}`),
+    notice.node,
+    el("p", { class: "muted" }, `wiretape ${exchange.version}`),
   ];
 });

@@ -18,8 +18,8 @@ const GAP_COLOURS = ["muted", "text", "accent", "warn", "bad"];
 
 // Return the timeline: its picture, and what changes it. `at` gives the playhead, `moved` is called with a time to go
 // to, `chosen` with a read.
-function timeline(one, { kept, at, moved, chosen, hovered }) {
-  let view = [0, one.end];
+function timeline(exchange, { stateStore, at, moved, chosen, hovered }) {
+  let view = [0, exchange.end];
   let brush = null;
   let pointer = null;
   const left = 52;
@@ -28,7 +28,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   // What comes at the very end still has its tick.
   const x = (ns, width) => left + ((ns - view[0]) / (view[1] - view[0])) * (width - left - right);
   const time = (px, width) => view[0] + ((px - left) / (width - left - right)) * (view[1] - view[0]);
-  const clamp = (ns) => Math.min(Math.max(ns, 0), one.end);
+  const clamp = (ns) => Math.min(Math.max(ns, 0), exchange.end);
 
   // The width of a tick: less than what lies between two.
   const apart = (times) => {
@@ -37,17 +37,17 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
       .map((ns, place) => ns - times[place])
       .filter(Boolean)
       .sort((a, b) => a - b);
-    return between[between.length >> 1] || one.end;
+    return between[between.length >> 1] || exchange.end;
   };
 
   function measure() {
-    end = one.end;
-    hasGaps = one.outputs.gap.some((gap) => gap > 0);
+    end = exchange.end;
+    hasGaps = exchange.outputs.gap.some((gap) => gap > 0);
     bottom = hasGaps ? LANES.end : LANES.reads + 40;
-    segments = stretches(one);
-    columns = stacked(one);
-    [smallest, largest] = minmax(one.reads.size.filter((size) => size)).map(Math.log);
-    ticksApart = { events: apart(columns.list.map((column) => column.at)), reads: apart(one.reads.at) };
+    segments = stretches(exchange);
+    columns = stacked(exchange);
+    [smallest, largest] = minmax(exchange.reads.size.filter((size) => size)).map(Math.log);
+    ticksApart = { events: apart(columns.list.map((column) => column.at)), reads: apart(exchange.reads.at) };
   }
   measure();
 
@@ -85,7 +85,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   }
 
   function axis(pen, width, colours) {
-    if (one.end <= 1) {
+    if (exchange.end <= 1) {
       pen.fillStyle = colours.muted;
       pen.textBaseline = "top";
       pen.fillText("no timestamps", left, 0);
@@ -105,7 +105,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
       pen.globalAlpha = 1;
       pen.fillStyle = colours.muted;
       pen.textAlign = px > width - right - 20 ? "right" : px < left + 20 ? "left" : "center";
-      pen.fillText(tickLabel(ns, step, one.end), px, 0);
+      pen.fillText(tickLabel(ns, step, exchange.end), px, 0);
     }
     pen.textAlign = "left";
   }
@@ -114,7 +114,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   function tints(pen, width, colours) {
     pen.fillStyle = colours.stall;
     pen.globalAlpha = 0.08;
-    for (const stall of one.stalls) {
+    for (const stall of exchange.stalls) {
       const from = x(stall.from_ns, width);
       pen.fillRect(from, LANES.phases, x(stall.from_ns + stall.lasted_ns, width) - from, bottom - LANES.phases);
     }
@@ -132,11 +132,11 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
       if (size < 30) return;
       pen.fillStyle = inkOn(colour);
       const inside = Math.max(start, left);
-      const stall = one.stalls.find((other) => other.from_ns > from);
+      const stall = exchange.stalls.find((other) => other.from_ns > from);
       const room = Math.min(start + size, width - right, stall ? x(stall.from_ns, width) : Infinity) - inside - 10;
       pen.fillText(texts.find((text) => pen.measureText(text).width <= room) || "", inside + 5, top + LANES.high / 2);
     };
-    for (const bar of one.bars) {
+    for (const bar of exchange.bars) {
       if (bar.kind === "wait")
         box(bar.start_ns, bar.end_ns, colours.wait, named(bar.name, bar.end_ns - bar.start_ns), 1);
     }
@@ -151,7 +151,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
       );
     }
     pen.strokeStyle = colours.back;
-    for (const bar of one.bars) {
+    for (const bar of exchange.bars) {
       if (bar.kind === "wait")
         pen.strokeRect(
           x(bar.start_ns, width) - 0.5,
@@ -161,7 +161,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
         );
     }
     const lines = hatch(pen, colours.stall);
-    for (const stall of one.stalls) {
+    for (const stall of exchange.stalls) {
       const start = x(stall.from_ns, width);
       const size = Math.max(x(stall.from_ns + stall.lasted_ns, width) - start, 3);
       pen.fillStyle = colours.back;
@@ -205,7 +205,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   function marks(pen, width, colours) {
     let until = -Infinity;
     pen.textBaseline = "top";
-    for (const [name, ns] of one.marks) {
+    for (const [name, ns] of exchange.marks) {
       const px = x(ns, width);
       if (px < left - 1 || px > width - right + 1) continue;
       pen.fillStyle = /^(error|end:)/.test(name) ? colours.bad : colours.text;
@@ -227,8 +227,8 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
       const px = x(ns, width) - wide / 2;
       let up = 0;
       for (const event of events) {
-        pen.fillStyle = colours[KIND_COLOURS[kindOf(one, event)] || "muted"];
-        const sent = one.events.sent.has(event);
+        pen.fillStyle = colours[KIND_COLOURS[kindOf(exchange, event)] || "muted"];
+        const sent = exchange.events.sent.has(event);
         const y = sent ? LANES.events - 2 : LANES.events + high - up - cell;
         pen.fillRect(px, y, wide, Math.max(cell - 1, 0.6));
         if (!sent) up = Math.min(up + cell, high - cell);
@@ -241,12 +241,12 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   function readLane(pen, width, colours) {
     const high = 34;
     const base = LANES.reads + high;
-    const { at: times, size, seq } = one.reads;
+    const { at: times, size, seq } = exchange.reads;
     const wide = tickWidth("reads", width);
     const [from, to] = seen(times, (ns) => ns);
     const labels = [];
     for (let place = from; place < to; place += 1) {
-      const many = (one.completed.get(seq[place]) || []).length;
+      const many = (exchange.completed.get(seq[place]) || []).length;
       const px = x(times[place], width);
       const tall = size[place] ? 8 + (18 * (Math.log(size[place]) - smallest)) / (largest - smallest || 1) : 2;
       pen.fillStyle = many > 1 ? colours.accent : colours.muted;
@@ -284,7 +284,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   function gapLane(pen, width, colours) {
     const top = LANES.gaps + 12;
     const floor = LANES.end - 18;
-    const { at: times, gap } = one.outputs;
+    const { at: times, gap } = exchange.outputs;
     const above = gap.filter((ns) => ns > 0);
     const low = Math.min(Math.floor(Math.log10(minmax(above)[0])), 6);
     const high = Math.max(Math.log10(minmax(above)[1]) + 0.15, 8.15);
@@ -315,8 +315,8 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
     pen.globalAlpha = 1;
     pen.restore();
     const lines = [
-      ["p99", one.figures.gap_p99_ms],
-      ["p50", one.figures.gap_p50_ms],
+      ["p99", exchange.figures.gap_p99_ms],
+      ["p50", exchange.figures.gap_p50_ms],
     ].filter(([, value]) => value !== null);
     let above99 = -99;
     for (const [name, value] of lines) {
@@ -340,7 +340,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
 
   // Output chunks as they add up, and the tokens that usage reported.
   function sums(pen, width, colours, top, floor) {
-    const times = one.outputs.at;
+    const times = exchange.outputs.at;
     const y = (count) => floor - (count / times.length) * (floor - top);
     pen.strokeStyle = colours.content;
     pen.globalAlpha = 0.55;
@@ -351,14 +351,14 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
       pen.lineTo(x(ns, width), y(place));
       pen.lineTo(x(ns, width), y(place + 1));
     });
-    pen.lineTo(x(one.end, width), y(times.length));
+    pen.lineTo(x(exchange.end, width), y(times.length));
     pen.stroke();
     pen.globalAlpha = 1;
     pen.lineWidth = 1;
-    const most = one.tokens.length ? Math.max(...one.tokens.slice(-1).map((pair) => pair[1]), 1) : 1;
+    const most = exchange.tokens.length ? Math.max(...exchange.tokens.slice(-1).map((pair) => pair[1]), 1) : 1;
     const point = ([ns, count]) => [x(ns, width), floor - (count / most) * (floor - top)];
     pen.fillStyle = colours.tool;
-    for (const pair of one.tokens) {
+    for (const pair of exchange.tokens) {
       const [px, py] = point(pair);
       pen.beginPath();
       pen.moveTo(px, py - 4);
@@ -373,7 +373,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   function seen(list, ns) {
     let from = 0;
     let to = list.length;
-    if (view[0] > 0 || view[1] < one.end) {
+    if (view[0] > 0 || view[1] < exchange.end) {
       const times = list.map(ns);
       from = Math.max(after(times, view[0]) - 2, 0);
       to = Math.min(after(times, view[1]) + 1, list.length);
@@ -384,13 +384,13 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   function over(pen, width) {
     const px = x(at(), width);
     const edge = Math.max(px, left);
-    if (at() < one.end && edge < width - right) {
+    if (at() < exchange.end && edge < width - right) {
       pen.fillStyle = theme.colour("back");
       pen.globalAlpha = 0.68;
       pen.fillRect(edge, LANES.phases, width - right - edge + 8, bottom - LANES.phases);
       pen.globalAlpha = 1;
     }
-    one.stalls.slice(0, 100).forEach((stall) => stallLabel(pen, stall, width));
+    exchange.stalls.slice(0, 100).forEach((stall) => stallLabel(pen, stall, width));
     if (brush) {
       pen.fillStyle = theme.colour("accent");
       pen.globalAlpha = 0.2;
@@ -403,7 +403,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
     }
     if (px >= left - 1 && px <= width - right + 1) {
       pen.fillStyle = theme.colour("text");
-      pen.globalAlpha = at() < one.end ? 1 : 0.35;
+      pen.globalAlpha = at() < exchange.end ? 1 : 0.35;
       pen.fillRect(Math.round(px) - 1, 14, 2, bottom - 14);
       pen.globalAlpha = 1;
       pen.beginPath();
@@ -422,9 +422,9 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   };
   const nearest = (px) => {
     const ns = time(px, made.width);
-    const next = after(one.reads.at, ns);
-    const near = [next - 1, next].filter((read) => read >= 0 && read < one.reads.at.length);
-    return near.sort((a, b) => Math.abs(one.reads.at[a] - ns) - Math.abs(one.reads.at[b] - ns))[0] ?? null;
+    const next = after(exchange.reads.at, ns);
+    const near = [next - 1, next].filter((read) => read >= 0 && read < exchange.reads.at.length);
+    return near.sort((a, b) => Math.abs(exchange.reads.at[a] - ns) - Math.abs(exchange.reads.at[b] - ns))[0] ?? null;
   };
   node.addEventListener("pointerdown", (event) => {
     if (event.button) return;
@@ -464,10 +464,10 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   );
 
   function show(from, to) {
-    const size = Math.max(to - from, Math.min(one.end, 20000));
-    const begin = Math.min(Math.max(from, 0), one.end - Math.min(size, one.end));
-    view = [begin, Math.min(begin + size, one.end)];
-    kept.set("zoom", view[0] > 0 || view[1] < one.end ? view.map((ns) => Math.round(ns)).join("-") : null);
+    const size = Math.max(to - from, Math.min(exchange.end, 20000));
+    const begin = Math.min(Math.max(from, 0), exchange.end - Math.min(size, exchange.end));
+    view = [begin, Math.min(begin + size, exchange.end)];
+    stateStore.set("zoom", view[0] > 0 || view[1] < exchange.end ? view.map((ns) => Math.round(ns)).join("-") : null);
     made.drawAll();
   }
 
@@ -476,17 +476,17 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
     show(middle - (middle - view[0]) / factor, middle + (view[1] - middle) / factor);
   }
 
-  const given = (kept.get("zoom") || "").split("-").map(Number);
-  if (given.length === 2 && given[0] < given[1]) view = [Math.max(given[0], 0), Math.min(given[1], one.end)];
+  const given = (stateStore.get("zoom") || "").split("-").map(Number);
+  if (given.length === 2 && given[0] < given[1]) view = [Math.max(given[0], 0), Math.min(given[1], exchange.end)];
   return {
     picture: made,
     zoom,
-    fit: () => show(0, one.end),
+    fit: () => show(0, exchange.end),
     // Take what came since, of a stream that was shown to its end also from there on.
     grow() {
       const [from, to] = view;
-      if (one.end < end) view = [0, one.end];
-      else if (to >= end) view = [from > 0 ? from + one.end - end : 0, one.end];
+      if (exchange.end < end) view = [0, exchange.end];
+      else if (to >= end) view = [from > 0 ? from + exchange.end - end : 0, exchange.end];
       measure();
       made.resize(bottom);
     },
@@ -514,9 +514,9 @@ function minmax(values) {
 }
 
 // Return the events that share an instant, one column each.
-function stacked(one) {
+function stacked(exchange) {
   const list = [];
-  one.events.at.forEach((ns, event) => {
+  exchange.events.at.forEach((ns, event) => {
     if (list.length && list.at(-1).at === ns) list.at(-1).events.push(event);
     else list.push({ at: ns, events: [event] });
   });
