@@ -265,10 +265,13 @@ class Attribution:
             for kind, read in zip(decoded.kinds[between], decoded.reads[between], strict=True)
             if read is not None and first < self._places[read] < last
         )
+        runs = (range(*run.items.indices(between.stop)) for run in decoded.runs if run.chunk.ping)
+        reads = (decoded.reads[item] for run in runs for item in run if item >= between.start)
         return {
             "reads_meanwhile": max(last - first - 1, 0),
             "comments_meanwhile": counts[COMMENT],
             "events_meanwhile": counts[EVENT],
+            "pings_meanwhile": sum(read is not None and first < self._places[read] < last for read in reads),
         }
 
     def longest_steps(self, first: int, last: int) -> JsonObject:

@@ -1,6 +1,7 @@
 """The command `show`: one exchange, as a page or in its parts, laid out by `wiretape.viewer.exchange.report`."""
 
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from wiretape.viewer.record.rows import TableRow
-    from wiretape.viewer.source.base import Place, Recorded, Source
+    from wiretape.viewer.source.base import Place, Recorded, Selection, Source
 
 Part = Callable[["Recorded", Output, Thresholds], None]
 """Shows one part of an exchange."""
@@ -277,12 +278,33 @@ def _session(source: "Source", reference: str, part: str, out: Output, limits: T
     (row,) = source.sessions(selection, limits, SYSTEM)
     (figures,) = source.figures((), selection, Measuring())
     row |= summary.duplicates_row(figures.duplicates, figures.paid.currency)
+    stalls = [*_stalls(source, selection, limits)]
     if out.format not in (None, "table"):
-        out.put_one(row)
+        out.put_one(row | {"stalls": [{"id": id, "stall": story} for id, story in stalls]})
     else:
         quotas = source.rows(tuple(facts.QUOTAS), selection)
         account = account_of(members, limits)
         output.show(report.lines(key, account, row["models"], row["asked"], row, [*quotas], output.width()))
+        output.show(report.stalls(stalls, output.width()))
+
+
+def _stalls(source: "Source", selection: "Selection", limits: Thresholds) -> "Iterator[tuple[str, str]]":
+    """Yield the id of an exchange and one of its stalls in words, for those that were silent longest."""
+    from wiretape.recorder.decode.attribution import Attribution
+    from wiretape.viewer.timing import wording
+    from wiretape.viewer.timing.verdicts import verdicts
+
+    silences = ("max_output_silence_ms", "first_output_silence_ms")
+    candidates = [
+        (silence_ms, row["no"], row)
+        for row in source.rows(("no", "id", "outcome", "ended_by", *silences), selection)
+        if (silence_ms := max(row[name] or 0 for name in silences)) > limits.stall_ms and row["outcome"] != "open"
+    ]
+    most = 20  # decoded, which takes longer than all else of the page
+    for _, no, row in sorted(sorted(candidates, key=itemgetter(0))[-most:], key=itemgetter(1)):
+        for verdict in verdicts(Attribution(*source.exchange(no).observed()), row["outcome"], limits):
+            if verdict.kind == "stall":
+                yield row["id"], wording.story(verdict, row["ended_by"])
 
 
 _PARTS: dict[str, Part] = {

@@ -1,6 +1,6 @@
 """Pure: the time of sessions for people: its parts in one line, a session on a page, and its turns in a table."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rich.text import Text
@@ -110,6 +110,12 @@ def lines(
     if account.clock_step:
         yield from _label("note", "the wall clock was set back: a gap of unknown length counts as 0", room)
     yield from _label("more", "--part time: a row for each turn", room)
+
+
+def stalls(stories: Iterable[tuple[str, str]], width: int | None = None) -> Iterator[Text]:
+    """Yield the stalls of a session, each with the id of its exchange."""
+    for id, story in stories:
+        yield from _label("stall", f"{safe(id)[:8]} {story}", width or 100)
 
 
 def _label(label: str, text: str, width: int | None) -> Iterator[Text]:

@@ -17,6 +17,7 @@ from wiretape.viewer.text.formatting import UNKNOWN, count, ms, span
 MOST_LINES: Final = 60
 _MOST_MOMENTS: Final = 8
 _MOST_UNKNOWN: Final = 6
+_MOST_STALLS: Final = 5
 _MOST_RETRIES: Final = 3
 
 Line = str
@@ -89,6 +90,10 @@ def _several(report: IssueReport) -> Iterator[Line]:
     yield from _fenced(
         f"{_since(exchange, report)}  {exchange.id}  {_ending_with_retries(exchange)}" for exchange in report.exchanges
     )
+    if stalls := [f"{_code(exchange.id)} {stall}" for exchange in report.exchanges for stall in exchange.stalls]:
+        yield "Stalls:"
+        yield ""
+        yield from _bullets(stalls, _MOST_STALLS)
     yield "Not known:"
     yield ""
     yield from _bullets(report.unknown, _MOST_UNKNOWN)

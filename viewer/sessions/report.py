@@ -29,6 +29,7 @@ from wiretape.viewer.sessions.account import Account
 from wiretape.viewer.sessions.disclosure import Disclosure
 from wiretape.viewer.sessions.retries import Attempt, Attempts
 from wiretape.viewer.text.formatting import ms
+from wiretape.viewer.timing import wording
 from wiretape.viewer.timing.verdicts import Verdict
 
 MOST_EXCHANGES: Final = 5
@@ -129,6 +130,7 @@ class ReportedExchange:
     output_tokens: int | None = _is("output tokens, as usage reports them")
     reads: int | None = _is("socket reads of the body")
     bytes: int | None = _is("bytes of the body")
+    stalls: tuple[str, ...] = _is("its longest stalls: length, party, arrivals meanwhile, what ended each")
     timeline: tuple[Moment, ...] = _is("what happened when: at_ms since T0, what")
     attempt: int | None = _is("number of this attempt by the client's own count, from 1 on")
     retries_before: tuple[Retry, ...] | None = _is(
@@ -288,6 +290,11 @@ def reported(examined: Examined, rule: Disclosure, limits: Thresholds, *, with_t
         verdict=blamed.party,
         evidence=blamed.evidence,
         longest_gap_ms=row.max_gap_ms,
+        stalls=tuple(
+            wording.story(verdict, row.ended_by)
+            for verdict in blame.longest(examined.verdicts)
+            if verdict.kind == "stall"
+        ),
         timeline=tuple(_timeline(row, examined)),
         attempt=None if examined.retry_count is None else examined.retry_count + 1,
         retries_before=None if attempts is None else _retries(attempts.earlier, attempts.pauses_before),

@@ -65,6 +65,7 @@ class Verdict:
     reads_meanwhile: int | None = _maybe("reads without output during the silence")
     comments_meanwhile: int | None = _maybe("comments during it, usually keep-alives")
     events_meanwhile: int | None = _maybe("events without output during it")
+    pings_meanwhile: int | None = _maybe("of these events, pings")
     relay_ns: int | None = _maybe("longest time that the relay took for a read before or after it")
     client_ns: int | None = _maybe(
         "longest wait of one of them for the client, or the time that reading was paused for it; null: unclear"

@@ -67,6 +67,26 @@ def lasted(stall: Verdict) -> str:
     return f"{stall.lasted_ns / 1e9:,.1f} s {by(stall)}"
 
 
+def story(stall: Verdict, ended_by: str | None) -> str:
+    """Return the length of a stall, its party, its arrivals without output, and what ended it, in one phrase."""
+    arrivals = "nothing came" if stall.is_quiet else f"only {_arrivals(stall) or 'parts of an event'} came"
+    if stall.who in ("client", "relay"):
+        arrivals = "data that had come was not handed on"
+    of_wiretape = ("headers_timeout", "idle_timeout", "local", "shutdown", "died")
+    match stall.until:
+        case None:
+            end = "then it went on"
+        case "end":
+            end = "until upstream ended the stream"
+        case "error":
+            end = "until upstream sent an error"
+        case "cut" if ended_by in ("client", "client_stalled"):
+            end = "until the client left"
+        case "cut":
+            end = f"until {'wiretape ended it' if ended_by in of_wiretape else 'upstream cut it'}"
+    return f"{lasted(stall)}: {arrivals}, {end}"
+
+
 def by(stall: Verdict) -> str:
     return f"by {stall.who}" if stall.who else "(unclear by whom)"
 
@@ -100,13 +120,18 @@ def _blamed(verdict: Verdict) -> str:
 
 
 def _sent(verdict: Verdict) -> str:
-    counts = [(verdict.comments_meanwhile, "comment"), (verdict.events_meanwhile, "other event")]
-    arrivals = " and ".join(counted(number, thing) for number, thing in counts if number)
-    if arrivals:
+    if arrivals := _arrivals(verdict):
         return f"sent no output meanwhile, only {arrivals}"
     if verdict.reads_meanwhile:
         return f"sent only parts of an event meanwhile, in {counted(verdict.reads_meanwhile, 'read')}"
     return "silent"
+
+
+def _arrivals(verdict: Verdict) -> str:
+    """Return what came in a stall without being output, counted; empty without any."""
+    comments, pings = verdict.comments_meanwhile or 0, verdict.pings_meanwhile or 0
+    counts = {"comment": comments, "ping": pings, "other event": (verdict.events_meanwhile or 0) - pings}
+    return " and ".join(counted(number, thing) for thing, number in counts.items() if number)
 
 
 def _quoted(text: str | None, *, last: bool = False) -> str:

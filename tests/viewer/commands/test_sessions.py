@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.support.agents import body
 from tests.support.commands import on_terminal, run
-from tests.support.session_tape import FIRST, KEY, OTHER, session_tape
+from tests.support.sample_tape import begin, end, recorded, response
+from tests.support.session_tape import FIRST, KEY, OTHER, SECOND, session_tape
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer.cli import group
 
@@ -134,3 +136,31 @@ def test_two_sessions_are_compared_by_their_time(tape: Path) -> None:
     assert lines[1].split() == ["wall_ms", "8400.0", "20.0", "-8380.0"]
     assert "name both by s:KEY or @s" in run(tape, "compare", "s:agent-one", "@", code=2).stderr
     assert "name both by s:KEY or @s" in run(tape, "compare", "@s", "@s", "--part", "request", code=2).stderr
+
+
+def test_a_session_lists_its_stalls_and_a_report_quotes_them(tape: Path) -> None:
+    story = "3.0 s by upstream: nothing came, then it went on"
+    key = f"s:{KEY}"
+    assert f"stall      {SECOND[:8]} {story}" in run(tape, "show", key, "--format", "table").stdout.splitlines()
+    row = json.loads(run(tape, "show", key, "--format", "json").stdout)
+    assert row["stalls"] == [{"id": SECOND, "stall": story}]
+    assert json.loads(run(tape, "show", f"s:{OTHER}", "--format", "json").stdout)["stalls"] == []
+    markdown = run(tape, "report", key).stdout.splitlines()
+    assert markdown[markdown.index("Stalls:") + 2] == f"- `{SECOND}` {story}"
+    reported = json.loads(run(tape, "report", key, "--format", "json").stdout)["exchanges"]
+    assert {exchange["id"]: exchange["stalls"] for exchange in reported if exchange["stalls"]} == {SECOND: [story]}
+
+
+def test_pings_in_a_silence_are_told_from_other_events(tmp_path: Path) -> None:
+    parts = [(50, _event("message_start", message={"id": "m", "role": "assistant", "content": []})),
+             (60, _event("content_block_delta", index=0, delta={"type": "text_delta", "text": "a"})),
+             (1_060, _event("ping")), (2_060, _event("ping")),
+             (3_060, _event("content_block_delta", index=0, delta={"type": "text_delta", "text": "b"})),
+             (3_070, _event("message_stop"))]  # fmt: skip
+    frames = [begin(FIRST, 0, json.dumps(body(1)).encode(), "/v1/messages"), *response(FIRST, parts), end(FIRST, parts)]
+    output = run(recorded(tmp_path / "pings.db", frames), "show", "@s", "--format", "table").stdout
+    assert f"stall      {FIRST[:8]} 3.0 s by upstream: only 2 pings came, then it went on" in output.splitlines()
+
+
+def _event(type: str, **data: object) -> bytes:
+    return f"event: {type}\ndata: {json.dumps({'type': type, **data})}\n\n".encode()

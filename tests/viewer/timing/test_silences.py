@@ -23,7 +23,7 @@ def test_what_came_between_two_reads_is_counted() -> None:
     attribution = timed((0, word()), (10, COMMENT), (20, event({"content": ""})), (30, word()))
     first_output, last_output = attribution.outputs
     assert attribution.items_between(0, 3, first_output.end, last_output.end) == {
-        "reads_meanwhile": 2, "comments_meanwhile": 1, "events_meanwhile": 1,
+        "reads_meanwhile": 2, "comments_meanwhile": 1, "events_meanwhile": 1, "pings_meanwhile": 0,
     }  # fmt: skip
 
 

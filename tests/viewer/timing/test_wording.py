@@ -3,7 +3,7 @@
 from tests.support.cases import each_case
 from tests.support.sample_tape import HOSTILE
 from wiretape.viewer.timing.verdicts import Verdict
-from wiretape.viewer.timing.wording import brief, sentences
+from wiretape.viewer.timing.wording import brief, sentences, story
 
 MS = 1_000_000
 
@@ -86,3 +86,20 @@ def test_a_burst_comes_with_its_figures() -> None:
 
 def test_recorded_words_cannot_reach_a_terminal_as_they_are() -> None:
     assert sentences(stall(before=HOSTILE, after=HOSTILE))[0].isprintable()
+
+
+@each_case(
+    ("facts", "ended_by", "expected"),
+    [
+        ({}, "end", "2.9 s by upstream: nothing came, then it went on"),
+        ({"events_meanwhile": 3, "pings_meanwhile": 2}, "end", "only 2 pings and 1 other event came, then it went on"),
+        ({"comments_meanwhile": 1, "until": "cut"}, "client", "only 1 comment came, until the client left"),
+        ({"reads_meanwhile": 1, "until": "cut"}, "reset", "only parts of an event came, until upstream cut it"),
+        ({"until": "cut"}, "idle_timeout", "nothing came, until wiretape ended it"),
+        ({"until": "end"}, "end", "nothing came, until upstream ended the stream"),
+        ({"until": "error"}, "end", "nothing came, until upstream sent an error"),
+        ({"who": "client"}, "end", "2.9 s by client: data that had come was not handed on, then it went on"),
+    ],
+)
+def test_a_stalls_story_has_arrivals_and_its_end(facts: dict[str, object], ended_by: str, expected: str) -> None:
+    assert expected in story(stall(**facts), ended_by)
