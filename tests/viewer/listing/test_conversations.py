@@ -99,7 +99,7 @@ def test_a_key_and_its_hash_are_one_conversation() -> None:
         turn(4, "d", key="l"),
     ]
     for order in permutations(links):
-        conversations = Conversations(order, marked=lambda key: f"#{key.removeprefix('#')}")
+        conversations = Conversations(order, mark_of_key=lambda key: f"#{key.removeprefix('#')}")
         assert [conversations.name(no) for no in (1, 2, 3, 4)] == ["#k", "#k", "#k", "l"]
 
 
