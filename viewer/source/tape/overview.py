@@ -185,8 +185,9 @@ def _duplicates(connection: Connection) -> Collection[int]:
     sent = select(exchanges.c.no, exchanges.c.request_sha256).select_from(
         exchanges.join(measures, measures.c.exchange_no == exchanges.c.no)
     )
-    is_tied = or_(*(measures.c[name].is_not(None) for name in ties))
-    rows = connection.execute(sent.where(is_tied, measures.c.outcome == "complete")).all()
+    # SQLite seeks the indexes of ties by comparisons only, and would take that of a plain outcome: nearly all rows.
+    is_tied = or_(*(measures.c[name] > "" for name in ties))
+    rows = connection.execute(sent.where(is_tied, func.coalesce(measures.c.outcome, "") == "complete")).all()
     counts = Counter(sha256 for _, sha256 in rows)
     equal = [no for no, sha256 in rows if sha256 is not None and counts[sha256] > 1]
     if not equal:
