@@ -158,9 +158,10 @@ class Attribution:
 
     @functools.cached_property
     def _paused(self) -> list[int]:
-        """For each read, the ns up to it for which reading was paused for the client, if it was."""
+        """For each read, and then for the end, the ns up to it for which reading was paused for the client."""
         at_ns = self.reads.at_ns
-        return list(accumulate(map(min, pauses(self.reads), map(sub, at_ns[1:], at_ns)), initial=0))
+        end_ns = max(self.exchange.end_ns or 0, at_ns[-1])
+        return list(accumulate(map(min, pauses(self.reads, end_ns), map(sub, [*at_ns[1:], end_ns], at_ns)), initial=0))
 
     @functools.cached_property
     def steps(self) -> list[Step]:
@@ -240,7 +241,7 @@ class Attribution:
         if self.lacks_reads(first, last):
             return SilenceCause(None, unclear="missing")
         paused_ns = 0
-        if self.exchange.paused:
+        if self.exchange.paused and self.reads:
             paused_ns = self._paused[min(last, len(self._paused) - 1)] - self._paused[max(first, 0)]
         return SilenceCause("client" if paused_ns > lasted_ns / 2 else "upstream", paused_ns)
 
@@ -348,10 +349,11 @@ def _spread(values: Iterable[int]) -> Spread | None:
     return Spread(len(ordered), percentile(ordered, 0.5), percentile(ordered, 0.99), ordered[-1])
 
 
-def pauses(reads: Sequence[Read]) -> list[int]:
+def pauses(reads: Sequence[Read], end_ns: int = 0) -> list[int]:
     """Return for each read the time until reading went on, if upstream had to wait for the client after it; mostly 0.
 
-    It is computed from the relay's buffer limits, and holds only if the relay did pause.
+    It is computed from the relay's buffer limits, and holds only if the relay did pause. Behind the last read, reading
+    that never went on was paused until `end_ns`.
     """
     until_stuck = takewhile(lambda relayed_ns: relayed_ns is not None, Reads.of(reads).relayed_ns)
     relayed_ns = [at_ns for at_ns in until_stuck if at_ns is not None]
@@ -363,7 +365,7 @@ def pauses(reads: Sequence[Read]) -> list[int]:
         if sizes[place + 1] - sizes[relayed_before + 1] > UNSENT_BYTES:
             # Reading goes on when the first read is handed on behind which less than half of it waits.
             resuming = max(bisect_right(sizes, sizes[place + 1] - UNSENT_BYTES // 2) - 2, relayed_before)
-            resumed = relayed_ns[resuming] if resuming < len(relayed_ns) else 0
+            resumed = relayed_ns[resuming] if resuming < len(relayed_ns) else end_ns if place == len(reads) - 1 else 0
         pauses_ns.append(max(resumed - read.at_ns, 0))
     return pauses_ns
 

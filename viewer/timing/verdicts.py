@@ -231,6 +231,7 @@ def _silent_end(
     start, end = timed.places_around(silence)
     is_cut = answer.is_pending and outcome in _CUT
     cause = cause_of_end(timed, silence, limits) if is_cut else timed.cause(start, end, silence[1] - silence[0])
+    waits = timed.longest_steps(max(start, 0), max(start, 0))
     return Verdict(
         kind="stall",
         form="end",
@@ -245,7 +246,7 @@ def _silent_end(
         **timed.items_between(
             start, end, output.end if output else -1, error.end if error else len(timed.decoded.data) + 1
         ),
-        **timed.longest_steps(max(start, 0), max(start, 0)),
+        **(waits | {"client_ns": cause.paused_ns} if cause.who == "client" and cause.paused_ns else waits),
     )
 
 

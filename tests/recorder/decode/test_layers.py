@@ -183,6 +183,18 @@ def test_waits_for_the_client_hide_none_of_upstreams() -> None:
     assert stream.later("output") == [(0, 10, "upstream"), (10, 6090, "client"), (6100, 3000, "upstream")]
 
 
+def test_a_client_that_leaves_while_reading_was_paused_for_it_gave_up_nothing() -> None:
+    large = word("x" * 300_000)
+    slow: Sequence[Part] = [(0, large, 1500), (10, large, 5500), (20, large, None), (20, large, None)]
+    one = measured(*slow, paused=1, by="client", end=6000)
+    assert longest(one)[2] == 5980
+    (stream,) = kept(one)
+    assert (stream.ending, stream.later("output")[-1]) == ("left", (20, 5980, "client"))
+    assert (one.stalled_answers, one.given_up_answers, one.silent_end_by) == (1, 0, "client")
+    went_on = measured(*slow[:2], (20, large, 5600), paused=1, by="client", end=13_000)
+    assert kept(went_on)[0].later("output")[-1] == (20, 12_980, "upstream")
+
+
 def test_a_recorder_that_was_late_owns_the_silence() -> None:
     late: Sequence[Part] = [*evenly(3, 100), (3200, word() + word()), (3300, DONE)]
     (stream,) = kept(measured(*late, clock_error_ns=2900 * MS, clock="kernel"))

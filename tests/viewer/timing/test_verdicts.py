@@ -122,6 +122,13 @@ def test_a_silence_while_paused_is_the_clients() -> None:
     assert upstream.max_ns == MS
 
 
+def test_a_client_that_leaves_while_reading_was_paused_was_waited_for() -> None:
+    large = word("x" * 300_000)
+    parts = (0, large, 1500), (10, large, 5500), (20, large, None), (20, large, None)
+    left = next(verdict for verdict in judged(*parts, paused=1, by="client", end=6000) if verdict.form == "end")
+    assert (left.who, left.lasted_ns, left.client_ns) == ("client", 5980 * MS, 5980 * MS)
+
+
 def test_a_late_delivery_beside_a_client_silence_counts() -> None:
     many = [(at, word("x" * 50_000), 5000 + at) for at in range(1, 9)]
     later = (6000, LARGE), (6010, word("late"), 9000), (6020, word(), 9001)
