@@ -150,10 +150,10 @@ def test_ci_also_tests_each_dependencys_oldest_version() -> None:
 
 
 def test_rules_that_hold_give_a_table_in_the_summary(demo: tuple[Path, str], tmp_path: Path) -> None:
-    rules = "--max ttft.p95=60s\n--min n=1 --filter 'model:demo-* -is:truncated'\n"
+    rules = "--max ttft.p50=60s\n--min n=1 --filter 'model:demo-* -is:truncated'\n"
     code, runner = checked(tmp_path, demo[0], rules)
     assert code == 0, runner.printed
-    assert runner.summary.startswith(f"### wiretape check\n\n{HEAD}| max ttft.p95=60s | ")
+    assert runner.summary.startswith(f"### wiretape check\n\n{HEAD}| max ttft.p50=60s | ")
     assert runner.summary.count("| holds |") == 2
     assert "| min n=1 | 18 |" in runner.summary
     assert "| min n=1 | 18 |" in runner.printed
@@ -163,8 +163,8 @@ def test_rules_that_hold_give_a_table_in_the_summary(demo: tuple[Path, str], tmp
     ("rules", "code", "verdict"),
     [
         ("--max error_rate=1%", 3, "| fails |"),
-        ("--max ttft.p95=1s --filter model:none", 4, "| nothing to judge |"),
-        ("--max ttft.p95=", 2, "No verdicts: exit status 2, see the log."),
+        ("--max ttft.p50=1s --filter model:none", 4, "| nothing to judge |"),
+        ("--max ttft.p50=", 2, "No verdicts: exit status 2, see the log."),
         ("", 2, "No verdicts: exit status 2, see the log."),
         ("--db none.db --format json --max n=99", 0, HEAD),
     ],
