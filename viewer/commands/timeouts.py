@@ -1,5 +1,6 @@
 """The command `timeouts`: which of the recorded streams a limit on silences would have cut."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 import click
@@ -48,6 +49,7 @@ def timeouts(
     from wiretape.viewer.report import timeouts as report
     from wiretape.viewer.source.base import Selection
     from wiretape.viewer.stats import timeouts
+    from wiretape.viewer.stats.metrics import group_value
 
     place = options.place(db)
     keys = options.groups(by, place)
@@ -61,7 +63,10 @@ def timeouts(
         if not any(group.ids for group in groups.values()) and not source.count(Selection(filter)):
             options.report_nothing(source, filter)
     layers = LAYERS if on is None else (on,)
-    figures = list(timeouts.what_if(groups, layers, first_ns, idle_ns))
+    figures = [
+        replace(group, name=group_value(by or "", group.name))
+        for group in timeouts.what_if(groups, layers, first_ns, idle_ns)
+    ]
     if not out.is_table or names is not None:
         from wiretape.viewer.record.rows import only
 

@@ -157,3 +157,7 @@ def test_a_server_gives_the_same_rows(tape: Path, tmp_path: Path) -> None:
     run(tape, "ship", "--to", server, "--once")
     arguments = ("timeouts", "--by", "model", "--format", "csv")
     assert run(tape, *arguments, "--db", server).stdout == run(tape, *arguments).stdout
+
+
+def test_a_bucket_of_tokens_is_named_by_its_range(tape: Path) -> None:
+    assert {row["group"] for row in rows(tape, "--by", "input_tokens:5")} == {"5–10", None}
