@@ -78,13 +78,16 @@ def check(db: Path | None) -> None:
     from sqlalchemy.exc import DatabaseError
 
     from wiretape.recorder.sanitize import safe
-    from wiretape.recorder.tape import checks, file
+    from wiretape.recorder.tape import backup, checks, file, peek
 
     path = options.tape_path(db)
+    peek.identify(path)
+    lacked_log = backup.lacks_log(path)
     try:
         with file.read_engine(path, limited=False).connect() as connection:
             problems = list(checks.problems(connection))
             suspect, count = checks.suspect_clocks(connection)
+            is_open = checks.has_open_run(connection)
     except DatabaseError as error:
         raise TapeDamaged(f"{path} cannot be read ({error.orig}): restore it from a backup") from error
     for problem in problems:
@@ -93,7 +96,38 @@ def check(db: Path | None) -> None:
         click.echo(f"note: timestamps of {suspect:,} of {counted(count, 'exchange')} may be late by more than 1 ms")
     if problems:
         raise TapeDamaged(f"{path} has {counted(len(problems), 'problem')}")
-    click.echo(f"{path} is whole")
+    if is_open and lacked_log and backup.lacks_log(path):  # also after the check: no recorder has started since
+        click.echo(
+            "note: its newest run has no end, nobody writes the tape, and it has no log: a recorder was killed, or this"
+            " is a copy by cp of a tape that was recorded, without its newest data; 'wiretape db copy' makes whole ones"
+        )
+        click.echo(f"{path} has no damage")
+    else:
+        click.echo(f"{path} is whole")
+
+
+@db.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@options.db
+@click.option("--replace", is_flag=True, help="Replace FILE, if it is a tape.")
+def copy(file: Path, db: Path | None, replace: bool) -> None:
+    """Copy the tape to FILE, also while it is recorded.
+
+    FILE is a tape of its own, private to you. It has the state at the start of the copy: running exchanges are running
+    there. It takes its name when it is whole. `cp` loses what a recorder has in the tape's log.
+    """
+    from wiretape.recorder.tape import backup
+
+    path = options.tape_path(db)
+    with _progress() as progress:
+        task = progress.add_task("copying", total=None)
+        backup.back_up(
+            path,
+            file,
+            replace=replace,
+            report=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    click.echo(f"{path} copied to {file} ({bytes_(file.stat().st_size)})")
 
 
 @db.command()

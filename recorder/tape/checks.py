@@ -282,6 +282,14 @@ def _of_tape(connection: Connection, check: str) -> Iterator[str]:
             yield f"{cells.row_of(driver_of(connection), table.name, key)}: {problem}"
 
 
+def has_open_run(connection: Connection) -> bool:
+    """Return True if an exchange is running on a tape, or its newest run of a recorder has no end."""
+    newest_no = select(func.max(sessions.c.no)).scalar_subquery()
+    has_no_end = sessions.c.ended_at.is_(None) & sessions.c.imported_from.is_(None)
+    is_run_open = exists().where(sessions.c.no == newest_no, has_no_end)
+    return bool(connection.execute(select(is_run_open | exists().where(exchanges.c.ended_by.is_(None)))).scalar_one())
+
+
 def suspect_clocks(connection: Connection) -> tuple[int, int]:
     """Count the exchanges whose timestamps may be late by more than `SUSPECT_NS`, and all."""
     late = func.count(case((exchanges.c.clock_error_ns > SUSPECT_NS, 1)))

@@ -404,14 +404,6 @@ def _put_in_place(path: Path, work: Path) -> Path:
     return old_tape
 
 
-def copy(path: Path, target: Path) -> None:
-    """Copy a tape, which may be written meanwhile, to a new private file. Raises `TapeError` and its kinds."""
-    with reading(path) as connection:
-        target.touch(0o600)
-        with contextlib.closing(sqlite3.connect(paths.sqlite_uri(target, "mode=rw"), uri=True)) as copied:
-            driver_of(connection).backup(copied)
-
-
 def too_open(path: Path) -> bool:
     """Return True if others on this machine may read the tape."""
     return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)

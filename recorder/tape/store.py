@@ -5,6 +5,7 @@ Each work on exchanges has a module of its own: `append` (frames become facts), 
 left to `wiretape.recorder.tape.file`.
 """
 
+import contextlib
 import secrets
 import sqlite3
 from collections import deque
@@ -58,6 +59,9 @@ class Store:
                 no = int(self._driver.execute("SELECT max(no) FROM sessions").fetchone()[0])
             salt = self.connection.execute(select(sessions.c.salt).where(sessions.c.no == no)).scalar_one()
             self.appending.redactor = Redactor(salt)  # the same for all sessions of a tape
+        with contextlib.suppress(sqlite3.Error):  # a full disk: the log has it
+            # Into the file: a copy of that alone shows an open run, by which `wiretape db check` knows it.
+            self._pragma("wal_checkpoint(PASSIVE)")
         return no
 
     def number_of(self, uuid: str) -> int | None:

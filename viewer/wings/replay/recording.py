@@ -30,7 +30,7 @@ from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.proxy import RelayedExchange
 from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.upstream import Timeouts
-from wiretape.recorder.tape import cut, file, journal, lock, merge, retention
+from wiretape.recorder.tape import backup, cut, file, journal, lock, merge, retention
 from wiretape.recorder.tape.journal import Finished
 from wiretape.recorder.tape.losses import Totals
 from wiretape.recorder.tape.masking import SECRETS, Masker, Rules
@@ -97,7 +97,7 @@ class RecordedTape:
                     if tape.suffix == lock.TEXT_SUFFIX:
                         cut.make_tape_at(tape, self.path)
                     else:
-                        file.copy(tape, self.path)
+                        backup.copy(tape, self.path)
                 self._cleanup = cleanup.pop_all()
 
     def keep(self) -> None:
