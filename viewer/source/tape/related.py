@@ -116,10 +116,15 @@ def numbers(
         rows = connection.exec_driver_sql(_RELATED, (json.dumps(seeds), json.dumps(ties), most)).all()
         if len(rows) == most:
             return None
-        keys = {key for _, key in rows if key is not None}.union(x for kind, x, _ in ties if kind in ("key", "parent"))
+        # A damaged cell may hold anything: only a text is a key.
+        keys = {key for _, key in rows if isinstance(key, str)}.union(
+            x for kind, x, _ in ties if kind in ("key", "parent")
+        )
         hashed = {key for key in keys if marked(key) == key}
         plain = connection.exec_driver_sql(_PLAIN_KEYS).scalars() if hashed else ()
-        if not (more_keys := [key for key in plain if key not in keys and marked(key) in hashed]):
+        if not (
+            more_keys := [key for key in plain if isinstance(key, str) and key not in keys and marked(key) in hashed]
+        ):
             return sorted({number for number, _ in rows if number is not None})
         owners = "SELECT exchange_no FROM measures WHERE conversation_key IN (SELECT value FROM json_each(?))"
         seeds = [*first_seeds, *connection.exec_driver_sql(owners, (json.dumps(more_keys),)).scalars()]
