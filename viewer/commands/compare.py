@@ -177,7 +177,9 @@ def _compare_pairs(
         out.put(names, only(rows if part == "pairs" else sums, names))
     else:
         output.show(comparison.pairs(sums, output.width()))
-        out.put_rounded(tuple(choosable), [row for row in sums if row["difference"] is not None], paired.SUM_IMPORTANT)
+        if part == "figures":
+            summed = [row for row in sums if row["difference"] is not None]
+            out.put_rounded(tuple(choosable), summed, paired.SUM_IMPORTANT)
         shown = [name for name in paired.IMPORTANT if any(row[name] not in (None, "equal") for row in rows)]
         out.put_rounded(shown, only(rows, shown), shown)
     judged = [row for row in sums if row["verdict"] is not None]

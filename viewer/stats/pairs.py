@@ -176,7 +176,8 @@ def row(pair: Pair, a: Observed, b: Observed) -> TableRow:
     is_left = pair.a["outcome"] == "client_closed"
     values |= {"model": pair.a["model"], "request_ms": ms(offset)} | _differences(pair.a, pair.b, is_left=is_left)
     if not is_left:
-        values["total_ms"] = compare.change(pair.b["duration_ms"], pair.a["duration_ms"])["difference"]
+        total_ms = compare.change(pair.b["duration_ms"], pair.a["duration_ms"])["difference"]
+        values["total_ms"] = None if total_ms is None else round(total_ms, 6)
     if a_outputs and b_outputs and a_outputs.at and b_outputs.at:
         first_ns = a_outputs.at[0] - b_outputs.at[0]
         values |= {"first_ms": ms(first_ns), "response_ms": None if offset is None else ms(first_ns - offset)}

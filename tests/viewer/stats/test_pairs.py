@@ -202,6 +202,17 @@ def test_filters_name_the_sides_on_one_tape(tmp_path):
     assert str(none.exception) == "no pairs among 2 exchanges of A and 0 of B"
 
 
+def test_a_table_of_pairs_has_a_line_for_each_pair(tmp_path):
+    a = [*exchange("aaaa000000000001", words(UPSTREAM)), *exchange("aaaa000000000002", words(UPSTREAM, id="r2"), at=9)]
+    b = [*exchange("bbbb000000000001", words(UPSTREAM)), *exchange("bbbb000000000002", words(UPSTREAM, id="r2"), at=9)]
+    shown = run(None, "compare", "--pairs", *tapes(tmp_path, a, b), "--part", "pairs", "--format", "table").stdout
+    assert [line.split()[:2] for line in shown.splitlines()[-2:]] == [
+        ["aaaa000000000001", "bbbb000000000001"],
+        ["aaaa000000000002", "bbbb000000000002"],
+    ]
+    assert "ttft_ms" not in shown
+
+
 def test_times_between_sides_are_unknown_without_a_common_clock(tmp_path):
     other_boot = [
         msgspec.structs.replace(frame, boot_ns=10**15) if hasattr(frame, "boot_ns") else frame
