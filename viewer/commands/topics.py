@@ -43,13 +43,18 @@ def dashboard() -> str:
 def definitions(name: str) -> dict[str, list[str]]:
     """Return the definitions of a name by topic, case ignored: of a metric, a flag, an outcome, a variable, …
 
-    Other tools' names of a metric count, too. Fields are left out where the glossary has the metric.
+    Other tools' names of a metric count, too. A field is left out where the glossary has all of its names.
     """
     lines: dict[str, list[str]] = {}
+    of_glossary = set[str]()
     for topic in dict.fromkeys((*_FIRST, *names())):
-        items = [item for names, item in _items(text(topic)) if name.lower() in _defined(names, item)]
-        if items and not (topic == "fields" and _FIRST[0] in lines):
-            lines[topic] = items
+        items = [item for item in _items(text(topic)) if name.lower() in _defined(*item)]
+        if topic == _FIRST[0]:
+            of_glossary = {named for item in items for named in _defined(*item)}
+        if topic == "fields":
+            items = [item for item in items if not of_glossary.issuperset(_defined(*item))]
+        if items:
+            lines[topic] = [item for _, item in items]
     return lines
 
 

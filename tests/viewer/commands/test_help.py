@@ -81,6 +81,13 @@ def test_a_metrics_definition_has_unit_and_other_names() -> None:
     assert run(NONE, "help", "TTFT_ms").stdout == text
 
 
+def test_a_rate_that_is_a_field_too_keeps_the_fields_names() -> None:
+    definitions = topics.definitions("cache_hit_rate")
+    assert "`cache_hit_rate_pct`" in definitions["glossary"][0]
+    assert "`cache.hit`" in definitions["fields"][0]
+    assert "fields" not in topics.definitions("ttft")
+
+
 @each_case(("name", "words"), [("itl", "`icl`"), ("E2EL", "`latency`"), ("OPENAI_BASE_URL", "`/openai/v1` in")])
 def test_the_names_of_other_tools_and_variables_have_definitions(name: str, words: str) -> None:
     assert words in run(NONE, "help", name).stdout
