@@ -35,8 +35,8 @@ def _exchange(exchange: ReportedExchange, report: IssueReport) -> Iterator[Line]
     yield from _bullets(exchange.evidence, 5)
     yield from _table(("", ""), _facts(exchange, report))
     moments = exchange.timeline
-    if len(moments) > _MOST_MOMENTS:  # the last one is the end
-        moments = (*moments[: _MOST_MOMENTS - 1], moments[-1])
+    if len(moments) > _MOST_MOMENTS:  # what led to the end tells more than the connecting
+        moments = (moments[0], *moments[1 - _MOST_MOMENTS :])
     yield from _fenced(f"{moment.at_ms / 1000:>10,.3f} s  {moment.what}" for moment in moments)
     yield "Not known:"
     yield ""

@@ -160,6 +160,16 @@ def test_leaving_during_upstreams_silence_is_not_the_clients_fault() -> None:
     assert (reported.verdict, reported.evidence[0]) == ("upstream", "the client left during a silence")
 
 
+def test_a_long_timeline_keeps_the_silence_in_which_it_ended() -> None:
+    parts = [(10, word()), (3010, word()), (6500, word())]
+    facts = {"outcome": "client_closed", "ended_by": "client", "ttft_ms": 10.0, "latency_ms": 6500.0}
+    reported = reported_of(timed(*parts, by="client", end=10_000), **facts)
+    assert len(reported.timeline) == 9
+    assert "     6.500 s  silence of 3,500.0 ms begins (upstream)" in "\n".join(
+        issue.lines(report_of("exchange", reported))
+    )
+
+
 def test_the_final_silence_decides_despite_a_longer_gap() -> None:
     parts = [(0, word()), (100, word()), (9000, word()), (9100, word())]
     reported = reported_of(timed(*parts, by="client", end=13_000), outcome="client_closed", ended_by="client")
