@@ -24,3 +24,25 @@ def test_a_duplicate_has_equal_bytes_within_5_seconds(
     requests: list[tuple[float, str]], expected: dict[int, int]
 ) -> None:
     assert pairs(*requests) == expected
+
+
+@each_case(
+    ("upstream", "response_id", "expected"),
+    [
+        ("https://b", "r1", {}),
+        ("https://b", "r2", {2: 1}),
+        ("https://a", "r1", {2: 1}),  # a server that gives all responses one id
+        ("https://b", None, {2: 1}),
+    ],
+)
+def test_both_sides_of_a_gateway_are_paid_once(
+    upstream: str, response_id: str | None, expected: dict[int, int]
+) -> None:
+    outer = SentRequest(0, 1, "a", "https://a", response_id and "r1")
+    assert duplicates([outer, SentRequest(2_000_000, 2, "a", upstream, response_id)]) == expected
+
+
+def test_a_request_sent_twice_through_a_gateway_is_one_duplicate() -> None:
+    sides = [(0, "https://a", "r1"), (1, "https://a", "r2"), (2, "https://b", "r1"), (3, "https://b", "r2")]
+    requests = (SentRequest(at, no, "a", *side) for no, (at, *side) in enumerate(sides, 1))
+    assert duplicates(requests) == {2: 1}

@@ -126,8 +126,9 @@ class Caching:
             turns = turn_numbers((prompted.generation for prompted in generations), tie_by_no)
             ids = {no: id for no, *_, id, _, _ in session_rows}
             contents = {no: (path, sha256) for no, *_, path, sha256 in session_rows if sha256 is not None}
+            upstreams = {row[0]: row[5] for row in session_rows}
             earlier_by_no = duplicates(
-                SentRequest(prompted.start_ns, no, contents[no])
+                SentRequest(prompted.start_ns, no, contents[no], upstreams[no], prompted.generation.response_id)
                 for prompted in generations
                 if prompted.succeeded and (no := prompted.generation.no) in contents
             )
