@@ -121,7 +121,8 @@ class PayloadReader:
                 return chunk
         if alternatives and not self.is_certain and self._is_recognised(payload, alternatives, is_second=is_second):
             return self._chunk(payload, event)
-        return Chunk("", fault=error)
+        # An empty object says nothing: gateways send it to keep a connection alive.
+        return Chunk("", fault=error, ping=not payload)
 
     def _is_recognised(
         self, payload: JsonObject, alternatives: Sequence[tuple[DeclaredDialect, Alternative]], *, is_second: bool

@@ -119,3 +119,12 @@ def test_a_report_lists_the_longest_first_silence(dead: Path) -> None:
     report = json.loads(run(dead, "report", "-f", "path:*", "--format", "json").stdout)
     silences = {row["id"]: row["first_output_silence_ms"] for row in report["exchanges"]}
     assert silences[MUTE] == max(silences.values()) > 3500
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+def test_empty_objects_as_pings_end_no_silence(tmp_path: Path, path: str) -> None:
+    with recorder(tmp_path / "tape.db") as tape:
+        tape.record(NEVER, [(1000, b"data: {}\n\n"), (3500, b"data: {}\n\n")], 0, path, "client")
+    (row,) = rows(tmp_path / "tape.db", "ls", "--columns", "all")
+    assert {"stall", "given_up"} <= set(row["flags"])
+    assert row["first_output_silence_ms"] == 3501.5
