@@ -28,6 +28,9 @@ _FIRST: Final = (
     "context_tool_results_bytes", "context_images_bytes", "context_documents_bytes", "context_other_bytes",
     "output_chunks", "events", "reads", "coalesced_fraction", "bytes",
     "finish_reason", "error_code", "error_message", "flags", "connection_reused", "clock",
+    "max_event_silence_ms", "ttf_event_ms", "first_silence_ms", "first_event_silence_ms",
+    "server_queue_ms", "server_prefill_ms", "server_decode_ms", "server_total_ms", "network_ms", "server_times_from",
+    "quota_requests_left", "quota_tokens_left", "quota_5h_percent", "quota_7d_percent", "trace_id",
 )  # fmt: skip
 
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
