@@ -125,7 +125,7 @@ class KernelTime:
         return self._convert_carefully(wall_ns, now, since, free_at)
 
     def _convert_carefully(self, wall_ns: int, now: int, since: int, free_at: int) -> int | None:
-        """Return what `at` returns, after a look whether the wall clock was set or this thread was delayed."""
+        """Return the monotonic time as `at` does, and notice a wall clock that was set and a thread that was late."""
         self.note_run(now)
         self._look_at = 0
         if abs(self._clock.wall_ns() - now - self._distance) > 200_000:  # set, or this thread was delayed

@@ -144,7 +144,7 @@ def ping_gaps(decoded: Decoded, answers: Iterable[AwaitedAnswer]) -> bytes:
         for item in range(run.item, run.item + len(run))
     ]
     times = sorted({at_ns for item in items if (at_ns := decoded.at_ns[item]) is not None})
-    if len(times) < 2:  # none of an import without times, whatever its items
+    if len(times) < 2:  # an import without times has none
         return b""
     outputs = sorted(at_ns for answer in answers for at_ns in answer.outputs)
     gaps = (

@@ -142,7 +142,7 @@ def in_payload(payload: JsonObject) -> JsonObject | None:
 
 
 def values(exchange: Exchange, in_body: JsonObject, ttfb_ns: int | None, duration_ns: int | None) -> JsonObject:
-    """Return what was reported of an exchange by the names of its measures; `in_body` was in its answer."""
+    """Return the reported values of an exchange by the names of its measures, `in_body` being those of its answer."""
     headers = dict(exchange.headers.response)
     is_silent = _NAMES.isdisjoint(headers)
     if is_silent and not in_body and "traceparent" not in dict(exchange.headers.request):  # as of most answers

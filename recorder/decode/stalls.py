@@ -204,7 +204,7 @@ class StreamSilences:
         return None if silence is None else silence.lasted_ns
 
     def longest_ns(self, layer: Layer) -> int | None:
-        """Return the longest later silence of a layer, whoever its owner is."""
+        """Return the longest later silence of a layer, of any owner."""
         return max((silence.lasted_ns for silence in self.later[LAYERS.index(layer)]), default=None)
 
 

@@ -83,7 +83,7 @@ class FrameQueue:
 
     def put(self, entry: journal.Entry) -> None:
         """Gather an entry, which is encoded with those before it once they are large enough together."""
-        size = 512  # about what an entry takes besides its body, until it is encoded
+        size = 512  # an estimate of an entry without its body: its size is known when it is encoded
         match entry:
             case journal.Begin(body=bytes(data)) | journal.Upload(data=data) | journal.SocketReads(data=data):
                 size += len(data)

@@ -244,7 +244,7 @@ class Http2Stream(Generic[RX]):
         return self._taken_bytes > previous
 
     def _make_frames(self) -> None:
-        """Make frames of what was written, as far as the peer's windows allow, and of the end."""
+        """Make frames of the written data that the peer's windows allow, and of the end."""
         h2, queue = self._http2.h2, self._queue
         while queue:
             data = queue[0]
