@@ -195,7 +195,7 @@ def _beginning(silence: tuple[int, Silence]) -> tuple[int, int]:
 
 
 def ending(outcome: Outcome, end: SilentEnd | None) -> Ending:
-    """Return the ending of an exchange, `end` being the stall in which it ended, if it did."""
+    """Return the ending of an exchange; `end` is the stall at its end, None without one."""
     if outcome in ("complete", "timeout"):
         return "good" if outcome == "complete" else "limit"
     if end is not None and end.who not in ("client", "relay"):

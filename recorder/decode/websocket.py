@@ -77,7 +77,7 @@ def messages(exchange: Exchange, reads: Reads, body: bytes, clock: Clock = THREA
     received = _timed(parse(body, from_client=False, allowance=Allowance(clock)), reads, len(body))
     sent_messages = parse(sent.data, from_client=True, allowance=Allowance(clock))
     requested = _timed(sent_messages, sent.reads, len(sent.data), is_client=True)
-    # Of two at once, the client's is the first.
+    # The client's message comes first of two with one timestamp.
     return heapq.merge(requested, received, key=lambda timed: timed.order)
 
 

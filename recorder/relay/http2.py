@@ -480,7 +480,7 @@ class Http2(ABC, Generic[S]):
 
     def _receive(self, frame: Frame) -> None:
         if frame.kind == Kind.GOAWAY:  # `h2` would take it for the end of all streams
-            self._deliver(self._read_at)  # what came before it: the other side may drop what follows
+            self._deliver(self._read_at)  # deliver earlier data: the other side may drop later data
             self.leaving(parse_goaway(frame.payload))
             return
         if frame.kind == Kind.SETTINGS:

@@ -169,7 +169,7 @@ def _times(
     selection = Selection(filter)
     if not place.supports("conversations"):
         return {}
-    # The sessions of more exchanges take longer to account than a digest may: they have to be asked for.
+    # A digest of more exchanges leaves out the time of sessions: accounting for it would take too long.
     if keys != _SESSIONS and (keys or not is_digest or source.count(selection) > 20_000):
         return {}
     return dict(source.accounts(selection, config.thresholds(), SYSTEM))

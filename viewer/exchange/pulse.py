@@ -61,7 +61,7 @@ class Pulse:
     def know(self, started_at: str, *, died: bool) -> None:
         """Set the start, as on the tape, and the death of the recorder."""
         self.died = died
-        # Only once: setting the wall clock later may not move the end of what runs.
+        # Set the start only once: a later step of the wall clock may not move the end of a running exchange.
         if self._began_ns is None:
             try:
                 started_ns = round(datetime.fromisoformat(started_at).timestamp() * 1_000_000) * 1000

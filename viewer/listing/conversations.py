@@ -108,7 +108,7 @@ class Conversations:
         elif previous is None or previous._replace(**{name: getattr(link, name) for name in _OF_ANSWER}) != link:
             self._is_stale = True
         else:
-            # Others may have looked for what is known only now, and have found something else.
+            # An earlier search at a place of the new ties may have found another exchange: then the links are stale.
             for place in set(_found_by(link)).difference(_found_by(previous)):
                 self._is_stale |= place in self._sought or self._newest.setdefault(place, link.no) != link.no
 

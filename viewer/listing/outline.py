@@ -135,7 +135,7 @@ def _turn(turn: TurnRow, room: int, *, has_number: bool) -> list[Part]:
     """Return the name of a turn; its number is in it unless a column `has_number`."""
     state, number = STATES.get(turn.outcome), "" if has_number else f" #{turn.number}"
     sign: Part = (state.sign, state.tone) if state else ("?", "muted")
-    # A deep turn is indented only as far as its id has room.
+    # Limit the indentation of a deep turn: its id needs room.
     unindented_width = 4 + _SHORT  # of a turn that continues the first one
     deepest = max((room - unindented_width - len(number)) // _INDENT, 0)
     return [

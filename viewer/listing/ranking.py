@@ -167,7 +167,7 @@ class RankedExchange:
     gaps: bytes = field(repr=False, default=b"")
 
     def by_now(self, clock: Clock) -> "RankedExchange":
-        """Return it as of now: while it runs, with its duration so far, or as an orphan if nothing records it."""
+        """Return the exchange as of now: with its duration until now, or as an orphan if nothing records it."""
         if self.row.outcome != "open" or self.row.ended_by is not None:
             return self
         is_lost = self.run.state(clock.wall_ns()) != "running"
@@ -191,7 +191,7 @@ def best(entries: Sequence[RankedExchange]) -> dict[str, frozenset[int]]:
     for name in LABELS:
         fair = [entry for entry in entries if is_fair(name, entry.row)]
         top = (max if name in HIGH_IS_GOOD else min)((getattr(entry.row, name) for entry in fair), default=None)
-        # As they are displayed: nobody sees the reason of a smaller difference.
+        # Compare the displayed values: nobody sees the reason of a smaller difference.
         best_numbers = {entry.no for entry in fair if formatting.ms(getattr(entry.row, name)) == formatting.ms(top)}
         if 0 < len(best_numbers) < len(fair):
             winners[name] = frozenset(best_numbers)

@@ -60,7 +60,7 @@ def headline(rows: Sequence[TableRow]) -> str:
 
 
 def pairs(sums: Sequence[TableRow], width: int | None = None) -> list[Text]:
-    """Return the headline of pairs of two sides: their count, the gateway's shares, and what it changed."""
+    """Return the headline of pairs of two sides: their count, the gateway's shares, and its changes."""
     count = {row["metric"]: row["n"] for row in sums}
     shares = ", ".join(
         f"{row['metric'][8:-3].replace('_', ' ')} {_signed(row['difference'], ' ms')}"
@@ -155,7 +155,7 @@ def _signed(value: float | None, unit: str = " %") -> str:
     if value is None:
         return UNKNOWN
     digits = f"{abs(value):,.{0 if abs(value) >= 10 else 1}f}"
-    # What is rounded to 0 has no direction.
+    # A value that rounds to 0 has no direction.
     return f"{'' if digits == '0.0' else '−' if value < 0 else '+'}{digits}{unit}"
 
 
