@@ -230,7 +230,7 @@ _RECORDING = (
     click.option("--headers-timeout", type=_SECONDS, default=600, show_default=True, metavar="S",
                  help="Timeout from the request to the response's head, in seconds."),
     click.option("--idle-timeout", type=_SECONDS, default=300, show_default=True, metavar="S",
-                 help="Timeout of silence within a response, in seconds."),
+                 help="Timeout of silence within a response, in seconds. Event streams that a GET opens have none."),
 )  # fmt: skip
 """The options that every recording command takes."""
 

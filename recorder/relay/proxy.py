@@ -558,7 +558,9 @@ class RelayedExchange(Responder):
             if head is not None:
                 self._recording.put_head(head.status, head.headers, head.framing)
                 if not ends and self._connection is not None and self._options.is_recorded:
-                    self._connection.limit(self._proxy.transport.limits.idle)
+                    # A stream that a GET opens lives as long as a session, whose user may think for hours.
+                    is_session = head.is_event_stream and self._request.method == "GET"
+                    self._connection.limit(None if is_session else self._proxy.transport.limits.idle)
             if body:
                 self._relayed(at, relayed, body)
 
@@ -816,8 +818,7 @@ def _passed(head: ResponseHead, id: str | None) -> Headers:
     passed, fields = list(head.passed), head.fields
     if head.framing == "none" and head.status in (204, 304):
         passed = [pair for pair in passed if pair[0].lower() != b"content-length"]
-    is_stream = b"content-type" in fields and fields[b"content-type"][-1].startswith(b"text/event-stream")
-    if is_stream and b"x-accel-buffering" not in fields:
+    if head.is_event_stream and b"x-accel-buffering" not in fields:
         passed.append((b"x-accel-buffering", b"no"))  # else an nginx in front of the client would buffer the stream
     if head.framing == H2:  # whose trailers are passed on
         passed += [pair for pair in head.headers if pair[0] == b"trailer"]

@@ -83,6 +83,12 @@ class ResponseHead:
     framing: Framing | None = None
     keeps: bool = False
 
+    @property
+    def is_event_stream(self) -> bool:
+        """True if the body is a stream of server-sent events."""
+        types = self.fields.get(b"content-type")
+        return types is not None and types[-1].startswith(b"text/event-stream")
+
 
 class Taker(Protocol):
     """The receiver of a response."""
@@ -282,9 +288,12 @@ class Carrier(ABC):
     @abstractmethod
     def _release(self) -> None: ...
 
-    def limit(self, seconds: float) -> None:
-        """End the exchange after a silence of `seconds`."""
-        self._limit_ns = int(seconds * 1e9)
+    def limit(self, seconds: float | None) -> None:
+        """End the exchange after a silence of `seconds`; None: after none."""
+        self._limit_ns = 0 if seconds is None else int(seconds * 1e9)
+        if seconds is None:
+            self._timer.cancel()
+            return
         self._active_at = max(self._active_at, self._clock.now())
         self._timer.set(self._active_at + self._limit_ns, seconds, self._check_limit)
 

@@ -70,6 +70,26 @@ async def test_a_silent_stream_is_reset_alone_on_both_sides(tmp_path: Path) -> N
 
 
 @on_loop
+async def test_a_stream_that_a_get_opens_outlives_silence(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def silent(answering: Stream) -> None:
+        answering.send_head([OK, SSE])
+        await answering.send(chunk("a"))
+        if answering.headers[":method"] == "GET":
+            await go_on.wait()
+            await answering.send(DONE, end=True)
+
+    async with recording(tmp_path, silent) as (relay, _, base), connect(base) as peer:
+        relay.recorder.proxy.transport.limits = Timeouts(idle=0.1)
+        session = peer.request(ask("/h/session", method="GET"), end=True)
+        await session.until(lambda: session.body)
+        assert (await peer.request(ask("/h/x"), end=True).over()).reset_code == INTERNAL_ERROR
+        go_on.set()
+        assert bytes((await session.over()).body) == chunk("a") + DONE
+
+
+@on_loop
 async def test_a_single_silent_stream_leaves_its_connection_open(tmp_path: Path) -> None:
     async def silent(answering: Stream) -> None:
         answering.send_head([OK, SSE])

@@ -85,6 +85,18 @@ def test_each_limit_has_its_own_outcome(hasty: Relay) -> None:
     hasty.runner.run(main())
 
 
+def test_a_stream_that_a_get_opens_has_no_idle_limit(hasty: Relay) -> None:
+    async def main() -> None:
+        got, tape = await hasty.shows(answer([(0.0, b"abc"), (0.7, b"def")]), method="GET", body=b"")
+        assert (got.body, got.complete, tape.row["ended_by"]) == (b"abcdef", True, "end")
+        got, tape = await hasty.shows(
+            answer([(0.0, b"abc")], content_type="text/plain", end="stall"), method="GET", body=b""
+        )
+        assert (got.body, tape.outcome) == (b"abc", ("timeout", "idle"))
+
+    hasty.runner.run(main())
+
+
 def test_a_client_may_leave_while_upstream_connects(hasty: Relay) -> None:
     async def main() -> None:
         async with dial(hasty.base) as (_, writer):
