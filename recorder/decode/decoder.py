@@ -179,6 +179,13 @@ class Decoded:
     flush_count: int | None = None
     """The number of the compressor's flushes; None without compression."""
 
+    @functools.cached_property
+    def whole_ends(self) -> Sequence[int]:
+        """The ends of the items with their whole line end: to `ends`, no LF behind a CR belongs, as none is awaited."""
+        if self.framing != "sse" or b"\r\n" not in self.data:
+            return self.ends
+        return [end + (self.data[end - 1 : end + 1] == b"\r\n") for end in self.ends]
+
     @property
     def is_call(self) -> bool:
         """True if it is a stream of messages by gRPC or Connect, which only the status of the call ends."""
@@ -267,7 +274,7 @@ class Decoded:
             text = raw.decode("utf-8-sig", "replace") if encoding.is_utf8(raw) else ""
         else:
             text = raw.decode("utf-8", "replace")
-        at_ns, read, id = self.at_ns[number], self.reads[number], self.ids.get(number, "")
+        at_ns, read, id, end = self.at_ns[number], self.reads[number], self.ids.get(number, ""), self.whole_ends[number]
         sender = "client" if number in self.sent else "upstream"
         return Item(number, KINDS[kind], at_ns, read, type, id, text, start, end, sender)
 

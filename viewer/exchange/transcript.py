@@ -178,7 +178,7 @@ class Transcript:
         self._ended_turns = {
             draft.end: turn for draft, turn in zip(turns.by_start(decoded.drafts), self.turns, strict=True)
         }
-        self.starts, self.ends = array("q", decoded.starts), array("q", decoded.ends)
+        self.starts, self.ends = array("q", decoded.starts), array("q", decoded.whole_ends)
         self.kinds = bytearray((_NO_CHUNK,)) * len(self.at)
         self._first_track = array("q", (UNKNOWN,)) * len(self.at)
         self._further_tracks: dict[int, list[int]] = {}

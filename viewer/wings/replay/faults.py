@@ -1,8 +1,9 @@
 """Pure: faults on top of a recording, as changes of its schedule.
 
 A fault is `KIND[:VALUE][:PROBABILITY][@POSITION]`: `cut@50%`, `stall:5s@#120`, `status:429:0.1`, `reset@#3`,
-`corrupt@#7`, `slow:3x`. A position is a share of the body or the number of an event, before which it strikes. Whether
-one strikes depends only on the seed, on the exchange and on the number of times that it was served.
+`corrupt@#7`, `slow:3x`. A position is a share of the body, or the number of an item of `show --part events` (which
+counts comments, too), before which the fault strikes. Whether it strikes depends only on the seed, on the exchange and
+on the number of times that it was served.
 """
 
 import random

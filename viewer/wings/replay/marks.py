@@ -27,7 +27,8 @@ ARGUMENTS: Final = {
     "match": "choose the recording for a request by: request (method, path and body), model, sequence, random, id",
     "ignore": "compare JSON bodies without this field, or these: 'user', 'metadata.session'",
     "rechunk": "size of writes: recorded, event, byte, or a number of bytes",
-    "fault": "break answers, by one fault or several: 'cut@50%', 'stall:5s@#120', 'status:429:0.1'",
+    "fault": "break answers, by one fault or several: 'cut@50%', 'status:429:0.1', 'stall:5s@#120' (before item 120 of "
+    "show --part events, which counts comments, too)",
     "seed": "seed of random faults",
     "upstream": "the API by its name, a URL or NAME=URL, or several; else from the environment, or the well-known APIs",
     "allow_hosts": "hosts that the test may connect to besides its server, each HOST or HOST:PORT: 'localhost:5432'",

@@ -110,7 +110,8 @@ def events(answer: RecordedExchange) -> Sequence[tuple[int, int]]:
     decoded = decode(*answer)
     if encoding.is_identity(answer.exchange.coding):
         # An event starts where the one before it ended: the bytes between them are its own.
-        return [*zip([*accumulate(decoded.ends, max, initial=0)][:-1], decoded.ends, strict=True)]
+        ends = decoded.whole_ends
+        return [*zip([*accumulate(ends, max, initial=0)][:-1], ends, strict=True)]
     spans = {stored_read.seq: (stored_read.start, stored_read.start + stored_read.size) for stored_read in answer.reads}
     return [spans.get(-1 if seq is None else seq, (0, 0)) for seq in decoded.reads]
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -82,8 +83,8 @@ _answered = gathered(
     click.option("--rechunk", default="recorded", show_default=True, metavar="HOW", callback=_read_rechunk,
                  help="Size of writes: recorded, event (one each), byte, or a number of bytes."),
     click.option("--fault", "faults", multiple=True, metavar="FAULT", callback=_read_faults,
-                 help="Break answers: cut@50%, reset@#3 (before event 3), stall:5s@#120, corrupt@#7, slow:3x, "
-                 "status:429:0.1 (one in ten). May be repeated."),
+                 help="Break answers: cut@50%, reset@#3 (before item 3 of show --part events, which counts comments, "
+                 "too), stall:5s@#120, corrupt@#7, slow:3x, status:429:0.1 (one in ten). May be repeated."),
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of random faults."),
     click.option("--record", type=click.Choice(["none", "once", "new", "new_episodes", "all"]), default="none",
                  show_default=True,
@@ -229,7 +230,7 @@ async def _serve(settings: "cassette.CassetteOptions", ready_file: Path | None) 
             await stopped.wait()
     finally:
         totals = await serving.stop()
-    report.conclude(totals, serving.masked_count)
+    report.conclude(totals, serving.masked_count, settings.tape)
     return report.code
 
 
@@ -264,11 +265,13 @@ class _Report:
 
         self._all, self._redactor = Lateness(), Redactor(None)
         self._answered = self._missed = self._recorded = self._failed = self._close = self.code = 0
+        self._was_asked = False
 
     def served(self, request: "Served") -> None:
         """Log the end of a request."""
         from wiretape.viewer.wings.replay import pacing
 
+        self._was_asked = True
         path = self._redactor.path(request.path)
         if request.head is None or request.miss is not None:
             self._missed += request.miss is not None
@@ -297,6 +300,7 @@ class _Report:
         _say(f"{request.status or '–'} {request.method} {path} → {request.head.id}: {', '.join(notes)}")
 
     def refused(self, refusal: "Refusal") -> None:
+        self._was_asked = True
         _say(f"refused ({refusal.status}): {refusal.message}")
 
     def trouble(self, message: str) -> None:
@@ -324,8 +328,8 @@ class _Report:
             id = exchange.id[:8]
             _say(f"{id} is a failure, and will be served as one: wiretape rm {id}, or --record all")
 
-    def conclude(self, totals: "Totals | None", masked_count: int) -> None:
-        """Log the summary of all requests."""
+    def conclude(self, totals: "Totals | None", masked_count: int, tape: Path) -> None:
+        """Log the summary of all requests, or the likely reason why none came, with the command that helps."""
         recorded = ""
         if totals is not None:
             masked = f", {counted(masked_count, 'secret')} masked" if masked_count else ""
@@ -337,6 +341,10 @@ class _Report:
         if self._close:
             late += f"; {counted(self._close, 'write')} so close to the one before that a client may read both at once"
         _say(f"{request_count} answered{recorded}, {self._missed} not recorded{late}")
+        if not self._was_asked:
+            command = f"wiretape run {'--replay' if totals is None else '--db'} {shlex.quote(str(tape))} -- PROGRAM"
+            reason = "the program may not heed its base URL, and may have called the API itself"
+            _say(f"no request came: {reason}; {command}")
 
 
 def _say(line: str) -> None:

@@ -1,10 +1,12 @@
 """Schedules of writes: as recorded, at another pace, cut otherwise, and with faults."""
 
 import math
+from itertools import accumulate
 from typing import Any
 
 import pytest
 
+from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Reads, RecordedExchange
 from wiretape.viewer.wings.replay import faults, schedule
 from wiretape.viewer.wings.replay.schedule import Schedule
@@ -84,6 +86,15 @@ def test_events_bytes_or_pieces_may_be_the_writes() -> None:
         40,
         12,
     ]
+
+
+def test_a_line_end_of_two_bytes_is_whole() -> None:
+    events = [b"data: {}\r\n\r\n", b": note\r\n", b"\r\ndata: {}\r\n\r\n", b"data: [DONE]\r\n\r\n"]
+    body = b"".join(events)
+    ended = answer()
+    exchange = RecordedExchange(ended.exchange, Reads([0], [100], [None], [0], [len(body)]), body)
+    assert [body[start:end] for start, end in schedule.events(exchange)] == events
+    assert [item.end for item in decode(*exchange).items()] == [*accumulate(map(len, events))]
 
 
 def test_what_no_read_covers_is_sent_too() -> None:

@@ -27,6 +27,7 @@ def test_the_base_url_is_on_stdout_and_in_files(tape: Path, tmp_path: Path) -> N
     assert body == b"".join(data for _, data in COMPLETE_READS)
     assert not output
     assert "1 request answered, 0 not recorded; writes were late" in report
+    assert "no request came" not in report
     assert not [*tmp_path.glob("url*")]
 
 
@@ -40,6 +41,7 @@ def test_a_stall_left_out_is_reported_at_start(demo: tuple[Path, str], speed: st
         report = process.stderr.read().decode()
         assert process.wait(60) == 0
     assert ("2 exchanges of these stalled, which is not played: --speed 0 has no waits" in report) == warned
+    assert f"may have called the API itself; wiretape run --replay {demo[0]} -- PROGRAM\n" in report
 
 
 def test_an_unwritable_ready_file_is_one_line(tape: Path, tmp_path: Path) -> None:
