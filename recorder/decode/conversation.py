@@ -91,12 +91,16 @@ def belonging(
     content: str | None,
     calls: Sequence[Mapping[str, Any]] | None,
     resumed: str | None = None,
+    session: str | None = None,
 ) -> JsonObject:
     """Return the fields of `Measures` about the conversation of a request; its body is read only if it holds a prompt.
 
     `content` and `calls` are the text and the tool calls of the answer, `resumed` is the id of the response whose
-    stream the request resumes.
+    stream the request resumes, `session` that of a hosted session, which wins over any
+    name that the client gives.
     """
+    if session is not None and (key := _key(session)) is not None:
+        return _conversation_named(request.headers, {}) | {"conversation_key": key, "conversation_key_from": "session"}
     prompt = prompt_of(request.value) if operation in PROMPTED else None
     return belonging_of(prompt, request.headers, operation, content, calls, resumed)
 

@@ -35,6 +35,7 @@ from wiretape.recorder.decode.exchange import (
 from wiretape.recorder.decode.finish_reasons import CANCELLED
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.operation import GENERATIONS, GPT_LIVE, UNKNOWN, api_asked, operation, resumed
+from wiretape.recorder.decode.sessions import session_id
 from wiretape.recorder.decode.silences import silent_end
 from wiretape.recorder.decode.stalls import StreamSilences
 from wiretape.recorder.decode.values import JsonObject, text
@@ -104,7 +105,8 @@ def derive(
     values |= _error_values(fault, outcome, decoded, cleaner)
     values |= _declared_values(exchange, answer, decoded, api, cleaner)
     if request is not None:
-        values |= _request_values(with_message(request, decoded), exchange, requested, api, answer)
+        session = session_id(exchange, decoded)
+        values |= _request_values(with_message(request, decoded), exchange, requested, api, answer, session)
     values = answer.values | values
     if "decode_limit" in decoded.flags and not decoded.ended:
         values |= dict.fromkeys(_OF_THE_END & values.keys())
@@ -173,7 +175,12 @@ def _declared_values(
 
 
 def _request_values(
-    request: RecordedRequest, exchange: Exchange, operation: Operation, api: str | None, answer: Answer
+    request: RecordedRequest,
+    exchange: Exchange,
+    operation: Operation,
+    api: str | None,
+    answer: Answer,
+    session: str | None,
 ) -> JsonObject:
     """Return the values of a request: its conversation, and the elements of its prompt; none of a refused WebSocket."""
     # Every request for a WebSocket has this header, over HTTP/1.1 and HTTP/2.
@@ -184,7 +191,7 @@ def _request_values(
     if operation in PROMPTED:
         values = measures_of(elements(request.plain, api, exchange.request_model, request.value))
     content, calls = answer.values["content"], answer.values["tool_calls"]
-    return values | belonging(request, operation, content, calls, resumed(exchange))
+    return values | belonging(request, operation, content, calls, resumed(exchange), session)
 
 
 def _error_values(fault: ReportedError | None, outcome: Outcome, decoded: Decoded, cleaner: Cleaner) -> JsonObject:

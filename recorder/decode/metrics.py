@@ -537,7 +537,9 @@ class Measures(Timing):
     tool_name: str | None = value("the tool of a call by MCP", aliases=("gen_ai.tool.name",))
     dialect_version: str | None = value("hash of the declaration that decoded it; unknown: a built-in dialect did")
     conversation_key: str | None = internal("the conversation that the client names; of a redacted header, its hash")
-    conversation_key_from: str | None = value("the header, or the field of the request's body, that names it")
+    conversation_key_from: str | None = value(
+        "the header, or the field of the request's body, that names it; session: the id of a hosted session"
+    )
     conversation_parent: str | None = internal("the conversation that started this one, as the client names it")
     previous_response_id: str | None = internal("the response_id of the exchange that the request says it continues")
     messages_hash: str | None = internal("hash of the request's messages, without system prompts and tools")

@@ -192,12 +192,14 @@ def _measured_link(row: Sequence[Any]) -> ConversationLink:
 def _unmeasured_link(connection: Connection, no: int) -> ConversationLink:
     """Read the link of an exchange from its request."""
     from wiretape.recorder.decode.conversation import RecordedRequest, belonging
+    from wiretape.recorder.decode.sessions import session_named
 
     row = reading.row_of(connection, no)
     exchange = reading.exchange_of(row)
     operation_name = operation(exchange)
     request = RecordedRequest(row.request_headers or [], reading.request_body(connection, no))
-    belonging_values = belonging(request, operation_name, None, None, resumed=resumed(exchange))
+    of_answer = resumed(exchange), session_named(exchange.path)
+    belonging_values = belonging(request, operation_name, None, None, *of_answer)
     fact_by_field = {
         "key": "conversation_key", "parent_key": "conversation_parent", "previous_response_id": "previous_response_id",
         "messages": "messages_hash", "continues": "continues_hash", "continued_answer": "continued_answer_hash",
