@@ -244,14 +244,15 @@ def read_pace(speed: float, max_gap: str | None, no_wait: bool) -> Pace:
     return Pace(math.inf if no_wait or speed == 0 else speed, cap_ns)
 
 
-paced = gathered(
-    "pace",
-    read_pace,
+PACING: Final = (
     click.option("--speed", type=float, default=1.0, show_default=True, metavar="N",
                  help="N times the recorded speed; 0: as fast as possible."),
     click.option("--max-gap", metavar="TIME", help="Shorten each silence to TIME at most, such as 1s or 500ms."),
     click.option("--no-wait", is_flag=True, help="The same as --speed 0."),
 )  # fmt: skip
+"""The options of a playback's speed: the parameters of `read_pace`."""
+
+paced = gathered("pace", read_pace, *PACING)
 """Add the options of a playback's speed; the command gets `pace`."""
 
 

@@ -4,9 +4,9 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from wiretape.recorder.latch import heeded
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.tape.redact import Redactor, message
 from wiretape.viewer.commands import masking, options
-from wiretape.viewer.timing.playback import Pace
+from wiretape.viewer.wings.replay.answering import answering
 
 if TYPE_CHECKING:
     from wiretape.recorder.relay.guard import Refusal
@@ -46,46 +46,9 @@ _ASKING = {
 }
 
 
-def _read_faults(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> list[Any]:
-    from wiretape.viewer.wings.replay import faults
-
-    return [options.parsed("--fault", faults.parse, text) for text in texts]
-
-
-def _read_rechunk(_context: click.Context, _option: click.Parameter, text: str) -> str | int:
-    from wiretape.viewer.wings.replay.planning import read_rechunk
-
-    return options.parsed("--rechunk", read_rechunk, text)
-
-
-def _options(
-    match: Any, ignored: tuple[str, ...], rechunk: Any, faults: list[Any], seed: int, record: Any, no_redact: bool
-) -> "Callable[[Pace], planning.ServingOptions]":
-
-    if record != "none" and match == "id":
-        raise click.UsageError("--match id serves only requests that name a recording: leave out --record")
-    from wiretape.viewer import config
-    from wiretape.viewer.wings.replay.planning import ServingOptions
-
-    rules = config.redaction(is_on=not no_redact)
-    return lambda pace: ServingOptions(match, ignored, pace.speed, pace.cap_ns, rechunk, faults, seed, record, rules)
-
-
-_answered = gathered(
-    "answered",
-    _options,
-    click.option("--match", type=click.Choice(["request", "model", "sequence", "random", "id"]), default="request",
-                 show_default=True,
-                 help="Choose the recording for a request: by method, path and body; by model; the next one or any one "
-                 "of the same path; or only by id."),
-    click.option("--ignore", "ignored", multiple=True, metavar="FIELD",
-                 help="Compare JSON bodies without this field: user, metadata.session. May be repeated."),
-    click.option("--rechunk", default="recorded", show_default=True, metavar="HOW", callback=_read_rechunk,
-                 help="Size of writes: recorded, event (one each), byte, or a number of bytes."),
-    click.option("--fault", "faults", multiple=True, metavar="FAULT", callback=_read_faults,
-                 help="Break answers: cut@50%, reset@#3 (before item 3 of show --part events, which counts comments, "
-                 "too), stall:5s@#120, corrupt@#7, slow:3x, status:429:0.1 (one in ten). May be repeated."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Seed of random faults."),
+_recording = gathered(
+    "recorded",
+    lambda record, no_redact: (record, no_redact),
     click.option("--record", type=click.Choice(["none", "once", "new", "new_episodes", "all"]), default="none",
                  show_default=True,
                  callback=lambda _context, _option, mode: "new" if mode == "new_episodes" else mode,
@@ -124,8 +87,8 @@ _asking = gathered(
               help="Address for clients of this machine; port 0 takes a free one.")  # fmt: skip
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Write the base URL to this file when it is ready; the file is removed at the end.")  # fmt: skip
-@options.paced
-@_answered
+@answering("request")
+@_recording
 @_asking
 def serve(
     ids: tuple[str, ...],
@@ -133,8 +96,8 @@ def serve(
     filter: "Filter | None",
     listen: str,
     ready_file: Path | None,
-    pace: Pace,
-    answered: "Callable[[Pace], planning.ServingOptions]",
+    answers: "planning.ServingOptions",
+    recorded: tuple[Any, bool],
     asking: _Asked,
 ) -> None:
     """Answer requests from a tape, as the API did.
@@ -161,7 +124,11 @@ def serve(
     an answer is requested again; an error that the API answered is served like any other answer. A tape in text stays
     text, and its existing lines do not change. See 'wiretape help cassettes'.
     """
-    _check_recording(answers := answered(pace), ids)
+    record, no_redact = recorded
+    from wiretape.viewer import config
+
+    answers = replace(answers, record=record, redaction=config.redaction(is_on=not no_redact))
+    _check_recording(answers, ids)
 
     from wiretape.recorder.relay import outward
     from wiretape.recorder.relay.loop import run
@@ -186,6 +153,8 @@ def serve(
 def _check_recording(answers: "planning.ServingOptions", ids: tuple[str, ...]) -> None:
     """Raise a usage error for options that mean nothing together with --record, or without it."""
     if answers.record != "none":
+        if answers.mode == "id":
+            raise click.UsageError("--match id serves only requests that name a recording: leave out --record")
         if ids:
             raise click.UsageError("--record adds exchanges, which IDs exclude: select by a filter instead")
         return

@@ -1,0 +1,62 @@
+"""The options that say how recordings answer: of `serve`, and of `run --replay`."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wiretape.recorder.commands.options import F, gathered
+from wiretape.viewer.commands import options
+
+if TYPE_CHECKING:
+    from wiretape.viewer.wings.replay.planning import ServingOptions
+
+
+def _read_faults(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> list[Any]:
+    from wiretape.viewer.wings.replay import faults
+
+    return [options.parsed("--fault", faults.parse, text) for text in texts]
+
+
+def _read_rechunk(_context: click.Context, _option: click.Parameter, text: str) -> str | int:
+    from wiretape.viewer.wings.replay.planning import read_rechunk
+
+    return options.parsed("--rechunk", read_rechunk, text)
+
+
+def _options(
+    speed: float,
+    max_gap: str | None,
+    no_wait: bool,
+    match: Any,
+    ignored: tuple[str, ...],
+    rechunk: Any,
+    faults: list[Any],
+    seed: int,
+) -> "ServingOptions":
+    from wiretape.viewer.wings.replay.planning import ServingOptions
+
+    pace = options.read_pace(speed, max_gap, no_wait)
+    return ServingOptions(match, ignored, pace.speed, pace.cap_ns, rechunk, faults, seed)
+
+
+def answering(match: str) -> Callable[[F], F]:
+    """Return a decorator that adds the options, `match` by default; the command gets `answers`: `ServingOptions`."""
+    return gathered(
+        "answers",
+        _options,
+        *options.PACING,
+        click.option("--match", type=click.Choice(["request", "model", "sequence", "random", "id"]), default=match,
+                     show_default=True,
+                     help="Choose the recording for a request: by method, path and body; by model; the next one or any "
+                     "one of the same path; or only by id."),
+        click.option("--ignore", "ignored", multiple=True, metavar="FIELD",
+                     help="Compare JSON bodies without this field: user, metadata.session. May be repeated."),
+        click.option("--rechunk", default="recorded", show_default=True, metavar="HOW", callback=_read_rechunk,
+                     help="Size of writes: recorded, event (one each), byte, or a number of bytes."),
+        click.option("--fault", "faults", multiple=True, metavar="FAULT", callback=_read_faults,
+                     help="Break answers: cut@50%, reset@#3 (before item 3 of show --part events, which counts "
+                     "comments, too), stall:5s@#120, corrupt@#7, slow:3x, status:429:0.1 (one in ten). May be "
+                     "repeated."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of random faults."),
+    )  # fmt: skip
