@@ -17,6 +17,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from PIL import Image, ImageSequence
 
 import wiretape
 from tests.support import forked
@@ -99,6 +100,16 @@ def test_every_local_link_of_the_readme_works() -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]*)", README)
     assert len(links) > 20
     assert [link for link in links if not (ROOT / link).is_file()] == []
+
+
+def test_the_readmes_film_is_short_and_small() -> None:
+    (name,) = re.findall(r"\]\((\S+\.gif)\)", README)
+    assert README.index(name) < README.index("```")
+    assert (ROOT / name).stat().st_size <= 1_000_000
+    with Image.open(ROOT / name) as film:
+        durations_ms = [frame.info["duration"] for frame in ImageSequence.Iterator(film)]
+    assert 5_000 <= sum(durations_ms) <= 12_000
+    assert len(durations_ms) > 30
 
 
 def test_every_path_named_for_contributors_exists() -> None:
@@ -186,8 +197,7 @@ def test_the_readmes_python_works_on_the_demo(place: Path, monkeypatch: pytest.M
 def test_the_documented_recording_in_python_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    codes = re.findall(r"```python\n(import openai, wiretape.*?)```", README + TOPICS["python"], re.DOTALL)
-    assert len(codes) == 2
+    (code,) = re.findall(r"```python\n(import openai, wiretape.*?)```", TOPICS["python"], re.DOTALL)
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello"}}
     completion = {"id": "c", "object": "chat.completion", "created": 1, "model": "gpt-5", "choices": [choice],
                   "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}  # fmt: skip
@@ -198,10 +208,9 @@ def test_the_documented_recording_in_python_works(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", f"{api.url}/v1")
-    for code in codes:
-        exec(code.replace('upstream="openai"', f'upstream="openai={api.url}"'), {})
-        outcome, _, tokens = capsys.readouterr().out.split()
-        assert (outcome, tokens) == ("complete", "2")
+    exec(code.replace('upstream="openai"', f'upstream="openai={api.url}"'), {})
+    outcome, _, tokens = capsys.readouterr().out.split()
+    assert (outcome, tokens) == ("complete", "2")
     thread.call(api.__aexit__())
     thread.close(10)
 

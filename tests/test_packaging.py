@@ -92,7 +92,7 @@ def test_every_package_page_link_leads_to_a_file(installed: Path) -> None:
     files = f"https://(?:github.com/{source[0]}/blob|raw.githubusercontent.com/{source[0]})/v0.1.0/(.*)"
     paths = [match[1] for target in targets if (match := re.fullmatch(files, target))]
     assert len(paths) > 20
-    assert len([path for path in paths if path.endswith(".png")]) == 2
+    assert len([path for path in paths if path.endswith((".png", ".gif"))]) == 3
     assert [path for path in paths if not (ROOT / path).is_file()] == []
 
 
