@@ -70,6 +70,9 @@ def test_each_system_waits_for_the_drain_before_it_kills() -> None:
     assert POD["spec"]["terminationGracePeriodSeconds"] >= least + 20  # the program's, too
     assert COMPOSED["stop_signal"] == "SIGTERM"
     assert f"{DRAIN_SECONDS} s to end" in TOPIC
+    record = group.get_command(click.Context(group), "record")
+    assert record is not None
+    assert f"drains for up to {DRAIN_SECONDS} s," in str(record.help)
 
 
 def test_containers_write_to_one_volume_only_which_has_the_tape() -> None:

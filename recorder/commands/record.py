@@ -84,7 +84,7 @@ def record(
 
     With --workers, the system spreads connections, not requests, over several processes: few connections may share one.
 
-    Ctrl-c drains for up to 10 s, a second one cuts. After SIGTERM or SIGHUP, exchanges that are not measured 3 s after
+    Ctrl-c drains for up to 7 s, a second one cuts. After SIGTERM or SIGHUP, exchanges that are not measured 3 s after
     the drain are left to the next recorder. The exit code is not 0 if any data could not be stored.
     """
     allowed = frozenset(host.lower() for host in allow_hosts)
