@@ -120,6 +120,9 @@ class Begun:
     method: str = value("of the request", default="POST")
     path: str = value("below the upstream's URL, with the query; secret values redacted", default="", style="path")
     upstream: str = value("base URL of the API server, user info redacted", default="", style="host", aliases=("host",))
+    upstream_name: str | None = value(
+        "the upstream's name in --upstream NAME=URL; NULL: none", aliases=("upstream.name",)
+    )
     coarse_clock: bool = mark("timestamps are not of socket reads")
     h2_offered: bool | None = internal("the client offered or spoke HTTP/2; NULL: not known, as without --intercept")
     rebuilt: bool | None = internal("built from an import's data: not the original bytes; NULL: recorded")

@@ -45,7 +45,7 @@ def upgrade() -> None:
         *_columns(sa.Boolean(), "surplus coarse_clock", nullable=False, server_default="0"),
         sa.Column("ended_by", sa.Text(), index=True),
         sa.Column("request_sha256", sa.String(64)),
-        *_columns(sa.Text(), "request_model ended_detail framing clock protocol reset_code"),
+        *_columns(sa.Text(), "upstream_name request_model ended_detail framing clock protocol reset_code"),
         *_columns(sa.Integer(), "status"),
         *_columns(sa.Boolean(), "request_truncated connection_reused h2_offered rebuilt asks_identity"),
         *_columns(sa.BigInteger(), "request_size client_bytes client_gap_bytes"),

@@ -383,6 +383,7 @@ class RelayedExchange(Responder):
                 method=request.method,
                 path=self._target.decode("ascii"),
                 upstream=self._upstream.url,
+                upstream_name=self._upstream.name or None,
                 headers=self._headers,
                 body=body,
                 body_size=None if body is None else len(body),

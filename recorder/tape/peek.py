@@ -83,7 +83,7 @@ def _application_id(path: Path) -> int:
         return 0
 
 
-NAMES_DIGEST = "c405d3f3262dd664"
+NAMES_DIGEST = "92d8fc694858b3b4"
 """A digest of the names in the schema of `REVISION`, as `names_digest` computes it."""
 
 

@@ -367,8 +367,8 @@ alembic_version = Table(
 )
 
 _OF_EXCHANGES: Final = (
-    "no", "id", "session_no", "started_at", "method", "path", "upstream", "labels", "request_model", "status",
-    "ended_by", "gap_bytes", "connection_reused", "protocol", "clock",
+    "no", "id", "session_no", "started_at", "method", "path", "upstream", "upstream_name", "labels", "request_model",
+    "status", "ended_by", "gap_bytes", "connection_reused", "protocol", "clock",
 )  # fmt: skip
 _NOT_IN_VIEW: Final = {"exchange_no", "decoder_version", "outcome", "content", "reasoning", "refusal"}
 

@@ -63,9 +63,9 @@ def body(facts=FACTS, pieces=CHUNKS, at=None):
 
 
 ONE = FinishedExchange(
-    operation="chat", api="openai.chat", upstream="https://api.example.com/v1", request_model="m",
-    response_model="m-2", exchange=FACTS, judged=Judged("complete", None, 500 * MS), body=body(), flags=["stall"],
-    input_tokens=7, output_tokens=None,
+    operation="chat", api="openai.chat", upstream="https://api.example.com/v1", upstream_name="main",
+    request_model="m", response_model="m-2", exchange=FACTS, judged=Judged("complete", None, 500 * MS), body=body(),
+    flags=["stall"], input_tokens=7, output_tokens=None,
 )  # fmt: skip
 
 

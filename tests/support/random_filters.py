@@ -23,7 +23,7 @@ from wiretape.viewer.record import fields
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.caching import Caching
 from wiretape.viewer.source.tape.columns import CONVERSATION, OF_SESSION
-from wiretape.viewer.source.tape.functions import Pricing, Resolver, register_names
+from wiretape.viewer.source.tape.functions import Pricing, Resolver
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]
 """Exchanges: the facts of each, and its measures if it has ended."""
@@ -197,7 +197,6 @@ def memory() -> Iterator[Connection]:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as driver:
         connection = Connection(driver)
         Pricing().register(driver)
-        register_names(driver)
         connection.prepare.append(_resolve)
         at = {"started_at": STARTED[0], "heartbeat_at": STARTED[0]}
         session = {"no": 1, "uuid": "u", "version": "", "pid": 1, "listen": "", "upstreams": [], "salt": b"", **at}

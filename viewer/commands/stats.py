@@ -107,11 +107,6 @@ def stats(
     )
     histogram_of = _histogram_quantity(hist, is_page)
     is_digest, place = is_page and not full and names is None and not (keys and histogram_of), options.place(db)
-    keys = (
-        tuple(dict.fromkeys(part for key in keys for part in ((key, "upstream_name") if key == "upstream" else (key,))))
-        if is_digest and place.supports("bodies")
-        else keys
-    )
     with output.opened(place) as source:
         covered = options.covered(source, Selection(filter), measuring.all_operations)
         figures_of_groups = figures(source, filter, covered, measuring.definition(histogram_of=histogram_of), keys)

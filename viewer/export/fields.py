@@ -35,8 +35,11 @@ _OWN: Final = {
     "model": "the model asked for; where the request names none, the one that answered",
     "labels": "the labels of its request: {key: value}; in CSV and TSV words, key=value, a space is %20",
     "gap_bytes": "bytes of the body that could not be stored",
+}
+_OF_GROUPS: Final = {
     "day": "the day when the exchanges started, local time",
     "hour": "the hour when the exchanges started, local time",
+    "upstream": "the upstream's name in --upstream NAME=URL, else its URL",
 }
 _WORKED_OUT: Final = {
     "conversation": "the conversation: by the key that its client gave, or else by the id of its first exchange",
@@ -44,7 +47,6 @@ _WORKED_OUT: Final = {
     "cost": "cost by the prices of the configuration (help prices); of complete exchanges",
     "currency": "the currency of the cost",
     "cache_hit_rate": "tokens read from the provider's cache / all tokens of the request",
-    "upstream_name": "the name of its upstream in --upstream NAME=URL; unknown if several names have that URL",
     "cache_verdict": "why it read its prompt from the provider's cache, or did not (help sessions); of complete ones",
     "cache_broken_at": "the first place where its prompt differs from its predecessor's, as tools[3]",
     "cache_expected_tokens": "tokens that a read could have had: the input tokens of its predecessor",
@@ -241,7 +243,7 @@ def _group(name: str) -> ExportField:
     if (buckets := token_buckets(name)) is not None:
         meaning = f"the group: {buckets.field} by {buckets.width:,}, the lower bound included"
         return ExportField(name, "text", None, meaning)
-    field = ExportField(name, "text", None, _OWN[name]) if name in ("day", "hour") else exchange_field(name)
+    field = ExportField(name, "text", None, _OF_GROUPS[name]) if name in _OF_GROUPS else exchange_field(name)
     return dataclasses.replace(field, meaning=f"the group: {field.meaning}")
 
 

@@ -76,6 +76,11 @@ def group(name: str, value: Any, sibling_values: Iterable[object] = ()) -> str:
         return str(Not(Compare(field, ">=", 0)) if value is None else Among(field, ((value, value + width - 1),)))
     if value is None:
         return str(Not(Match(name, (("", ""),))))
+    if name == "upstream":  # a group of a name, or of a URL without one
+        if "://" not in value:
+            return str(Match("upstream_name", ((value,),)))
+        if any("://" not in str(sibling) for sibling in sibling_values):
+            return f"{Match(name, ((value,),))} {Not(Match('upstream_name', (('', ''),)))}"
     if not value.isprintable():
         return str(Regex(name, _spelled(value)))
     match: Filter = Match(name, ((value,),))

@@ -14,7 +14,7 @@ from wiretape.viewer.record import units
 from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.text import formatting, waterfall
 from wiretape.viewer.text.cells import Part, Tone, laid_out
-from wiretape.viewer.text.formatting import whole_ms
+from wiretape.viewer.text.formatting import server, whole_ms
 from wiretape.viewer.text.waterfall import Axis, PhaseBar
 
 LEAD: Final = 4
@@ -285,7 +285,8 @@ COLUMNS: Final = (
                "started_at", "s"),
     ListColumn("model", "MODEL", 9, 26, 0, _text("model"), "model", "m"),
     ListColumn("host", "HOST", 12, 26, 13,
-               _constant("upstream", lambda url: (formatting.line(formatting.host(url)), "muted")), "upstream", "h"),
+               lambda row, look, width: [(formatting.line(server(row.upstream, row.upstream_name)), "muted")],
+               "upstream", "h"),
     ListColumn("path", "PATH", 16, 30, 15, _text("path", "muted"), "path", "p"),
     ListColumn("operation", "OPERATION", 9, 16, 17, _text("operation", "muted"), "operation", "o"),
     ListColumn("api", "API", 12, 18, 18, _text("api", "muted"), "api", "a"),

@@ -292,5 +292,5 @@ def _cell(name: str, row: ListRow) -> str:
     if name == "id":
         return formatting.line(row.id)[: _WORDS["id"]]
     if name == "upstream":
-        return formatting.line(formatting.host(row.upstream))
+        return formatting.line(formatting.server(row.upstream, row.upstream_name))
     return formatting.line(getattr(row, name)) if name in _WORDS else figure_text(name, row)[:-1]

@@ -73,7 +73,7 @@ def _gap_percentile(name: str) -> Field:
 _NAMED: Final = (
     _text("id", "prefix", is_always_known=True),
     _derived("upstream"),
-    _text("upstream_name", "whole", "upstream.name"),
+    _derived("upstream_name"),
     _derived("path"),
     _text("flags", "word", "flag", is_always_known=True, choices=FLAGS),
     _text("error", "within", rows=("error_code", "error_message"), meaning="code or message of an error"),

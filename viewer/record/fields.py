@@ -31,6 +31,7 @@ _FIRST: Final = (
     "max_event_silence_ms", "ttf_event_ms", "first_silence_ms", "first_event_silence_ms",
     "server_queue_ms", "server_prefill_ms", "server_decode_ms", "server_total_ms", "network_ms", "server_times_from",
     "quota_requests_left", "quota_tokens_left", "quota_5h_percent", "quota_7d_percent", "trace_id",
+    "upstream_name",
 )  # fmt: skip
 
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
@@ -59,7 +60,7 @@ CACHE_VERDICTS: Final[dict[CacheVerdict, str]] = {
 """Every value of `cache_verdict`, and its meaning; the first that is true counts."""
 
 DETAIL_FIELDS: Final = (
-    "upstream_name", "conversation_key_from", "continues", "asked", "response_id", "framing", "attributes",
+    "conversation_key_from", "continues", "asked", "response_id", "framing", "attributes",
     "dialect_version", "choices",
     "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms", "icl_mean_ms", "icl_p90_ms", "tpot_est_ms",
     "tpot_adj_ms", "usage", "cost", "currency", "e2e_tps", "tokens_per_chunk", "chunks", "comments", "gap_bytes",
@@ -69,7 +70,7 @@ DETAIL_FIELDS: Final = (
 
 PAID: Final = ("cost", "currency", "cache_hit_rate")
 
-WORKED_OUT: Final = ("conversation", "continues", *PAID, "upstream_name", *CACHE, "turn", "duplicate_of")
+WORKED_OUT: Final = ("conversation", "continues", *PAID, *CACHE, "turn", "duplicate_of")
 """Fields that are computed on request only: neither the tape nor a list has them by default."""
 
 FIELDS: Final = _FIRST + tuple(

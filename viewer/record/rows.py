@@ -47,6 +47,7 @@ class ListRow:
     method: str
     path: str
     upstream: str
+    upstream_name: str | None
     model: str | None
     status: int | None
     outcome: Standing
@@ -132,7 +133,6 @@ class DetailRow(ListRow):
     conversation_key_from: str | None
     asked: str | None
     derived: Mapping[str, Any]
-    upstream_name: str | None = None
     conversation: str | None = None
     continues: str | None = None
     cost: float | None = None

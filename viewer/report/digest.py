@@ -71,8 +71,7 @@ def groups(
     failed = TableColumn(
         "failed", "failed", lambda row: number(AttemptCounts.of({name: row[f"n_{name}"] for name in OUTCOMES}).failed)
     )
-    key_names = [name for name in by if name != "upstream_name" or any(row[name] is not None for row in rows)]
-    columns = [*map(_key, key_names), TableColumn("n", "n", lambda row: number(row["n"])), failed]
+    columns = [*map(_key, by), TableColumn("n", "n", lambda row: number(row["n"])), failed]
     if objective is not None:
         columns.append(TableColumn("goodput", "goodput", lambda row: stats.percent(row["goodput_pct"])))
     columns += OF_TIME if "wall_ms" in rows[0] else []

@@ -56,7 +56,8 @@ LISTED: Final = (
 """The default columns of `listing`: when, who, what, how long, how much, why."""
 
 PIPED: Final = (
-    "id", *LISTED[1 : LISTED.index("outcome") + 1], "outcome_detail", *LISTED[LISTED.index("outcome") + 1 :],
+    "id", *LISTED[1 : LISTED.index("upstream") + 1], "upstream_name", "status", "outcome", "outcome_detail",
+    *LISTED[LISTED.index("outcome") + 1 :],
 )  # fmt: skip
 """The same columns for programs: each value is a field of its own."""
 
@@ -292,6 +293,7 @@ _NEEDED: Final = {
         "silent_end_is_quiet",
     ),
     "outcome": ("outcome", "outcome_detail"),
+    "upstream": ("upstream", "upstream_name"),
 }
 """The fields that a column shows besides its own."""
 
@@ -412,6 +414,10 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow], today: da
             title,
             lambda row: formatting.line(ending(row["outcome"], row["outcome_detail"])),
             lambda row: formatting.line(row["outcome"]),
+        )
+    if name == "upstream" and "upstream_name" not in names:
+        return TableColumn(
+            name, title, lambda row: formatting.line(formatting.server(row["upstream"], row["upstream_name"]))
         )
     if name in ("started_at", "last_at"):
         offsets = {local_time.offset(time) for row in rows if (time := local_time.local(row[name]))}

@@ -36,6 +36,7 @@ class Labels(NamedTuple):
     server_address: str
     server_port: str
     wiretape_api: str
+    wiretape_upstream: str
 
 
 _AT_HOST: Final = {
@@ -66,6 +67,7 @@ LABELS: Final = {
     "server_address": "the upstream's host",
     "server_port": "its port",
     "wiretape_api": "the API whose form the answer has",
+    "wiretape_upstream": "the upstream's name in --upstream NAME=URL: two may have one URL",
 }
 """The meanings of the labels."""
 

@@ -29,6 +29,7 @@ from wiretape.viewer.stats.tools.request import ClientLeft, Judged, MeasuredRequ
 OWN_ATTRIBUTES: Final = {
     "wiretape.exchange.id": "the exchange on the tape; also the id of the span",
     "wiretape.api": "the API whose form the answer has",
+    "wiretape.upstream": "the upstream's name in --upstream NAME=URL",
     "wiretape.outcome": "how the exchange ended",
     "wiretape.outcome.detail": "the kind of that outcome",
     "wiretape.time_to_first_token": "s from the request to the first chunk with content, reasoning or a tool call",
@@ -65,6 +66,7 @@ class FinishedExchange:
     operation: Operation | None
     api: str | None
     upstream: str
+    upstream_name: str | None = None
     request_model: str | None
     response_model: str | None
     exchange: Exchange
@@ -187,7 +189,11 @@ class DashboardCounts(Generic[H]):
         if (labels, error) not in self.label_sets and len(self.label_sets) >= LABEL_SETS:
             self.folded += 1
             labels = labels._replace(
-                gen_ai_request_model=OTHER, gen_ai_response_model=OTHER, server_address=OTHER, server_port=""
+                gen_ai_request_model=OTHER,
+                gen_ai_response_model=OTHER,
+                server_address=OTHER,
+                server_port="",
+                wiretape_upstream=OTHER,
             )
             error = OTHER_ERROR if error else ""
         else:
@@ -269,6 +275,7 @@ def labels_of(finished: FinishedExchange) -> Labels:
         label(address),
         port,
         finished.api or "",
+        label(finished.upstream_name),
     )
 
 

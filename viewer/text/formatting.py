@@ -126,6 +126,11 @@ def amount(value: float | None) -> str:
     return UNKNOWN if value is None else f"{Decimal(repr(value)):,f}"
 
 
+def server(url: str, name: str | None) -> str:
+    """Return the name of an upstream, as two may have one URL; of an unnamed one its host and port."""
+    return name or host(url)
+
+
 def host(upstream: str) -> str:
     """Return the host and port of an upstream's URL; other text is returned unchanged."""
     try:

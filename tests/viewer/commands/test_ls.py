@@ -36,7 +36,7 @@ def test_ls_says_whose_a_stall_was(tape: Path) -> None:
 
 def test_a_pipe_has_the_tables_columns_in_full(tape: Path) -> None:
     (row,) = json.loads(run(tape, "ls", "-f", "flag:stall", "--format", "json").stdout)
-    displayed = set(tables.LISTED) - {"mark"} | {"id", "outcome_detail"}
+    displayed = set(tables.LISTED) - {"mark"} | {"id", "upstream_name", "outcome_detail"}
     assert set(row) == displayed
     assert (row["id"], row["started_at"][-1], row["happened"]) == (TOOLS, "Z", "stall 3.0 s by upstream")
     assert "there is no column 'mark'" in run(tape, "ls", "--columns", "mark", "--format", "csv", code=2).stderr

@@ -8,7 +8,7 @@ from wiretape.viewer.stats.conventions import DURATION, FIRST_CHUNK, PER_CHUNK, 
 from wiretape.viewer.stats.dashboard import LABEL_SETS, OTHER, OTHER_ERROR, DashboardCounts, Histogram
 from wiretape.viewer.stats.tools.request import Judged
 
-LABELS = ("chat", "openai", "m", "m-2", "api.example.com", "443", "openai.chat")
+LABELS = ("chat", "openai", "m", "m-2", "api.example.com", "443", "openai.chat", "main")
 
 
 def counted(*exchanges):
@@ -56,7 +56,7 @@ def test_websocket_and_incomplete_chunks_have_no_times():
 def test_a_model_list_is_an_exchange_without_operation():
     figures = counted(replace(ONE, operation="models", api=None))
     assert not any(figures.histograms.values())
-    assert list(figures.outcomes) == [("models", "", *LABELS[2:6], "", "complete")]
+    assert list(figures.outcomes) == [("models", "", *LABELS[2:6], "", "main", "complete")]
 
 
 def test_texts_of_others_make_a_bounded_number_of_labels():
@@ -66,7 +66,7 @@ def test_texts_of_others_make_a_bounded_number_of_labels():
     figures.add(late)
     assert len(figures.outcomes) == LABEL_SETS + 2
     assert figures.folded == 6
-    folded = ("chat", "openai", OTHER, OTHER, OTHER, "", "openai.chat")
+    folded = ("chat", "openai", OTHER, OTHER, OTHER, "", "openai.chat", OTHER)
     assert figures.outcomes[*folded, "complete"] == 5
     assert figures.histograms[FIRST_CHUNK][folded].counts[0] == 6
     assert (*folded, OTHER_ERROR) not in figures.histograms[DURATION], "its duration is unknown"

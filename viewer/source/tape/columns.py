@@ -82,10 +82,6 @@ BILLED: Final = (
 """The counts of tokens that a cost is of, in the order of `COST`'s arguments."""
 
 
-UPSTREAM_NAME: Final = "upstream_name_of"
-"""SQL function (`functions`): the name that a recorder's upstreams give to a URL."""
-
-
 COST_TYPE: Final = Type("Cost")
 CURRENCY_TYPE: Final = Type("Currency")
 """The types of costs, in the currency, and of the currency of a cost that is known."""
@@ -158,18 +154,12 @@ def cache_total() -> Expression:
     return case((and_(*is_known), func.nullif(measures.c.input_tokens, 0, type_=BigInteger)))
 
 
-def _upstream_name() -> Expression:
-    upstreams = select(sessions.c.upstreams).where(sessions.c.no == exchanges.c.session_no)
-    return func.upstream_name_of(as_blob(upstreams.scalar_subquery()), as_blob(exchanges.c.upstream), type_=Text)
-
-
 _WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {
     "conversation": lambda: resolved(CONVERSATION),
     "continues": lambda: resolved(CONTINUED),
     "cost": lambda: type_coerce(cost_units() / literal(float(UNITS)), COST_TYPE),
     "currency": lambda: func.currency_of(cost_units(), type_=CURRENCY_TYPE),
     "cache_hit_rate": lambda: cast(measures.c.cache_read_input_tokens, Float) / cache_total(),
-    "upstream_name": _upstream_name,
     **{field: _of_session(field) for field in OF_SESSION},
     "request_body": lambda: REQUEST_BODY,
     "stored_ttft_ms": lambda: measures.c.ttft_ns,

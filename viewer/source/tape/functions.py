@@ -29,7 +29,6 @@ from wiretape.viewer.source.tape.columns import (
     CURRENCY,
     JOINED,
     RESOLVED,
-    UPSTREAM_NAME,
     among,
 )
 from wiretape.viewer.source.tape.following import current_version, unsettled
@@ -256,18 +255,3 @@ def text_of(value: object) -> str | None:
 def _count(value: object) -> int | None:
     """Return an unchecked cell if it holds a count, or None."""
     return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS else None
-
-
-def register_names(connection: sqlite3.Connection) -> None:
-    connection.create_function(UPSTREAM_NAME, 2, upstream_name, deterministic=True)
-
-
-@functools.lru_cache(maxsize=256)
-def upstream_name(upstreams: object, url: object) -> str | None:
-    """Return the name of a URL among the upstreams of a recorder, as stored; None without one, or with several."""
-    try:
-        pairs = json.loads(text_of(upstreams) or "[]")
-        names = {name for name, named in pairs if named == text_of(url) and isinstance(name, str) and name}
-    except (ValueError, TypeError):  # the cell is damaged
-        return None
-    return names.pop() if len(names) == 1 else None

@@ -215,6 +215,8 @@ def group_of(name: str) -> Expression:
         started = exchanges.c.started_at
         is_time = and_(func.typeof(started) == "text", started.like("____-__-__T%"))
         return case((is_time, func.strftime(_PERIODS[name], started, "localtime", type_=Text)))
+    if name == "upstream":  # two names of one URL are two groups
+        return func.coalesce(exchanges.c.upstream_name, exchanges.c.upstream, type_=Text)
     buckets = token_buckets(name)
     return column(name if buckets is None else buckets.field)
 

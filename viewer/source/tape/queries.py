@@ -43,7 +43,7 @@ from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.caching import Caching
 from wiretape.viewer.source.tape.columns import JOINED, Statement, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.source.tape.functions import ONLY, Pricing, Resolver, begun, register_names
+from wiretape.viewer.source.tape.functions import ONLY, Pricing, Resolver, begun
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.decoder import Decoded
@@ -79,7 +79,6 @@ def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[
     caching = Caching(resolver)
     with explained(path), reader.opened(path) as connection:
         conditions.register(connection, Searches())
-        register_names(connection.driver)
         for functions in (resolver, pricing, caching):
             functions.register(connection.driver)
             connection.prepare.append(functions.prepare)

@@ -331,7 +331,9 @@ class CompareScreen(PlaybackScreen):
             self._head.show([("compare", "strong"), (f" · {trouble}", "error")])
         elif self._race is not None:
             alignment = self._race.alignment
-            hosts = [formatting.line(formatting.host(side.row.upstream)) for side in self._sides]
+            hosts = [
+                formatting.line(formatting.server(side.row.upstream, side.row.upstream_name)) for side in self._sides
+            ]
             sides = f"both {hosts[0]}" if hosts[0] == hosts[1] else f"A {hosts[0]}  vs  B {hosts[1]}"
             lanes = zip("AB", self._race.lanes, strict=True)
             missing = [name for name, lane in lanes if lane.origin_ns(alignment) is None]

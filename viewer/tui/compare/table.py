@@ -147,7 +147,7 @@ class CompareManyScreen(Screen[None]):
         texts = []
         if self._table.selected is not None:
             row = self._table.selected.row
-            texts = [row.id, row.model, formatting.host(row.upstream), row.ending]
+            texts = [row.id, row.model, formatting.server(row.upstream, row.upstream_name), row.ending]
             texts += [" ".join(row.flags)] if row.flags else []
         self._about.update(paint.content(" · ".join(map(formatting.line, texts))))
 
@@ -189,7 +189,7 @@ class CompareManyScreen(Screen[None]):
             self._fail(GONE)
             return
         missing_count = len(self._numbers) - len(entries)
-        hosts = {formatting.line(formatting.host(entry.row.upstream)) for entry in entries}
+        hosts = {formatting.line(formatting.server(entry.row.upstream, entry.row.upstream_name)) for entry in entries}
         by = "" if self._by is None else f" · by {LABELS[self._by]}"
         together = f" · all {hosts.pop()}" if len(hosts) == 1 else ""
         missing = f" · {missing_count} more: not on the tape any more" if missing_count else ""

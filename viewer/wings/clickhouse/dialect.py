@@ -55,7 +55,6 @@ _CONSTANT: Final = {
     "json_valid": "1",  # labels are not stored as JSON
     "typeof": "'text'",  # which all values of a column have
     "currency_of": "NULL",  # the engine has no prices
-    "upstream_name_of": "CAST(NULL, 'Nullable(String)')",  # nor recorders' upstreams
 }
 
 
