@@ -127,7 +127,8 @@ def test_every_attribute_and_event_of_our_own_is_explained():
 def test_what_is_unknown_has_no_attribute():
     unknown = replace(ONE, operation="chat", api=None, upstream="", upstream_name=None, request_model=None,
                       response_model=None, judged=Judged("interrupted", None, None), body=body(pieces=()), flags=(),
-                      exchange=replace(FACTS, status=None, end_ns=None, ended_by="died"), input_tokens=None)  # fmt: skip
+                      exchange=replace(FACTS, status=None, end_ns=None, ended_by="died"),
+                      input_tokens=None)  # fmt: skip
     span = received(Traced(id="x", counted=unknown, started_ns=T0, labels={}))
     assert span.name == "chat"
     assert span.end_time_unix_nano == T0
