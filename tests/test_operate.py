@@ -1,11 +1,13 @@
 """The files of the topic on operating a recorder are accepted by the systems that they are for, and true."""
 
+import json
 import re
 import shlex
 import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,8 @@ from tests.support.cases import each_case
 from wiretape.recorder.commands.cli import main as group
 from wiretape.recorder.relay.service import DRAIN_SECONDS
 
-TOPIC = (Path(__file__).parent.parent / "viewer" / "help" / "operate.md").read_text("utf-8")
+ROOT = Path(__file__).parent.parent
+TOPIC = (ROOT / "viewer" / "help" / "operate.md").read_text("utf-8")
 (UNIT,) = re.findall(r"```ini\n(.*?)```", TOPIC, re.DOTALL)
 COMPOSE, POD = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", TOPIC, re.DOTALL))
 SETTLE_SECONDS = 3
@@ -31,12 +34,24 @@ def service() -> Any:
     return unit["Service"]
 
 
+IMAGE = re.findall(
+    r"^([A-Z]+) (.*)", re.sub(r"\\\n\s*", "", (ROOT / ".package/Dockerfile").read_text("utf-8")), re.MULTILINE
+)
+"""The instructions of the Dockerfile, and what follows each."""
+
+
+def instruction(name: str) -> str:
+    """Return what follows the last instruction of a name."""
+    return [text for instruction_name, text in IMAGE if instruction_name == name][-1]
+
+
 SIDECAR: Any = POD["spec"]["initContainers"][0]
 COMPOSED: Any = COMPOSE["services"]["wiretape"]
 COMMANDS = {
     "systemd": shlex.split(service()["ExecStart"]),
     "compose": COMPOSED["command"],
     "Kubernetes": SIDECAR["command"],
+    "image": [*json.loads(instruction("CMD")), "--db", "/data/tape.db"],
 }
 
 
@@ -84,6 +99,46 @@ def test_containers_write_to_one_volume_only_which_has_the_tape() -> None:
     assert SIDECAR["volumeMounts"] == [{"name": "tape", "mountPath": str(tape.parent)}]
     assert [volume["name"] for volume in POD["spec"]["volumes"]] == ["tape"]
     assert all(str(tape) in command for command in (COMPOSED["command"], SIDECAR["command"]))
+
+
+def test_the_image_has_the_user_the_volume_and_the_probe_of_the_topic() -> None:
+    user = SIDECAR["securityContext"]["runAsUser"]
+    assert instruction("USER") == f"{user}:{user}"
+    assert f"--uid {user} " in instruction("RUN")
+    (volume,) = COMPOSED["volumes"]
+    assert instruction("VOLUME") == volume.partition(":")[2]
+    assert f"WIRETAPE_DB={volume.partition(':')[2]}/tape.db" in instruction("ENV")
+    assert instruction("STOPSIGNAL") == COMPOSED["stop_signal"]
+    probe = json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])
+    assert probe == SIDECAR["startupProbe"]["exec"]["command"]
+
+
+def test_the_image_is_built_from_all_that_the_package_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    copied = [path for name, text in IMAGE if name == "COPY" and "--from" not in text for path in text.split()[:-1]]
+    assert [path for path in copied if not (ROOT / path).exists()] == []
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {
+        *wheel["sources"],
+        *wheel["force-include"],
+        project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["path"],
+    }
+    assert {*needed, "pyproject.toml", "README.md", *project["project"]["license-files"]} == set(copied)
+    (extras,) = [text.partition("=")[2] for name, text in IMAGE if name == "ARG" and text.startswith("EXTRAS=")]
+    assert set(extras.split(",")) <= set(project["project"]["optional-dependencies"])
+    (python,) = [text.partition("=")[2] for name, text in IMAGE if name == "ARG" and text.startswith("PYTHON=")]
+    assert f"Programming Language :: Python :: {python}" in project["project"]["classifiers"]
+
+
+def test_the_compose_file_is_valid_where_compose_is_installed(tmp_path: Path) -> None:
+    assert COMPOSED["image"] == SIDECAR["image"]
+    assert f"-t {COMPOSED['image']} ." in TOPIC
+    if (program := shutil.which("docker-compose")) is None:
+        return
+    (tmp_path / "compose.yml").write_text(yaml.safe_dump(COMPOSE))
+    command = [program, "-f", tmp_path / "compose.yml", "config", "-q"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_sidecar_starts_before_the_program_and_is_found_by_it() -> None:
