@@ -76,11 +76,13 @@ class Origin:
 class Policy:
     """The hosts by which wiretape may be called: those of loopback, and `hosts` besides.
 
-    With `takes_links`, a link in a page of another site may be followed: that page cannot read the answer.
+    With `takes_links`, a link in a page of another site may be followed: that page cannot read the answer. With
+    `takes_local_pages`, a page of another site of this machine may call: `localhost` and `127.0.0.1` are two sites.
     """
 
     hosts: frozenset[str] = field(default=frozenset())
     takes_links: bool = False
+    takes_local_pages: bool = False
 
     def knows(self, host: str) -> bool:
         """Return True if a Host header's value names this machine, on any port."""
@@ -211,7 +213,8 @@ def _check_origin(fields: Named, policy: Policy) -> Refusal | None:
     """Web pages of other origins may not call, so that no page can spend or read through a recorder."""
     is_cross_site = b"cross-site" in fields.get(b"sec-fetch-site", ())
     is_link = fields.get(b"sec-fetch-mode") == [b"navigate"] and fields.get(b"sec-fetch-dest") == [b"document"]
-    if is_cross_site and not (policy.takes_links and is_link):
+    is_local = policy.takes_local_pages and b"origin" in fields  # the origin is checked below
+    if is_cross_site and not (policy.takes_links and is_link) and not is_local:
         return Refusal(403, "a web page of another site may not call wiretape")
     for value in fields.get(b"origin", ()):
         scheme, mark, host = value.decode("latin-1").partition("://")

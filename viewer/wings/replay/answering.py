@@ -56,7 +56,8 @@ def answering(match: str) -> Callable[[F], F]:
                      help="Size of writes: recorded, event (one each), byte, or a number of bytes."),
         click.option("--fault", "faults", multiple=True, metavar="FAULT", callback=_read_faults,
                      help="Break answers: cut@50%, reset@#3 (before item 3 of show --part events, which counts "
-                     "comments, too), stall:5s@#120, corrupt@#7, slow:3x, status:429:0.1 (one in ten). May be "
+                     "comments, too), stall:5s@#120, corrupt@#7, hold@#3 (until the client leaves), slow:3x, "
+                     "status:429:0.1 (one in ten). Other positions: head, stall (behind a silence of 2 s), end. May be "
                      "repeated."),
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of random faults."),
     )  # fmt: skip

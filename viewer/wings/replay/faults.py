@@ -1,9 +1,9 @@
 """Pure: faults on top of a recording, as changes of its schedule.
 
 A fault is `KIND[:VALUE][:PROBABILITY][@POSITION]`: `cut@50%`, `stall:5s@#120`, `status:429:0.1`, `reset@#3`,
-`corrupt@#7`, `slow:3x`. A position is a share of the body, or the number of an item of `show --part events` (which
-counts comments, too), before which the fault strikes. Whether it strikes depends only on the seed, on the exchange and
-on the number of times that it was served.
+`corrupt@#7`, `slow:3x`, `hold@#3`; `positions` has the positions, before which it strikes. Whether it does depends only
+on the seed, on the exchange and on the number of times that it was served. A `hold` changes no schedule: whoever writes
+the answer holds it.
 """
 
 import random
@@ -13,34 +13,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from wiretape.viewer.wings.replay import positions
+from wiretape.viewer.wings.replay.positions import HEAD, Places, Position
 from wiretape.viewer.wings.replay.schedule import Schedule, timed
 
 _FAULT = re.compile(r"(?P<kind>[a-z]+)(?::(?P<first>[^:@]+))?(?::(?P<second>[^:@]+))?(?:@(?P<position>.+))?")
-_POSITION = re.compile(r"#(\d{1,9})|(\d{1,3}(?:\.\d+)?)%")
 _VALUE_FORMS: Final = {
     "stall": re.compile(r"(\d{1,9}(?:\.\d+)?)(ms|s)"),
     "slow": re.compile(r"(\d{1,6}(?:\.\d+)?)x"),
     "status": re.compile(r"([45]\d\d)"),
 }
 """The kinds that take a value, and what that looks like."""
-_KINDS_WITH_POSITION: Final = ("cut", "reset", "corrupt", "stall")
-EXAMPLES: Final = "cut@50%, reset@#3, stall:5s@#120, corrupt@#7, slow:3x, status:429:0.1"
+_KINDS_WITH_POSITION: Final = ("cut", "reset", "corrupt", "stall", "hold")
+EXAMPLES: Final = "cut@50%, reset@#3, stall:5s@#120, corrupt@#7, hold@#3, slow:3x, status:429:0.1"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: `value` is ns of a stall, the factor of a slow-down or a status; `event` or `share` is where."""
+    """One fault: `value` is ns of a stall, the factor of a slow-down or a status."""
 
     text: str
     kind: str
     value: float = 0
     probability: float = 1
-    event: int | None = None
-    share: float = 0
-
-
-Spans = Sequence[tuple[int, int]]
-"""The span of each event in the body."""
+    position: Position | None = None
+    is_limited: bool = False
+    """True for a hold that may last for some time only."""
 
 
 def parse(text: str) -> Fault:
@@ -54,8 +52,10 @@ def parse(text: str) -> Fault:
     probability = _probability(parts.pop(0), text) if parts else 1.0
     if parts or (kind in _KINDS_WITH_POSITION) != (match["position"] is not None):
         raise ValueError(f"{text!r}: {kind} is written as in {EXAMPLES}")
-    event, share = _position(match["position"], text) if match["position"] else (None, 0.0)
-    return Fault(text, kind, value, probability, event, share)
+    position = _position(match["position"], text) if match["position"] else None
+    if kind == "corrupt" and position is not None and position.text in ("head", "end"):
+        raise ValueError(f"{text!r}: no event is there: corrupt is written as in {EXAMPLES}")
+    return Fault(text, kind, value, probability, position)
 
 
 def _value(kind: str, text: str, fault: str) -> float:
@@ -80,11 +80,11 @@ def _probability(text: str, fault: str) -> float:
     return value
 
 
-def _position(text: str, fault: str) -> tuple[int | None, float]:
-    match = _POSITION.fullmatch(text)
-    if match is None or (match[2] and float(match[2]) > 100):
-        raise ValueError(f"{fault!r}: {text} is no position: use #120 (an event) or 50% (of the body)")
-    return (int(match[1]), 0.0) if match[1] else (None, float(match[2]) / 100)
+def _position(text: str, fault: str) -> Position:
+    try:
+        return positions.parse(text)
+    except ValueError as error:
+        raise ValueError(f"{fault!r}: {error}") from error
 
 
 def striking(faults: Sequence[Fault], seed: int, id: str, turn: int) -> list[Fault]:
@@ -93,15 +93,29 @@ def striking(faults: Sequence[Fault], seed: int, id: str, turn: int) -> list[Fau
     return [fault for fault in faults if chance.random() < fault.probability]
 
 
-def applied(schedule: Schedule, faults: Sequence[Fault], spans: Callable[[], Spans]) -> tuple[Schedule, list[Fault]]:
-    """Apply faults to a schedule; return it with those that found their place. `spans` decodes the body."""
+def applied(schedule: Schedule, faults: Sequence[Fault], places: Places) -> tuple[Schedule, list[Fault]]:
+    """Apply faults to the schedule of a whole body; return it with those that found their place in it."""
     done = []
     for fault in faults:
-        place = _place(schedule, fault, spans)
-        if place is not None and schedule.head_ns is not None and fault.kind in _APPLY:
-            schedule = _APPLY[fault.kind](schedule, fault, place)
+        changed = changed_by(schedule, fault, None if fault.position is None else places.span(fault.position))
+        if changed is not None:
+            schedule = changed
             done.append(fault)
     return schedule, done
+
+
+def changed_by(schedule: Schedule, fault: Fault, span: tuple[int, int] | None) -> Schedule | None:
+    """Return a schedule with a fault at a span; None if the fault does not find its place there."""
+    size = len(schedule.body)
+    if fault.position is None:
+        span = 0, size
+    if span is None or span[0] > size or (fault.kind == "corrupt" and span[0] == size):
+        return None
+    if fault.kind == "hold":
+        return schedule
+    if schedule.head_ns is None or fault.kind not in _APPLY:
+        return None
+    return _APPLY[fault.kind](schedule, fault, (span[0], min(span[1], size)))
 
 
 def unplaced(struck: Sequence[Fault], done: Sequence[str]) -> tuple[str, ...]:
@@ -109,23 +123,16 @@ def unplaced(struck: Sequence[Fault], done: Sequence[str]) -> tuple[str, ...]:
     return tuple(fault.text for fault in struck if fault.kind in _KINDS_WITH_POSITION and fault.text not in done)
 
 
-def _place(schedule: Schedule, fault: Fault, spans: Callable[[], Spans]) -> tuple[int, int] | None:
-    """Return the span of a fault in the body; None if the body has no such place."""
-    size = len(schedule.body)
-    if fault.event is None:
-        start = int(size * fault.share)
-        return None if fault.kind == "corrupt" and start == size else (start, size)
-    events = spans()
-    return events[fault.event] if fault.event < len(events) and events[fault.event][1] <= size else None
-
-
 def _broken(schedule: Schedule, fault: Fault, place: tuple[int, int]) -> Schedule:
     """End before the place, at the time of the next recorded byte."""
-    at, (start, _) = _write_at(schedule, place[0]), place
+    start, end = place[0], "reset" if fault.kind == "reset" else "close"
+    if start == HEAD:
+        end_ns = schedule.head_ns or 0
+        return replace(schedule, body=b"", head_ns=None, at_ns=[], ends=[], end_ns=end_ns, end=end, joins_end=False)  # type: ignore[arg-type]
+    at = _write_at(schedule, start)
     ends = [*schedule.ends[:at], *([start] if start > (schedule.ends[at - 1] if at else 0) else [])]
     at_ns = schedule.at_ns[: len(ends)]
     end_ns = schedule.at_ns[at] if at < len(schedule.at_ns) else schedule.end_ns
-    end = "reset" if fault.kind == "reset" else "close"
     body = schedule.body[:start]
     return replace(schedule, body=body, at_ns=at_ns, ends=ends, end_ns=end_ns, end=end, joins_end=False)  # type: ignore[arg-type]
 
@@ -133,6 +140,8 @@ def _broken(schedule: Schedule, fault: Fault, place: tuple[int, int]) -> Schedul
 def _stalled(schedule: Schedule, fault: Fault, place: tuple[int, int]) -> Schedule:
     """Delay the bytes from the place on."""
     start, more = place[0], int(fault.value)
+    if start == HEAD:
+        return timed(schedule, lambda at: at + more)
     at = _write_at(schedule, start)
     ends, at_ns = [*schedule.ends], [*schedule.at_ns]
     if at < len(ends) and start > (ends[at - 1] if at else 0):  # a part of that write comes before the stall

@@ -26,7 +26,9 @@ from wiretape.viewer.source.replayed import ExchangeHead
 from wiretape.viewer.wings.replay import faults, schedule, turns
 from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.matching import Library, Miss, Mode, ReplayRequest, read_body
+from wiretape.viewer.wings.replay.positions import Places
 from wiretape.viewer.wings.replay.schedule import Schedule
+from wiretape.viewer.wings.replay.streams import SILENCE_NS
 from wiretape.viewer.wings.replay.turns import Turns
 
 CACHED_BYTES = 64 << 20
@@ -108,20 +110,25 @@ class ToRecord:
 class AnswerPlan:
     """An answer to be sent; `faults` are those that were applied to it, `missing` bytes are not on the tape.
 
-    It does not have the place of the faults that are `unplaced`.
+    It does not have the place of the faults that are `unplaced`; `holds` are those that hold it at one of its `places`.
+    `at_speed` returns the schedule at another speed.
 
     `asked_ns` is when the request had been sent as a whole. Over HTTP/2, `trailers` follow the body, or `reset_code`
     is the error by which upstream reset the stream.
     """
 
-    head: ExchangeHead
+    head: ExchangeHead | None
+    """None: an error that needs no recording."""
     status: int | None
     headers: list[tuple[bytes, bytes]]
     chunked: bool
     closes: bool
     schedule: Schedule
+    places: Places
+    at_speed: Callable[[float], Schedule]
     faults: tuple[str, ...] = ()
     unplaced: tuple[str, ...] = ()
+    holds: tuple[Fault, ...] = ()
     missing: int = 0
     asked_ns: int = 0
     trailers: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -132,23 +139,27 @@ class AnswerPlan:
 class Greeting:
     """The beginning of a WebSocket: its time, extension (as recorded) and headers.
 
-    `speaks_first`: upstream did not wait for a message.
+    `speaks_first`: upstream did not wait for a message. `holds` are faults that hold it before its head.
     """
 
     at_ns: int
     extension: str | None
     headers: list[tuple[bytes, bytes]]
     speaks_first: bool
+    holds: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """A recorded WebSocket to be played; `faults` were applied to it, and it does not have the place of others."""
+    """A recorded WebSocket to be played; the fields are those of an `AnswerPlan`."""
 
     head: ExchangeHead
     turns: Turns
+    places: Places
+    at_speed: Callable[[float], Turns]
     faults: tuple[str, ...]
     unplaced: tuple[str, ...]
+    holds: tuple[Fault, ...]
 
 
 class Planner:
@@ -214,8 +225,17 @@ class Planner:
         """Note that an exchange is being recorded to answer a request."""
         self._library.answered_earlier.add(id)
 
-    def plan(self, request: ReplayRequest) -> AnswerPlan | Miss | ToRecord:
-        """Return the plan of the answer to a request, with its faults, or the reason that no recording answers it."""
+    def set_speed(self, speed: float) -> None:
+        """Play answers at another speed from now on."""
+        self._options = replace(self._options, speed=speed)
+        self._cached.clear()
+        self._cached_bytes = 0
+
+    def plan(self, request: ReplayRequest, extra: Sequence[Fault] = ()) -> AnswerPlan | Miss | ToRecord:
+        """Return the plan of the answer to a request, with its faults, or the reason that no recording answers it.
+
+        `extra` are faults for this request alone.
+        """
         if self._options.record == "all" and request.id is None:
             older = self._library.replaced(request, self._last_at_start)
             return ToRecord(Miss("all requests go to the API"), None, older)
@@ -225,19 +245,28 @@ class Planner:
         if isinstance(match, Miss):
             return self._missed(request, match)
         try:
-            answer, plan = self._accepted(match, request.headers)
+            plan = self._accepted(match, request.headers)
         except NotFound as error:
             return Miss(str(error), match.id)
         turn = self._served[match.no] = self._served.get(match.no, 0) + 1
-        struck = faults.striking(self._options.faults, self._options.seed, match.id, turn)
+        struck = [*faults.striking(self._options.faults, self._options.seed, match.id, turn), *extra]
         if not struck:
             return plan
         status = next((fault for fault in struck if fault.kind == "status"), None)
-        if status is not None:
-            return _failure(plan, status)
-        writes, applied = faults.applied(plan.schedule, struck, partial(schedule.events, answer))
-        names = tuple(fault.text for fault in applied)
-        return replace(plan, schedule=writes, faults=names, unplaced=faults.unplaced(struck, names))
+        if status is not None:  # instead of all other faults but those that hold it
+            plan, struck = _failure(plan, status), [fault for fault in struck if fault.kind == "hold"]
+        whole = plan.at_speed
+        writes, applied = faults.applied(plan.schedule, struck, plan.places)
+        names = (*plan.faults, *(fault.text for fault in applied))
+        return replace(
+            plan,
+            status=plan.status if writes.head_ns is not None else None,
+            schedule=writes,
+            at_speed=lambda speed: faults.applied(whole(speed), struck, plan.places)[0],
+            faults=names,
+            unplaced=faults.unplaced(struck, names),
+            holds=tuple(fault for fault in applied if fault.kind == "hold"),
+        )
 
     def _missed(self, request: ReplayRequest, miss: Miss) -> Miss | ToRecord:
         if request.id is not None or self._options.mode == "id" or self._options.record == "none":
@@ -249,15 +278,13 @@ class Planner:
     def _plain_plan(self, head: ExchangeHead) -> tuple[RecordedExchange, AnswerPlan]:
         return self._planned(head, (head.no, True), lambda: self._source.answer(head))
 
-    def _accepted(
-        self, head: ExchangeHead, headers: Sequence[tuple[bytes, bytes]]
-    ) -> tuple[RecordedExchange, AnswerPlan]:
-        """Return the same, without the answer's content coding if a client with these headers does not take it."""
+    def _accepted(self, head: ExchangeHead, headers: Sequence[tuple[bytes, bytes]]) -> AnswerPlan:
+        """Return the plan, without the answer's content coding if a client with these headers does not take it."""
         answer, plan = self._plain_plan(head)
         codings = encoding.codings_of(encoding.coding_of(answer.exchange.headers.response))
         if all(guard.accepts(headers, coding.removeprefix("x-")) for coding in codings):
-            return answer, plan
-        return self._planned(head, (head.no, False), lambda: _uncoded(answer))
+            return plan
+        return self._planned(head, (head.no, False), lambda: _uncoded(answer))[1]
 
     def _planned(
         self, head: ExchangeHead, key: tuple[int, bool], read_answer: Callable[[], RecordedExchange]
@@ -329,10 +356,16 @@ class Planner:
         greeting = replace(recorded_turns.schedules[0], head_ns=answer.exchange.headers_ns or 0)
         waits = schedule.paced(greeting, self._options.speed)
         speaks_first = bool(greeting.body or not recorded_turns.client_messages)
-        return Greeting(waits.head_ns or 0, extension, headers, speaks_first)
+        holds = tuple(fault for fault in struck if fault.kind == "hold" and _is_at_head(fault))
+        return Greeting(waits.head_ns or 0, extension, headers, speaks_first, holds)
 
-    def talk(self, request: ReplayRequest, extension: str | None, *, speaks_first: bool) -> Talk | Miss:
-        """Return the plan of a WebSocket for a request; its body is the first message unless `speaks_first`."""
+    def talk(
+        self, request: ReplayRequest, extension: str | None, extra: Sequence[Fault] = (), *, speaks_first: bool
+    ) -> Talk | Miss:
+        """Return the plan of a WebSocket for a request; its body is the first message unless `speaks_first`.
+
+        `extra` are faults for this WebSocket alone.
+        """
         match = self._sockets.meet(request) if speaks_first else self._sockets.find(request)
         if isinstance(match, Miss):
             return match
@@ -342,11 +375,25 @@ class Planner:
         except NotFound as error:
             return Miss(str(error), match.id)
         played = turns.of(answer, as_recorded=answer.exchange.extensions in (extension, None))
-        played = turns.paced(turns.rechunked(played, options.rechunk), options.speed, options.cap_ns)
+        whole = turns.rechunked(played, options.rechunk)
+        places = turns.places(whole)
         turn = self._served[match.no] = self._served.get(match.no, 0) + 1
         struck = faults.striking(options.faults, options.seed, match.id, turn)
-        played, applied = turns.with_faults(played, struck)
-        return Talk(match, played, applied, faults.unplaced(struck, applied))
+        struck = [*(fault for fault in struck if fault.kind != "hold" or not _is_at_head(fault)), *extra]
+
+        def at_speed(speed: float) -> tuple[Turns, tuple[str, ...]]:
+            return turns.with_faults(turns.paced(whole, speed, options.cap_ns), struck, places)
+
+        played, applied = at_speed(options.speed)
+        return Talk(
+            match,
+            played,
+            places,
+            lambda speed: at_speed(speed)[0],
+            applied,
+            faults.unplaced(struck, applied),
+            tuple(fault for fault in struck if fault.kind == "hold" and fault.text in applied),
+        )
 
     def confirm(self, talk: Talk, number: int, message: bytes) -> Miss | None:
         """Return the difference of a client's message from the recorded one of that number, or None."""
@@ -358,6 +405,10 @@ class Planner:
 
     def close(self) -> None:
         self._source.close()
+
+
+def _is_at_head(fault: Fault) -> bool:
+    return fault.position is not None and fault.position.text == "head"
 
 
 def _uncoded(answer: RecordedExchange) -> RecordedExchange:
@@ -380,7 +431,9 @@ def _planned(head: ExchangeHead, answer: RecordedExchange, options: ServingOptio
         writes = schedule.rechunked(writes, schedule.event_ends(answer))
     elif options.rechunk != "recorded":
         writes = schedule.rechunked(writes, schedule.in_pieces(writes.body, options.rechunk))
-    writes = schedule.paced(writes, options.speed, options.cap_ns)
+    places = Places(len(writes.body), partial(schedule.events, answer), schedule.silence(writes, SILENCE_NS))
+    at_speed = partial(schedule.paced, writes, cap_ns=options.cap_ns)
+    writes = at_speed(options.speed)
     recorded = _bytes(answer.exchange.headers.response)
     chunked, length = _framing(answer, writes)
     headers = served_headers(recorded)
@@ -396,6 +449,8 @@ def _planned(head: ExchangeHead, answer: RecordedExchange, options: ServingOptio
         chunked,
         closes,
         writes,
+        places,
+        at_speed,
         missing=facts.gap_bytes,
         asked_ns=asked_ns,
         trailers=served_headers(_bytes(answer.exchange.headers.trailers)),
@@ -444,11 +499,20 @@ def _framing(answer: RecordedExchange, writes: Schedule) -> tuple[bool, int | No
 
 def _failure(plan: AnswerPlan, fault: Fault) -> AnswerPlan:
     """Return an error that replaces the recorded answer, at once."""
-    status = int(fault.value)
-    error = {"type": "wiretape_fault", "code": "fault", "message": f"wiretape: the fault {fault.text} was asked for"}
-    body = msgspec.json.encode({"type": "error", "error": error})
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    return replace(failure(int(fault.value), fault.text), head=plan.head)
+
+
+def failure(
+    status: int, text: str, headers: Sequence[tuple[bytes, bytes]] = (), body: bytes | None = None
+) -> AnswerPlan:
+    """Return an error that needs no recording; `text` is the fault, which the body names unless one is given."""
+    if body is None:
+        message = f"wiretape: the fault {text} was asked for"
+        error = {"type": "wiretape_fault", "code": "fault", "message": message}
+        body = msgspec.json.encode({"type": "error", "error": error})
+    if not any(name == b"content-type" for name, _ in headers):
+        headers = [(b"content-type", b"application/json"), *headers]
+    headers = [*headers, (b"content-length", b"%d" % len(body))]
     writes = Schedule(body, 0, [0], [len(body)], 0, "end", joins_head=True, joins_end=True)
-    return replace(
-        plan, status=status, headers=headers, chunked=False, closes=False, schedule=writes, faults=(fault.text,)
-    )
+    places = Places(len(body), list, None)
+    return AnswerPlan(None, status, headers, False, False, writes, places, lambda _: writes, (text,))

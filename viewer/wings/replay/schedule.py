@@ -45,10 +45,9 @@ class Schedule:
     joins_head: bool = False
     joins_end: bool = False
 
-    def write(self, index: int) -> tuple[bytes, int]:
-        """Return the data of a write, and the time since the one before it, in ns."""
-        start, before_ns = (self.ends[index - 1], self.at_ns[index - 1]) if index else (0, self.at_ns[0])
-        return self.body[start : self.ends[index]], self.at_ns[index] - before_ns
+    def gap_ns(self, index: int) -> int:
+        """Return the time of a write since the one before it, in ns."""
+        return self.at_ns[index] - self.at_ns[index - 1] if index else 0
 
 
 def recorded(answer: RecordedExchange) -> Schedule:
@@ -114,6 +113,15 @@ def events(answer: RecordedExchange) -> Sequence[tuple[int, int]]:
         return [*zip([*accumulate(ends, max, initial=0)][:-1], ends, strict=True)]
     spans = {stored_read.seq: (stored_read.start, stored_read.start + stored_read.size) for stored_read in answer.reads}
     return [spans.get(-1 if seq is None else seq, (0, 0)) for seq in decoded.reads]
+
+
+def silence(schedule: Schedule, silence_ns: int) -> int | None:
+    """Return the offset behind the first time without a write of `silence_ns` or more, from the head on, or None."""
+    times = [schedule.head_ns or 0, *schedule.at_ns, schedule.end_ns]
+    waits = (later - earlier for earlier, later in pairwise(times))
+    return next(
+        (offset for offset, wait_ns in zip((0, *schedule.ends), waits, strict=True) if wait_ns >= silence_ns), None
+    )
 
 
 def paced(schedule: Schedule, speed: float = 1.0, cap_ns: int | None = None) -> Schedule:

@@ -13,6 +13,9 @@ An app of the recorder's own HTTP server. The rules of an answer:
 - A request without a recording goes to `upstreams`, if there are any, after recordings of the same request that have
   ended are on the tape; it is planned again then, once.
 - An answer ends as recorded: whole, by a close, a reset or bytes that are no HTTP, or never.
+- A held answer (`streams`) has no write in the `Pacer`. Released, its next write is done at once, and the origin of its
+  times moves so that later writes keep their distances.
+- A page of another port of this machine may call: it gets the headers of CORS, unless they are recorded.
 """
 
 import asyncio
@@ -21,25 +24,31 @@ from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import providers, proxy
 from wiretape.recorder.relay.app import HttpApp
 from wiretape.recorder.relay.client import Client
-from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.guard import Policy, Refusal
 from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.source.replayed import ExchangeHead
-from wiretape.viewer.wings.replay import matching
+from wiretape.viewer.wings.replay import faults, matching
+from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.matching import Miss, ReplayRequest
 from wiretape.viewer.wings.replay.pacing import Pacer, spaced
 from wiretape.viewer.wings.replay.planning import AnswerPlan, Planner, ToRecord
+from wiretape.viewer.wings.replay.positions import HEAD, Places
+from wiretape.viewer.wings.replay.schedule import End
+from wiretape.viewer.wings.replay.streams import SILENCE_NS, ControlError, Hold, Stream
 
 UNSENT_BYTES = 256 << 10
 """Limit of bytes that a client has not taken; beyond it its answer waits."""
@@ -47,6 +56,8 @@ BODY_BYTES = 64 << 20
 """Limit of a request's body, which is held in memory until the answer begins."""
 ALL_BODIES_BYTES = 256 << 20
 """Limit of the bodies of all requests."""
+CONTROL_PATH = b"/@control"
+"""The path of requests that control answers, and do not count."""
 T = TypeVar("T")
 
 
@@ -79,6 +90,8 @@ class Served:
     ended_ns: int | None = None
     ending: str = ""
     """The schedule's end, or `client`: it left before, or `relayed`: upstream answers."""
+    remark: str = ""
+    """What ended a held answer, for the log."""
 
     def wrote(self, at: int, size: int, gap: int) -> None:
         """Note a write of body bytes, which was due `gap` after the one before."""
@@ -98,11 +111,22 @@ class Upstreams(Protocol):
         """Relay a request, whose body has come whole; None if it is answered, a `Refusal` if it cannot be."""
 
 
-class Live(Protocol):
-    """An answer on its way."""
+class Director(Protocol):
+    """The control of answers, which is told of each request."""
 
-    def stop(self) -> None:
-        """End at once."""
+    def serve(self, client: Client, request: Request) -> Responder | None:
+        """Answer a request to control itself."""
+
+    def add(self, answering: "Answering") -> None:
+        """Note a new request."""
+
+    def take(
+        self, answering: "Answering", target: bytes, body: bytes | None
+    ) -> tuple[Sequence[Fault], AnswerPlan | None]:
+        """Return the faults, and the error, that are to strike a request; `body`: None for a WebSocket."""
+
+    def close(self) -> None:
+        """Answer nothing more."""
 
 
 class Replay(HttpApp):
@@ -110,8 +134,11 @@ class Replay(HttpApp):
 
     `on_came` gets each request when it comes, to be filled in; `on_served` gets it when it is over.
     `on_refused` gets refusals, `on_trouble` failures. Several servers may share a `thread` to plan. `upgrade` takes the
-    requests for a WebSocket, which are refused without it.
+    requests for a WebSocket, which are refused without it. A hold that is limited lasts `hold_seconds` at most (0:
+    without a limit). `direct` makes the control of answers.
     """
+
+    policy = Policy(takes_local_pages=True)
 
     def __init__(
         self,
@@ -121,6 +148,8 @@ class Replay(HttpApp):
         clock: Clock = SYSTEM,
         thread: ThreadPoolExecutor | None = None,
         upgrade: "Callable[[Replay, Http1Client, Request], Responder | None] | None" = None,
+        direct: "Callable[[Replay], Director] | None" = None,
+        hold_seconds: float = 60.0,
         on_came: Callable[[Served], None] = lambda _: None,
         on_served: Callable[[Served], None] = lambda _: None,
         on_refused: Callable[[Refusal], None] = lambda _: None,
@@ -132,7 +161,11 @@ class Replay(HttpApp):
         self._thread, self._shares_thread = thread or ThreadPoolExecutor(1, "planner"), thread is not None
         self._planner: Planner
         self.pacer: Pacer
-        self.live: set[Live] = set()
+        self.began_ns = 0
+        """When it was started; the clock's ns."""
+        self.live: set[Answering] = set()
+        self.hold_seconds = hold_seconds
+        self.director = None if direct is None else direct(self)
         self._body_bytes = 0
 
     async def start(self) -> Sequence[ExchangeHead]:
@@ -144,6 +177,7 @@ class Replay(HttpApp):
         except BaseException:
             await self._shut()
             raise
+        self.began_ns = self.clock.now()
         return self._planner.heads
 
     def warm(self) -> None:
@@ -156,6 +190,8 @@ class Replay(HttpApp):
                 self._thread.submit(self._warm)
 
     async def stop(self) -> None:
+        if self.director is not None:
+            self.director.close()
         for response in list(self.live):
             response.stop()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._planner.close)
@@ -166,8 +202,8 @@ class Replay(HttpApp):
         if not self._shares_thread:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def plan(self, request: ReplayRequest) -> "asyncio.Future[AnswerPlan | Miss | ToRecord]":
-        return self.planned(lambda planner: planner.plan(request))
+    def plan(self, request: ReplayRequest, extra: Sequence[Fault]) -> "asyncio.Future[AnswerPlan | Miss | ToRecord]":
+        return self.planned(lambda planner: planner.plan(request, extra))
 
     def planned(self, plan: Callable[[Planner], T]) -> "asyncio.Future[T]":
         return asyncio.get_running_loop().run_in_executor(self._thread, lambda: plan(self._planner))
@@ -194,7 +230,17 @@ class Replay(HttpApp):
     # app.HttpApp
 
     def respond(self, client: Client, request: Request) -> Responder | None:
-        """Answer a request from the recordings."""
+        """Answer a request from the recordings, or one to control them."""
+        if request.target.startswith(CONTROL_PATH) and request.target[len(CONTROL_PATH) :][:1] in (b"", b"/", b"?"):
+            if self.director is not None:
+                return self.director.serve(client, request)
+            answer_error(client, 404, "answers cannot be controlled: add --control", "unknown_path")
+            return None
+        if request.method == "OPTIONS" and (headers := _preflight(request)):
+            client.start(204, b"", headers, chunked=False, closes=False)
+            client.flush()
+            client.finish()
+            return None
         if self._upgrade is not None and isinstance(client, Http1Client) and client.may_switch:
             return self._upgrade(self, client, request)
         response = Response(self, client, request)
@@ -206,25 +252,38 @@ class Replay(HttpApp):
 
 
 class Answering(Responder):
-    """A request on its way to its answer, over HTTP or a WebSocket: its course, and the room that its data take."""
+    """A request on its way to its answer, over HTTP or a WebSocket: its course, its holds, the room of its data."""
 
     def __init__(self, app: Replay, client: Client, request: Request) -> None:
         self._app, self._client, self._request, self._now = app, client, request, app.clock.now
-        self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
-        self._t0 = self._served.requested
+        self.served = Served(request.method, request.target.decode("latin-1"), client.stamp)
+        self._t0 = self.served.requested
         self._size = 0
         """Bytes of the client that count for the limits of bodies."""
         self._is_over = False
-        app.on_came(self._served)
+        self.stream = Stream()
+        self.places: Places | None = None
+        """The places in the answer, once it is planned; of a WebSocket, once its first message came."""
+        self._waiting_faults: list[Fault] = []
+        """Faults that were asked for before the answer was planned."""
+        self._speed: float | None = None
+        self._is_ready = False
+        """True once its head may be written."""
+        self._writing = 0
+        """The number of the write that is in the pacer: a hold, a release or another speed makes it void."""
+        self._hold_timer: asyncio.TimerHandle | None = None
+        app.on_came(self.served)
         app.live.add(self)
+        if app.director is not None:
+            app.director.add(self)
 
     def _fail(self, status: int, message: str, code: str, **more: object) -> None:
-        self._served.status = status
+        self.served.status = status
         self._end("refused")
-        answer_error(self._client, status, message, code, **more)
+        answer_error(self._client, status, message, code, cors(self._request), **more)
 
     def _miss(self, miss: Miss, status: int = 404) -> None:
-        self._served.miss = miss
+        self.served.miss = miss
         self._fail(status, miss.message, "not_recorded", nearest=miss.nearest, differs=miss.differs)
 
     def _end(self, ending: str) -> None:
@@ -232,22 +291,25 @@ class Answering(Responder):
             return
         self._is_over = True
         self._forget_body()
-        self._served.ending, self._served.ended_ns = ending, self._now() - self._t0
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+        self.served.ending, self.served.ended_ns = ending, self._now() - self._t0
+        self.stream.end(ending)
         self._app.live.discard(self)
-        self._app.on_served(self._served)
+        self._app.on_served(self.served)
 
     def _forget_body(self) -> None:
         self._app.forget_body(self._size)
         self._size = 0
 
-    def _hold(self, now: int) -> None:
+    def _block(self, now: int) -> None:
         """Note that the client takes nothing any more."""
-        self._served.waits.append((now - self._t0, 0))
+        self.served.waits.append((now - self._t0, 0))
 
-    def _go_on(self) -> int:
+    def _unblock(self) -> int:
         """Note that the client has taken enough of what it was sent, and return the time."""
         now = self._now()
-        self._served.waits[-1] = (self._served.waits[-1][0], now - self._t0)
+        self.served.waits[-1] = (self.served.waits[-1][0], now - self._t0)
         return now
 
     def client_left(self) -> None:
@@ -256,6 +318,96 @@ class Answering(Responder):
     def stop(self) -> None:
         self._end("stopped")
         self._client.close()
+
+    # control
+
+    def strike(self, fault: Fault) -> None:
+        """Hold, cut or reset at a position, or, without one, before the next write. Raises `ControlError`."""
+        self.stream.require()
+        position, place = fault.position, None
+        if position is None and fault.kind != "hold":
+            place = self.stream.place
+        elif self.stream.place == HEAD and self._is_ready and (position is None or position.text == "head"):
+            place = HEAD
+        elif self.places is None:
+            self._waiting_faults.append(fault)
+            return
+        else:
+            place = self.places.border(self.stream.place) if position is None else self.places.place(position)
+            if position is not None and position.text == "end":
+                place = self._end_place
+            if place is None or place > self._end_place:
+                count = counted(len(self.places.spans), "event")
+                raise ControlError("bad_request", f"{fault.text}: the answer has no such position, but {count}")
+        if place < self.stream.place:
+            raise ControlError("passed", f"{fault.text}: the answer is beyond that position")
+        if fault.kind == "hold":
+            self.stream.add(Hold(place, fault.is_limited), self._now())
+            self._note_hold()
+            return
+        if place == self.stream.place:
+            self.break_off("reset" if fault.kind == "reset" else "close")
+        else:
+            self._cut_at(fault)
+        self.served.faults = (*self.served.faults, fault.text)
+
+    def _strike_planned(self, holds: Sequence[Fault]) -> None:
+        """Strike with the holds of a plan, and with the faults that waited for it."""
+        faults, self._waiting_faults = [*holds, *self._waiting_faults], []
+        for fault in faults:
+            try:
+                self.strike(fault)
+            except ControlError:
+                self.served.unplaced = (*self.served.unplaced, fault.text)
+
+    def break_off(self, end: End) -> None:
+        """End now, by a close or a reset. Raises `ControlError`."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Write what was held at once; later writes keep their distances. Raises `ControlError`."""
+        raise NotImplementedError
+
+    def step(self, count: int) -> None:
+        """Write so many events at once, and hold again, or end behind the last. Raises `ControlError`."""
+        raise NotImplementedError
+
+    def fail(self, plan: AnswerPlan) -> None:
+        """Answer by an error. Raises `ControlError`."""
+        raise NotImplementedError
+
+    def play(self, speed: float) -> None:
+        """Go on at another speed. Raises `ControlError`."""
+        raise NotImplementedError
+
+    @property
+    def _end_place(self) -> int:
+        """The place of the answer's end."""
+        raise NotImplementedError
+
+    def _cut_at(self, fault: Fault) -> None:
+        """End by a close or a reset at a place that is still to come."""
+        raise NotImplementedError
+
+    def _note_hold(self) -> None:
+        """Void the next write of an answer that is held, and limit the hold."""
+        if not self.stream.is_held or self._hold_timer is not None:
+            return
+        self._writing += 1
+        if self.stream.is_limited and self._app.hold_seconds:
+            loop, seconds = asyncio.get_running_loop(), self._app.hold_seconds
+            self._hold_timer = loop.call_later(seconds, self._client.guarded(self._expire), seconds)
+
+    def _expire(self, seconds: float) -> None:
+        self.served.remark = f"held for {seconds:g} s, and cut"
+        self.break_off("close")
+
+    def _released(self) -> None:
+        self.stream.require(is_held=True)
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = None
+        self.stream.release()
 
 
 class Response(Answering):
@@ -267,17 +419,23 @@ class Response(Answering):
         """The origin of the schedule's times."""
         self._pieces: list[bytes] = []
         self._replay_request: ReplayRequest | None = None
+        self._extra: Sequence[Fault] = ()
+        """The faults that control asked for, for this request."""
         self._settling: asyncio.Task[None] | None = None
-        self._is_requested = self._is_held = self._has_settled = False
+        self._is_requested = self._is_blocked = self._has_settled = False
         self._plan: AnswerPlan
-        self._index = -1
-        """The number of the next write; -1: the head."""
+        self._cuts: list[Fault] = []
+        """The faults that have cut the schedule since it was planned."""
+        self._index = 0
+        """The number of the next write of the body."""
+        self._is_on_time = True
+        """False if the next write does not follow the one before as it was recorded: after a hold."""
 
     # responder.Responder
 
     def body_came(self) -> None:
         """Read a piece of the request's body, and answer once it is whole."""
-        if self._is_requested:
+        if self._is_requested or self._is_ready:
             return
         piece = self._request.take()
         self._pieces.append(piece)
@@ -287,7 +445,7 @@ class Response(Answering):
             self.request_failed(refusal)
         elif self._request.complete:
             self._is_requested = True
-            self._served.uploaded_ns = self._now() - self._t0
+            self.served.uploaded_ns = self._now() - self._t0
             request = self._request
             if request.target == b"/" and request.method in ("GET", "HEAD"):
                 self._end("list")
@@ -298,10 +456,20 @@ class Response(Answering):
             self._pieces = [b"".join(self._pieces)]
             plain = matching.uncoded(request.headers, self._pieces[0])
             self._replay_request = ReplayRequest(request.method, target, plain, id, request.headers)
-            self._app.plan(self._replay_request).add_done_callback(self._client.guarded(self._planned))
+            failure = None
+            if self._app.director is not None:
+                self._extra, failure = self._app.director.take(self, target, plain)
+            if failure is None:
+                self._ask()
+            else:
+                self._begin(replace(failure, holds=tuple(self._extra)))
+
+    def _ask(self) -> None:
+        assert self._replay_request is not None  # it is kept until it is answered
+        self._app.plan(self._replay_request, self._extra).add_done_callback(self._client.guarded(self._planned))
 
     def _planned(self, planning: "asyncio.Future[AnswerPlan | Miss | ToRecord]") -> None:
-        if self._is_over or planning.cancelled():
+        if self._is_over or self._is_ready or planning.cancelled():
             return
         try:
             outcome = planning.result()
@@ -315,7 +483,6 @@ class Response(Answering):
                 case Miss():
                     self._miss(outcome)
                 case AnswerPlan():
-                    self._forget_body()  # the answer may take minutes, and others wait for the room
                     self._begin(outcome)
 
     async def _record(self, to_record: ToRecord) -> None:
@@ -325,9 +492,9 @@ class Response(Answering):
             # Once only: a recording that settles, and still does not answer the request, would be waited for for ever.
             if not self._has_settled and await self._app.upstreams.settle(to_record):
                 self._has_settled = True
-                assert self._replay_request is not None  # it is kept until it is answered
-                self._app.plan(self._replay_request).add_done_callback(self._client.guarded(self._planned))
-            elif not self._is_over:
+                if not self._is_ready:
+                    self._ask()
+            elif not self._is_over and not self._is_ready:
                 self._relay(self._app.upstreams, to_record)
         except Exception as error:  # noqa: BLE001 - any failure is reported to the client and the user
             self._client.failed(error)
@@ -350,13 +517,15 @@ class Response(Answering):
 
     def client_progressed(self) -> None:
         """Continue once the client has taken half of the limit."""
-        if self._is_held and self._client.unsent < UNSENT_BYTES // 2:
-            self._is_held = False
-            self._add(self._go_on())
+        if self._is_blocked and self._client.unsent < UNSENT_BYTES // 2:
+            self._is_blocked = False
+            now = self._unblock()
+            if not self.stream.is_held:
+                self._add(now)
 
     def taker_failed(self, error: Exception) -> None:
-        if self._served.head_ns is None:
-            self._served.status = 500
+        if self.served.head_ns is None:
+            self.served.status = 500
         self._end("fault")
         self._app.on_trouble(f"an answer failed by a fault of wiretape's own: {error!r}")
 
@@ -367,71 +536,115 @@ class Response(Answering):
     # the answer
 
     def _begin(self, plan: AnswerPlan) -> None:
-        self._plan = plan
-        self._served.head, self._served.status, self._served.faults = plan.head, plan.status, plan.faults
-        self._served.missing, self._served.unplaced = plan.missing, plan.unplaced
-        if plan.schedule.head_ns is None:
-            self._index = 0
-        if plan.schedule.head_ns is None and plan.schedule.end == "silence":
-            return  # the client will leave
-        self._origin += max((self._served.uploaded_ns or 0) - plan.asked_ns, 0)
-        self._add(self._origin + self._due())
+        self._forget_body()  # the answer may take minutes, and others wait for the room
+        if self._speed is not None:
+            plan = replace(plan, schedule=plan.at_speed(self._speed))
+        self._plan, self.places, self._is_ready = plan, plan.places, True
+        self.served.head, self.served.status, self.served.faults = plan.head, plan.status, plan.faults
+        self.served.missing, self.served.unplaced = plan.missing, plan.unplaced
+        self._origin += max((self.served.uploaded_ns or 0) - plan.asked_ns, 0)
+        self._strike_planned(plan.holds)
+        if not self.stream.is_held and not self._is_over:
+            self._go_on()
 
     def _add(self, due: int) -> None:
-        self._app.pacer.add(due, self._client.guarded(self._advance))
+        self._writing += 1
+        self._app.pacer.add(due, self._client.guarded(partial(self._advance, self._writing)))
+
+    def _go_on(self) -> None:
+        if not self._is_silent:  # else the client will leave
+            self._add(self._origin + self._due())
+
+    @property
+    def _is_before_head(self) -> bool:
+        """True if the next write is the head; a recording without an answer has none."""
+        return self.stream.place == HEAD and self._plan.schedule.head_ns is not None
+
+    @property
+    def _is_silent(self) -> bool:
+        """True if nothing more is written, and the answer does not end."""
+        schedule = self._plan.schedule
+        return schedule.end == "silence" and self._index >= len(schedule.at_ns) and not self._is_before_head
 
     def _due(self) -> int:
         schedule = self._plan.schedule
-        if self._index < 0:
+        if self._is_before_head:
             return schedule.head_ns or 0
         return schedule.at_ns[self._index] if self._index < len(schedule.at_ns) else schedule.end_ns
 
-    def _advance(self, now: int) -> int | None:
+    def _previous_due(self) -> int:
+        schedule = self._plan.schedule
+        if self.stream.place == HEAD:
+            return 0
+        return schedule.at_ns[self._index - 1] if self._index else schedule.head_ns or 0
+
+    def _advance(self, writing: int, now: int) -> int | None:
         """Write the due parts; return the time of the next, or None: not before the client has taken more, or never."""
-        if self._is_over:
+        if self._is_over or writing != self._writing:
             return None
         if self._client.unsent > UNSENT_BYTES:
-            self._is_held = True
-            self._hold(now)
+            if not self._is_blocked:
+                self._is_blocked = True
+                self._block(now)
             return None
-        due = self._due()
-        self._write()
-        if not self._served.waits:  # after one, lateness is the client's
-            self._served.late.append(max(self._now() - self._origin - due, 0))
-        schedule = self._plan.schedule
-        if self._served.ending or (schedule.end == "silence" and self._index >= len(schedule.at_ns)):
+        due, has_more = self._due(), self._write()
+        if not self.served.waits:  # after one, lateness is the client's
+            self.served.late.append(max(self._now() - self._origin - due, 0))
+        if not has_more:
             return None
-        due = self._due()
+        due, schedule = self._due(), self._plan.schedule
         # The end adds no data that could merge; and at speed 0 nothing is waited for.
         if schedule.end_ns and self._index < len(schedule.at_ns):
-            previous = schedule.at_ns[self._index - 1] if self._index else schedule.head_ns or 0
-            due = spaced(due, due - previous, self._now() - self._origin)
+            due = spaced(due, due - self._previous_due(), self._now() - self._origin)
         return self._origin + due
 
-    def _write(self) -> None:
-        """Send the head, or a write of the body, or the end; parts that were read together are written together."""
-        plan, schedule = self._plan, self._plan.schedule
+    def _write(self) -> bool:
+        """Send the head, or a write of the body, or the end; parts that were read together are written together.
+
+        A write ends where the answer is to be held. Return True if more is due.
+        """
+        due, place = self._due(), self._write_parts()
+        if not self._is_over and place > HEAD:
+            silence_ns = SILENCE_NS if self._is_silent else self._due() - due
+            if self.stream.wrote(place, self._now(), silence_ns):
+                self._note_hold()
+        return not (self._is_over or self.stream.is_held or self._is_silent)
+
+    def _write_parts(self) -> int:
+        """Return the place up to which all is written."""
+        plan, schedule, place = self._plan, self._plan.schedule, self.stream.place
         is_head = self._request.method == "HEAD"
-        if self._index < 0:
-            self._index = 0
-            self._served.head_ns = self._now() - self._t0
-            headers = providers.relocated(matching.mounts(plan.head.upstream)[0], plan.headers, self._request.origin)
+        if self._is_before_head:
+            place = 0
+            self.served.head_ns = self._now() - self._t0
+            self._start(plan, is_head=is_head)
+            is_joined = schedule.joins_head if schedule.at_ns else schedule.joins_end
+            if not is_joined or is_head or self.stream.is_hold_at(place):
+                self._client.flush()
+                return place
+        if self._index < len(schedule.at_ns) and not is_head:
+            end = schedule.ends[self._index]
+            stop = self.stream.limit(end)
+            self._client.add(data := schedule.body[place:stop])
+            self.served.wrote(
+                self._now() - self._t0, len(data), schedule.gap_ns(self._index) if self._is_on_time else 0
+            )
+            self._is_on_time, place = True, stop
+            self._index += stop == end
+            if self._index < len(schedule.at_ns) or not schedule.joins_end or self.stream.is_hold_at(place):
+                self._client.flush()
+                return place
+        self._finish()
+        return place
+
+    def _start(self, plan: AnswerPlan, *, is_head: bool) -> None:
+        headers = plan.headers
+        if plan.head is not None:
+            headers = providers.relocated(matching.mounts(plan.head.upstream)[0], headers, self._request.origin)
             if plan.head.method == "HEAD" and not is_head:  # named by its id: there is no body of the stated length
                 headers = [*(pair for pair in headers if pair[0] != b"content-length"), (b"content-length", b"0")]
-            self._client.start(plan.status or 0, b"", headers, chunked=plan.chunked and not is_head, closes=plan.closes)
-            is_joined = schedule.joins_head if schedule.at_ns else schedule.joins_end
-            if not is_joined or is_head:
-                self._client.flush()
-                return
-        if self._index < len(schedule.at_ns) and not is_head:
-            data, gap_ns = schedule.write(self._index)
-            self._index += 1
-            self._client.add(data)
-            self._served.wrote(self._now() - self._t0, len(data), gap_ns)
-            if self._index < len(schedule.at_ns) or not schedule.joins_end:
-                self._client.flush()
-                return
-        self._finish()
+        headers = [*headers, *cors(self._request, headers)]
+        self._client.start(plan.status or 0, b"", headers, chunked=plan.chunked and not is_head, closes=plan.closes)
 
     def _finish(self) -> None:
         plan, client = self._plan, self._client
@@ -453,12 +666,109 @@ class Response(Answering):
             client.flush()
             client.finish()
 
+    # control
 
-def answer_error(client: Client, status: int, message: str, code: str, **more: object) -> None:
+    @property
+    def _end_place(self) -> int:
+        return 0 if self._request.method == "HEAD" else len(self._plan.schedule.body)
+
+    def _cut_at(self, fault: Fault) -> None:
+        self._cuts.append(fault)
+        self._plan = replace(self._plan, schedule=faults.applied(self._plan.schedule, [fault], self._plan.places)[0])
+
+    def break_off(self, end: End) -> None:
+        """End now, by a close or a reset. Raises `ControlError`."""
+        self.stream.require()
+        self._end(end)
+        if end == "reset":
+            self._client.flush()
+            self._client.reset()
+        else:
+            self._client.cut()
+
+    def release(self) -> None:
+        """Write what was held at once; later writes keep their distances. Raises `ControlError`."""
+        self._released()
+        self._client.guarded(self._resume)(self._now())
+
+    def _resume(self, now: int) -> None:
+        self._origin, self._is_on_time = now - self._due(), False
+        if not self._is_silent:
+            due = self._advance(self._writing, now)
+            if due is not None:
+                self._add(due)
+
+    def step(self, count: int) -> None:
+        """Write so many events at once, and hold again, or end behind the last. Raises `ControlError`."""
+        self.stream.require(is_held=True)
+        assert self.places is not None  # else it would wait
+        target = self.places.behind(self.stream.place, count)
+        self._released()
+        if target is not None and not self.stream.is_hold_at(target):
+            self.stream.add(Hold(target), self._now())
+        self._client.guarded(self._write_until_held)()
+
+    def _write_until_held(self) -> None:
+        self._is_on_time = False
+        while self._write():
+            self._is_on_time = False
+
+    def fail(self, plan: AnswerPlan) -> None:
+        """Answer by an error. Raises `ControlError`."""
+        self.stream.require()
+        if self.stream.place > HEAD:
+            raise ControlError("head_sent", f"the head is sent, with the status {self.served.status}")
+        if self.stream.is_held:
+            self._released()
+        self.stream.forget()
+        self._waiting_faults.clear()
+        self._begin(plan)
+
+    def play(self, speed: float) -> None:
+        """Go on at another speed. Raises `ControlError`."""
+        self.stream.require()
+        self._speed = speed
+        if not self._is_ready:
+            return
+        now, due, previous = self._now(), self._due(), self._previous_due()
+        schedule = faults.applied(self._plan.at_speed(speed), self._cuts, self._plan.places)[0]
+        self._plan = replace(self._plan, schedule=schedule)
+        # Of the wait for the next write, the same part is left.
+        share = min(max(self._origin + due - now, 0) / (due - previous), 1) if due > previous else 0
+        self._origin = now + int(share * (self._due() - self._previous_due())) - self._due()
+        if not self.stream.is_held:
+            self._go_on()
+
+
+def cors(request: Request, recorded: Sequence[tuple[bytes, bytes]] = ()) -> list[tuple[bytes, bytes]]:
+    """Return the headers by which a page of another port may read an answer, unless the `recorded` ones have them."""
+    origin = next((value for name, value in request.headers if name == b"origin"), None)
+    if origin is None or any(name.lower() == b"access-control-allow-origin" for name, _ in recorded):
+        return []
+    return [
+        (b"access-control-allow-origin", origin), (b"access-control-allow-credentials", b"true"),
+        (b"access-control-expose-headers", b"*"), (b"vary", b"origin"),
+    ]  # fmt: skip
+
+
+def _preflight(request: Request) -> list[tuple[bytes, bytes]]:
+    """Return the headers that answer the question of a page if it may send a request, or none for any other request."""
+    fields = dict(request.headers)
+    method = fields.get(b"access-control-request-method")
+    if method is None or b"origin" not in fields:
+        return []
+    names = fields.get(b"access-control-request-headers", b"*")
+    allowed = [(b"access-control-allow-methods", method), (b"access-control-allow-headers", names)]
+    return [*cors(request), *allowed, (b"access-control-max-age", b"600")]
+
+
+def answer_error(
+    client: Client, status: int, message: str, code: str, headers: Sequence[tuple[bytes, bytes]] = (), **more: object
+) -> None:
     """Answer with an error of our own, in the shape that SDKs show."""
     error = {"message": f"wiretape: {message}", "type": "wiretape_error", "code": code, **more}
-    headers = [(b"x-wiretape-error", code.encode())]
-    client.answer(status, msgspec.json.encode({"type": "error", "error": error}), "application/json", headers)
+    fields = [(b"x-wiretape-error", code.encode()), *headers]
+    client.answer(status, msgspec.json.encode({"type": "error", "error": error}), "application/json", fields)
 
 
 def answer_list(client: Client, request: Request, heads: Sequence[ExchangeHead]) -> None:
@@ -469,11 +779,13 @@ def answer_list(client: Client, request: Request, heads: Sequence[ExchangeHead])
     if b"json" in accepted:
         names = ("id", "method", "path", "model", "status", "outcome", "started_at")
         rows = [{name: getattr(head, name) for name in names} for head in newest]
-        client.answer(200, msgspec.json.encode({"count": len(heads), "exchanges": rows}), "application/json")
+        body = msgspec.json.encode({"count": len(heads), "exchanges": rows})
+        client.answer(200, body, "application/json", cors(request))
         return
     lines = [f"wiretape serves {len(heads)} recorded exchanges; /@ID/… asks for one of them"]
     lines += [
         f"{head.id}  {head.status or '–':>3}  {head.outcome:<13}  {head.model or '–':<24}  {head.method} {head.path}"
         for head in newest
     ]
-    client.answer(200, "".join(f"{safe(line)}\n" for line in lines).encode(), "text/plain; charset=utf-8")
+    text = "".join(f"{safe(line)}\n" for line in lines)
+    client.answer(200, text.encode(), "text/plain; charset=utf-8", cors(request))

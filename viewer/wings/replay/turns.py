@@ -20,7 +20,9 @@ from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.websocket import TimedMessage
 from wiretape.viewer.wings.replay import faults, schedule
 from wiretape.viewer.wings.replay.faults import Fault
+from wiretape.viewer.wings.replay.positions import Places
 from wiretape.viewer.wings.replay.schedule import Schedule
+from wiretape.viewer.wings.replay.streams import SILENCE_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,33 +152,38 @@ def paced(turns: Turns, speed: float, cap_ns: int | None) -> Turns:
     return replace(turns, schedules=[schedule.paced(turn, speed, cap_ns) for turn in turns.schedules])
 
 
-def with_faults(turns: Turns, struck: Sequence[Fault]) -> tuple[Turns, tuple[str, ...]]:
+def places(turns: Turns) -> Places:
+    """Return the places in all data of the turns, as recorded; a hold there is between two frames."""
+    silence = None
+    for start, turn in zip(turns.starts, turns.schedules, strict=True):
+        waits = zip(turn.ends, pairwise(turn.at_ns), strict=False)
+        offset = next((end for end, (earlier, later) in waits if later - earlier >= SILENCE_NS), None)
+        silence = start + offset if silence is None and offset is not None else silence
+    size = turns.starts[-1] + len(turns.schedules[-1].body)
+    return Places(size, lambda: turns.spans, silence, sorted({*turns.between, size}))
+
+
+def with_faults(turns: Turns, struck: Sequence[Fault], places: Places) -> tuple[Turns, tuple[str, ...]]:
     """Apply faults, and return those that found their place.
 
     A stall ends with its turn, as the next turn waits for the client; a fault that cuts the connection ends the turns.
     """
     schedules, names = list(turns.schedules), list[str]()
     for fault in struck:
-        if fault.kind == "slow":
-            schedules = [faults.applied(turn, [fault], list)[0] for turn in schedules]
-            names.append(fault.text)
+        if fault.position is None:
+            schedules = [faults.changed_by(turn, fault, None) or turn for turn in schedules]
+            names += [fault.text] if fault.kind == "slow" else []
             continue
-        span = _place(turns, fault)
+        span = places.span(fault.position)
         number = -1 if span is None else bisect_right(turns.starts, span[0]) - 1
-        if span is not None and number < len(schedules):  # else an earlier fault has cut before
+        if span is not None and 0 <= number < len(schedules):  # else an earlier fault has cut before
             start, size = turns.starts[number], len(schedules[number].body)
-            local = (min(span[0] - start, size), min(span[1] - start, size))
-            schedules[number], applied = faults.applied(schedules[number], [replace(fault, event=0)], [local].copy)
-            names += [fault.text for _ in applied]
-            schedules = schedules[: number + 1] if fault.kind in ("cut", "reset") else schedules
+            changed = faults.changed_by(schedules[number], fault, (min(span[0] - start, size), span[1] - start))
+            if changed is not None:
+                schedules[number] = changed
+                names.append(fault.text)
+                schedules = schedules[: number + 1] if fault.kind in ("cut", "reset") else schedules
     return replace(turns, schedules=schedules), tuple(names)
-
-
-def _place(turns: Turns, fault: Fault) -> tuple[int, int] | None:
-    if fault.event is not None:
-        return turns.spans[fault.event] if fault.event < len(turns.spans) else None
-    size = turns.starts[-1] + len(turns.schedules[-1].body)
-    return int(size * fault.share), size
 
 
 # The handshake

@@ -12,14 +12,17 @@ holds up its own WebSocket only. The rules of turns:
   in the middle of one, and a frame within a frame would break the connection.
 - A message that was not recorded is answered by an error, as a message, and a close frame with the code 1008.
 - A close frame of the client is answered as recorded, if the client closed there, else by one like the client's.
+- It is held between two frames. Messages of the client wait meanwhile; its pings are answered, and so is its close
+  frame, by which it leaves.
 """
 
 import asyncio
 import base64
 import binascii
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -37,11 +40,15 @@ from wiretape.recorder.relay.responder import Takeover
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.sockets import Socket
 from wiretape.viewer.wings.replay import matching, turns
+from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.matching import Miss, ReplayRequest
 from wiretape.viewer.wings.replay.pacing import spaced
 from wiretape.viewer.wings.replay.planning import AnswerPlan, Greeting, Planner, Talk, ToRecord
+from wiretape.viewer.wings.replay.positions import HEAD
 from wiretape.viewer.wings.replay.schedule import End, Schedule
 from wiretape.viewer.wings.replay.serve import BODY_BYTES, UNSENT_BYTES, Answering, Replay
+from wiretape.viewer.wings.replay.streams import SILENCE_NS, ControlError, Hold
+from wiretape.viewer.wings.replay.turns import Turns
 
 T = TypeVar("T")
 
@@ -56,6 +63,7 @@ class _Received(NamedTuple):
 class _ReplayTurn(NamedTuple):
     """A turn that has begun, and when."""
 
+    number: int
     schedule: Schedule
     origin: int
     is_last: bool
@@ -69,8 +77,10 @@ class _Playing:
     parts_written: int = 0
     bytes_written: int = 0
     is_scheduled: bool = False
-    is_held: bool = False
+    is_blocked: bool = False
     """True while the client takes nothing."""
+    is_on_time: bool = True
+    """False if the next write does not follow the one before as it was recorded: after a hold."""
 
 
 class Upgrade(Answering, Takeover):
@@ -82,7 +92,11 @@ class Upgrade(Answering, Takeover):
         super().__init__(app, client, request)
         self._is_planning = self._is_closing = False
         self._replay_request: ReplayRequest
-        self._greeting: Greeting
+        self._greeting: Greeting | AnswerPlan
+        self._extra: Sequence[Fault] = ()
+        """The faults that control asked for, for this WebSocket."""
+        self._cuts: list[Fault] = []
+        """The faults that have cut the turns since they were planned."""
         self._socket: Socket
         self._incoming: Incoming
         self._messages: deque[_Received] = deque()
@@ -105,6 +119,11 @@ class Upgrade(Answering, Takeover):
         target, id = matching.read_target(request.target, headers.get(b"x-wiretape-exchange"))
         self._replay_request = ReplayRequest(request.method, target, b"", id)
         self._api = api_at(target.decode("latin-1"))
+        if self._app.director is not None:
+            self._extra, failure = self._app.director.take(self, target, None)
+            if failure is not None:
+                self._on_greeting(failure)
+                return
         offered, protocols = (
             ",".join(value.decode("latin-1") for name, value in request.headers if name == header)
             for header in (b"sec-websocket-extensions", b"sec-websocket-protocol")
@@ -134,17 +153,14 @@ class Upgrade(Answering, Takeover):
             self._record(greeting)
         elif isinstance(greeting, Miss):
             self._miss(greeting)
-        elif isinstance(greeting, AnswerPlan):
-            self._served.head, self._served.status = greeting.head, greeting.status
-            self._served.faults = greeting.faults
-            self._end("end")
-            self._client.start(greeting.status or 0, b"", greeting.headers, chunked=False, closes=True)
-            self._client.add(greeting.schedule.body)
-            self._client.flush()
-            self._client.finish()
         else:
-            self._greeting = greeting
-            self._app.pacer.add(self._t0 + greeting.at_ns, self._client.guarded(self._switch))
+            self._greeting, self._is_ready = greeting, True
+            at_head = [fault for fault in self._extra if fault.position is not None and fault.position.text == "head"]
+            self._extra = [fault for fault in self._extra if fault not in at_head]
+            self._strike_planned([*greeting.holds, *at_head])
+            if not self.stream.is_held and not self._is_over:
+                at_ns = greeting.at_ns if isinstance(greeting, Greeting) else 0
+                self._app.pacer.add(self._t0 + at_ns, self._client.guarded(partial(self._switch, self._writing)))
 
     def _record(self, to_record: ToRecord) -> None:
         assert self._app.upstreams is not None  # else nothing is to be recorded
@@ -156,18 +172,28 @@ class Upgrade(Answering, Takeover):
         if relayed is not None:
             self._client.hand_over(self, relayed)
 
-    def _switch(self, _: int) -> None:
-        if self._is_over:
+    def _switch(self, writing: int, _: int) -> None:
+        if self._is_over or writing != self._writing:
             return
         greeting = self._greeting
+        if isinstance(greeting, AnswerPlan):
+            self.served.head, self.served.status = greeting.head, greeting.status
+            self.served.faults = greeting.faults
+            self._end("end")
+            self._client.start(greeting.status or 0, b"", greeting.headers, chunked=False, closes=True)
+            self._client.add(greeting.schedule.body)
+            self._client.flush()
+            self._client.finish()
+            return
         accept = generate_accept_token(dict(self._request.headers)[b"sec-websocket-key"].strip())
         headers = [
             (b"connection", b"Upgrade"), (b"upgrade", b"websocket"), (b"sec-websocket-accept", accept),
             *greeting.headers,
         ]  # fmt: skip
         self._incoming = Incoming(from_client=True, extensions=greeting.extension)
-        self._served.status, self._served.head_ns = 101, self._now() - self._t0
+        self.served.status, self.served.head_ns = 101, self._now() - self._t0
         self._socket, early = self._client.switch(101, b"", headers, self)
+        self.stream.wrote(0, self._now())
         if greeting.speaks_first:
             self._choose(speaks_first=True)
         if early:
@@ -203,16 +229,20 @@ class Upgrade(Answering, Takeover):
             self._send_between()
         elif message.kind in ("broken", "limit"):
             self._close_with("1002 the client broke the protocol" if message.kind == "broken" else "1009 too large")
+        elif message.kind == "close" and self.stream.is_held:
+            self._close_with(message.data.decode())
         elif message.kind != "pong" and not is_microphone(self._api, message):
             self._messages.append(_Received(at, message))
             self._process_next()
 
     def progressed(self) -> None:
         """Continue once the client has taken half of the limit, or close once it has taken all."""
-        if self._playing.is_held and self._socket.unsent < UNSENT_BYTES // 2:
-            self._playing.is_held = False
-            self._app.pacer.add(self._go_on(), self._client.guarded(self._advance))
-        elif self._is_over and self._served.ending == "reset" and not self._socket.unsent:
+        if self._playing.is_blocked and self._socket.unsent < UNSENT_BYTES // 2:
+            self._playing.is_blocked = False
+            now = self._unblock()
+            if not self.stream.is_held:
+                self._add(now)
+        elif self._is_over and self.served.ending == "reset" and not self._socket.unsent:
             self._client.reset()
 
     def write_failed(self, error: OSError) -> None:
@@ -228,8 +258,8 @@ class Upgrade(Answering, Takeover):
     # the client's messages
 
     def _process_next(self) -> None:
-        """Process the client's next message, unless the planner is still deciding on one."""
-        if self._is_planning or self._is_over or not self._messages:
+        """Process the client's next message, unless the planner is still deciding on one, or the answer is held."""
+        if self._is_planning or self._is_over or self.stream.is_held or not self._messages:
             return
         if self._messages[0].message.kind == "close":
             # Close as was recorded, if the client closed there, else by a close frame like the client's.
@@ -248,17 +278,22 @@ class Upgrade(Answering, Takeover):
             self._query(lambda planner: planner.confirm(talk, number, data), self._on_confirmed)
 
     def _choose(self, *, speaks_first: bool) -> None:
-        request, extension = self._replay_request, self._greeting.extension
+        assert isinstance(self._greeting, Greeting)  # any other has ended it
+        request, extension, extra = self._replay_request, self._greeting.extension, self._extra
         self._is_planning = True
-        self._query(lambda planner: planner.talk(request, extension, speaks_first=speaks_first), self._on_talk)
+        self._query(lambda planner: planner.talk(request, extension, extra, speaks_first=speaks_first), self._on_talk)
 
     def _on_talk(self, talk: Talk | Miss) -> None:
         self._is_planning = False
         if isinstance(talk, Miss):
             self._close_unmatched(talk)
             return
-        self._talk, self._served.head = talk, talk.head
-        self._served.faults, self._served.unplaced = talk.faults, talk.unplaced
+        if self._speed is not None:
+            talk = replace(talk, turns=talk.at_speed(self._speed))
+        self._talk, self.places, self.served.head = talk, talk.places, talk.head
+        self.served.faults = (*self.served.faults, *talk.faults)
+        self.served.unplaced = (*self.served.unplaced, *talk.unplaced)
+        self._strike_planned(talk.holds)
         self._begin(0, self._t0)
         if self._replay_request.body:
             self._begin(1, self._messages.popleft().at_ns)
@@ -274,7 +309,7 @@ class Upgrade(Answering, Takeover):
 
     def _close_unmatched(self, miss: Miss) -> None:
         """Send the nearest recording, as an error in the shape that SDKs show, and close."""
-        self._served.miss = miss
+        self.served.miss = miss
         error = {"message": f"wiretape: {miss.message}", "type": "wiretape_error", "code": "not_recorded"}
         message = {"type": "error", "status": 404, "error": error | {"nearest": miss.nearest, "differs": miss.differs}}
         text = msgspec.json.encode(message).decode()
@@ -299,51 +334,77 @@ class Upgrade(Answering, Takeover):
         schedules = self._talk.turns.schedules
         self._turn_count = max(number, self._turn_count)
         if number < len(schedules):  # else a fault has cut before
-            self._playing.turns.append(_ReplayTurn(schedules[number], origin, number == len(schedules) - 1))
-            if not self._playing.is_scheduled:
-                self._playing.is_scheduled = True
-                self._app.pacer.add(self._due(), self._client.guarded(self._advance))
+            self._playing.turns.append(_ReplayTurn(number, schedules[number], origin, number == len(schedules) - 1))
+            if not self._playing.is_scheduled and not self.stream.is_held:
+                self._add(self._due())
+
+    def _add(self, due: int) -> None:
+        self._playing.is_scheduled = True
+        self._writing += 1
+        self._app.pacer.add(due, self._client.guarded(partial(self._advance, self._writing)))
 
     def _due(self) -> int:
         turn, part = self._playing.turns[0], self._playing.parts_written
         at_ns = turn.schedule.at_ns
         return turn.origin + (at_ns[part] if part < len(at_ns) else turn.schedule.end_ns)
 
-    def _advance(self, now: int) -> int | None:
+    def _previous_due(self) -> int:
+        turn, part = self._playing.turns[0], self._playing.parts_written
+        return turn.origin + (turn.schedule.at_ns[part - 1] if part else 0)
+
+    def _advance(self, writing: int, now: int) -> int | None:
         """Write the due parts; return the time of the next, or None: not before something has happened, or never."""
-        if self._is_over or (self._is_closing and self._is_between_frames):
+        playing = self._playing
+        if self._is_over or writing != self._writing or (self._is_closing and self._is_between_frames):
             return None
         if self._socket.unsent > UNSENT_BYTES:
-            self._playing.is_held = True
-            self._hold(now)
+            if not playing.is_blocked:
+                playing.is_blocked = True
+                self._block(now)
             return None
-        turn, due = self._playing.turns[0], self._due()
-        if self._playing.parts_written < len(turn.schedule.at_ns):
-            piece, gap = turn.schedule.write(self._playing.parts_written)
-            self._playing.parts_written += 1
-            self._playing.bytes_written += len(piece)
-            self._socket.write(piece)
-            self._served.wrote(self._now() - self._t0, len(piece), gap)
-            self._send_between()
-            if not self._served.waits:
-                self._served.late.append(max(self._now() - due, 0))
-        elif turn.is_last:
-            self._finish(turn.schedule.end)
-            return None
-        return self._next(due)
-
-    def _next(self, last_ns: int) -> int | None:
-        """Return the time of the next write, in this turn or the one after it, or None if there is none yet."""
-        playing, turn = self._playing, self._playing.turns[0]
-        if playing.parts_written == len(turn.schedule.at_ns) and not turn.is_last:
-            playing.turns.popleft()
-            playing.parts_written = 0
-        if not playing.turns:
+        turn, due, count = playing.turns[0], self._due(), len(self.served.sizes)
+        has_more = self._write()
+        if len(self.served.sizes) > count and not self.served.waits:
+            self.served.late.append(max(self._now() - due, 0))
+        if not has_more:
             playing.is_scheduled = False
             return None
-        due = self._due()
+        next_due = self._due()
         is_write = turn.schedule.end_ns and playing.parts_written < len(playing.turns[0].schedule.at_ns)
-        return spaced(due, due - last_ns, self._now()) if is_write else due
+        return spaced(next_due, next_due - due, self._now()) if is_write else next_due
+
+    def _write(self) -> bool:
+        """Send a write of the turn that is played, or its end; a write ends where the answer is to be held.
+
+        Return True if more is due.
+        """
+        assert self._talk is not None
+        playing, turn, due = self._playing, self._playing.turns[0], self._due()
+        schedule, silence_ns = turn.schedule, 0
+        if (index := playing.parts_written) < len(schedule.at_ns):
+            start = self._talk.turns.starts[turn.number]
+            end = start + schedule.ends[index]
+            stop = self.stream.limit(end)
+            piece = schedule.body[playing.bytes_written - start : stop - start]
+            playing.parts_written += stop == end
+            playing.bytes_written = stop
+            self._socket.write(piece)
+            gap_ns = schedule.gap_ns(index) if playing.is_on_time else 0
+            self.served.wrote(self._now() - self._t0, len(piece), gap_ns)
+            playing.is_on_time = True
+            self._send_between()
+        elif turn.is_last:
+            self._finish(schedule.end)
+            playing.turns.clear()  # after its end nothing is written, also where that is silence
+            silence_ns = SILENCE_NS
+        if playing.turns and playing.parts_written == len(schedule.at_ns) and not turn.is_last:
+            playing.turns.popleft()
+            playing.parts_written = 0
+        if not self._is_over:
+            silence_ns = self._due() - due if playing.turns else silence_ns
+            if self.stream.wrote(playing.bytes_written, self._now(), silence_ns):
+                self._note_hold()
+        return bool(playing.turns) and not (self._is_over or self.stream.is_held)
 
     @property
     def _is_between_frames(self) -> bool:
@@ -357,13 +418,13 @@ class Upgrade(Answering, Takeover):
             self._socket.write(b"".join(self._own_frames))
             self._own_frames.clear()
         if self._is_closing:
-            self._finish("end")
+            self._finish("client" if self.stream.is_held else "end")
 
-    def _finish(self, end: End) -> None:
+    def _finish(self, end: str) -> None:
         """End as the recording ended; the client has time to read the data sent."""
         if end == "silence":
             return
-        self._end("refused" if self._served.miss else end)
+        self._end("refused" if self.served.miss else end)
         if end == "reset":
             if not self._socket.unsent:  # else `progressed` does: a reset discards data that is not sent yet
                 self._client.reset()
@@ -371,6 +432,110 @@ class Upgrade(Answering, Takeover):
             self._socket.end()
             self._socket.resume()
             asyncio.get_running_loop().call_later(LINGER_SECONDS, self._client.close)
+
+    # control
+
+    @property
+    def _end_place(self) -> int:
+        assert self._talk is not None
+        schedules = self._talk.turns.schedules
+        return self._talk.turns.starts[len(schedules) - 1] + len(schedules[-1].body)
+
+    def _set_turns(self, new: Turns) -> None:
+        """Go on with other schedules of the same data, or of less."""
+        assert self._talk is not None
+        self._talk = replace(self._talk, turns=new)
+        last, playing = len(new.schedules) - 1, self._playing
+        playing.turns = deque(
+            turn._replace(schedule=new.schedules[turn.number], is_last=turn.number == last)
+            for turn in playing.turns
+            if turn.number <= last
+        )
+
+    def _cut_at(self, fault: Fault) -> None:
+        assert self._talk is not None
+        self._cuts.append(fault)
+        self._set_turns(turns.with_faults(self._talk.turns, [fault], self._talk.places)[0])
+
+    def break_off(self, end: End) -> None:
+        """End now, by a close or a reset. Raises `ControlError`."""
+        self.stream.require()
+        if self.stream.place > HEAD:
+            self._finish(end)
+            return
+        self._end(end)
+        if end == "reset":
+            self._client.reset()
+        else:
+            self._client.cut()
+
+    def release(self) -> None:
+        """Write what was held at once; later writes keep their distances. Raises `ControlError`."""
+        self._released()
+        self._client.guarded(self._resume)(self._now())
+
+    def _resume(self, now: int) -> None:
+        playing = self._playing
+        if self.stream.place == HEAD:
+            self._switch(self._writing, now)
+            return
+        playing.is_scheduled = False
+        if playing.turns:
+            turn, playing.is_on_time = playing.turns[0], False
+            playing.turns[0] = turn._replace(origin=turn.origin + now - self._due())
+            due = self._advance(self._writing, now)
+            if due is not None:
+                self._add(due)
+        self._process_next()
+
+    def step(self, count: int) -> None:
+        """Write so many events at once, and hold again, or end behind the last. Raises `ControlError`.
+
+        Those of a turn that has not begun follow the client's message.
+        """
+        self.stream.require(is_held=True)
+        if self.places is None:
+            raise ControlError("bad_request", "a WebSocket has no events before its first message: release it")
+        target = self.places.behind(self.stream.place, count)
+        self._released()
+        if target is not None and not self.stream.is_hold_at(target):
+            self.stream.add(Hold(target), self._now())
+        self._playing.is_scheduled = False
+        self._client.guarded(self._write_until_held)()
+
+    def _write_until_held(self) -> None:
+        self._playing.is_on_time = False
+        while self._playing.turns and self._write():
+            self._playing.is_on_time = False
+        self._process_next()
+
+    def fail(self, plan: AnswerPlan) -> None:
+        """Answer by an error. Raises `ControlError`."""
+        self.stream.require()
+        if self.stream.place > HEAD:
+            raise ControlError("head_sent", "the head is sent, with the status 101")
+        if self.stream.is_held:
+            self._released()
+        self._greeting = plan
+        self._switch(self._writing, self._now())
+
+    def play(self, speed: float) -> None:
+        """Go on at another speed. Raises `ControlError`."""
+        self.stream.require()
+        self._speed = speed
+        if self._talk is None:
+            return
+        playing, now = self._playing, self._now()
+        due, previous = (self._due(), self._previous_due()) if playing.turns else (0, 0)
+        self._set_turns(turns.with_faults(self._talk.at_speed(speed), self._cuts, self._talk.places)[0])
+        if playing.turns:
+            # Of the wait for the next write, the same part is left.
+            share = min(max(due - now, 0) / (due - previous), 1) if due > previous else 0
+            next_due = now + int(share * (self._due() - self._previous_due()))
+            turn = playing.turns[0]
+            playing.turns[0] = turn._replace(origin=turn.origin + next_due - self._due())
+            if not self.stream.is_held:
+                self._add(next_due)
 
 
 def _is_key(key: bytes) -> bool:

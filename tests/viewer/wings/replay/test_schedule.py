@@ -9,6 +9,7 @@ import pytest
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Reads, RecordedExchange
 from wiretape.viewer.wings.replay import faults, schedule
+from wiretape.viewer.wings.replay.positions import Places
 from wiretape.viewer.wings.replay.schedule import Schedule
 
 PIECES = [b'data: {"a":1}\n\ndata: {"b"', b":2}\n\n", b": note\n\n", b"data: [DONE]\n\n"]
@@ -103,8 +104,12 @@ def test_what_no_read_covers_is_sent_too() -> None:
     assert writes(schedule.recorded(lacking))[1] == (100, PIECES[1])
 
 
+def places() -> Places:
+    return Places(sum(map(len, PIECES)), lambda: schedule.events(answer()), None)
+
+
 def broken(text: str) -> Schedule:
-    plan, done = faults.applied(schedule.recorded(answer()), [faults.parse(text)], lambda: schedule.events(answer()))
+    plan, done = faults.applied(schedule.recorded(answer()), [faults.parse(text)], places())
     assert [fault.text for fault in done] == [text]
     return plan
 
@@ -140,7 +145,7 @@ def test_a_slow_answer_takes_so_many_times_as_long() -> None:
 def test_a_fault_beyond_the_last_event_reports_itself() -> None:
     plan = schedule.recorded(answer())
     for text in ("cut@#9", "corrupt@100%"):
-        assert faults.applied(plan, [faults.parse(text)], lambda: schedule.events(answer())) == (plan, []), text
+        assert faults.applied(plan, [faults.parse(text)], places()) == (plan, []), text
 
 
 def test_chance_depends_only_on_seed_exchange_and_turn() -> None:
@@ -157,3 +162,24 @@ def test_chance_depends_only_on_seed_exchange_and_turn() -> None:
 def test_what_is_no_fault_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ValueError, match=r"cut@50%|above 0|400 to 599|from 0 to 1|50% \(of the body\)"):
         faults.parse(text)
+
+
+def test_a_stalls_place_is_behind_the_first_silence() -> None:
+    plan = schedule.recorded(answer())
+    assert [schedule.silence(plan, ns) for ns in (10, 50, 250, 251)] == [
+        0,
+        len(PIECES[0]),
+        len(PIECES[0] + PIECES[1]),
+        None,
+    ]
+    assert schedule.silence(schedule.recorded(answer(end_ns=900)), 300) == len(plan.body)
+
+
+@pytest.mark.parametrize("kind", ["cut", "reset"])
+def test_a_cut_at_the_head_leaves_no_head(kind: str) -> None:
+    plan = broken(f"{kind}@head")
+    assert (plan.head_ns, plan.body, plan.end_ns, plan.end) == (None, b"", 90, "close" if kind == "cut" else "reset")
+
+
+def test_a_hold_is_no_change_of_the_schedule() -> None:
+    assert broken("hold@#1") == schedule.recorded(answer())

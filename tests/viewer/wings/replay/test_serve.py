@@ -442,6 +442,43 @@ async def test_a_fault_without_a_place_is_reported(tape: Path) -> None:
 
 
 @on_loop
+async def test_a_held_stream_waits_until_its_client_leaves(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1", PIECES)), faults=[parse("hold@#1")]) as replay:
+        async with dial(replay.base) as (reader, writer):
+            writer.write(post(CHAT, REQUEST))
+            await reader.readuntil(b"\r\n\r\n")
+            assert await reader.readuntil(b"\n\n\r\n") == b"a\r\ndata: {}\n\n\r\n"
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(reader.read(1), 0.1)
+        await until(lambda: replay.served)
+    assert (replay.served[0].ending, replay.served[0].faults) == ("client", ("hold@#1",))
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/other"])
+@on_loop
+async def test_a_page_of_this_machine_may_call(tape: Path, path: str) -> None:
+    origin = ("origin", "http://localhost:5173")
+    asked = [origin, ("access-control-request-method", "POST"), ("access-control-request-headers", "authorization")]
+    async with serving(taped(tape, *exchange("a1", PIECES))) as replay:
+        allowed = await replay.ask(path, b"", headers=[*asked, ("sec-fetch-site", "cross-site")], method="OPTIONS")
+        assert (allowed.status, allowed.headers["access-control-allow-headers"]) == (204, "authorization")
+        got = await replay.ask(path, headers=[origin, ("sec-fetch-site", "cross-site")])
+        assert allowed.headers["access-control-allow-origin"] == got.headers["access-control-allow-origin"] == origin[1]
+        foreign = await replay.ask(path, headers=[("origin", "https://example.com")])
+        assert foreign.status == 403
+        await until(lambda: replay.served)
+    assert len(replay.served) == 1
+
+
+@on_loop
+async def test_recorded_permissions_of_pages_stay(tape: Path) -> None:
+    recorded = broken("end", headers=[(b"access-control-allow-origin", b"*")])
+    async with serving(taped(tape, *recorded)) as replay:
+        got = await replay.ask(headers=[("origin", "http://127.0.0.1:5173")])
+    assert got.headers["access-control-allow-origin"] == "*"
+
+
+@on_loop
 async def test_a_chance_fault_is_an_error_instead_of_answers(tape: Path) -> None:
     faults = [parse("status:503"), parse("cut@#1")]
     async with serving(taped(tape, *exchange("a1")), faults=faults) as replay:
