@@ -29,10 +29,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from wiretape.recorder.clock import THREAD, Clock
-from wiretape.recorder.decode import choices, encoding, finals, payloads, remarks, rpc
+from wiretape.recorder.decode import choices, encoding, finals, payloads, remarks, rpc, session_streams
 from wiretape.recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuchError
 from wiretape.recorder.decode.audio import AudioPart
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
@@ -44,10 +44,7 @@ from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.payloads import PayloadReader
 from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.templates import Templates
-from wiretape.recorder.decode.turns import TurnDraft, union
-
-if TYPE_CHECKING:
-    from wiretape.recorder.decode.websocket import ResponseTurn
+from wiretape.recorder.decode.turns import ResponseTurn, TurnDraft, union
 
 MAX_ITEMS: Final = 1_000_000
 """Limit of items and payloads decoded of one body: more than in 64 MiB of a real stream."""
@@ -152,9 +149,11 @@ class Decoded:
     """Type and data of the items where they cannot be read from the bytes again."""
     sent: set[int] = field(default_factory=set)
     """The items that the client of a WebSocket sent."""
-    turns: "list[ResponseTurn]" = field(default_factory=list)
-    drafts: list[TurnDraft] = field(default_factory=list)
-    """The responses over a WebSocket, and the same with their contents."""
+    turns: list[ResponseTurn] = field(default_factory=list)
+    drafts: Sequence[TurnDraft] = ()
+    """The responses over a WebSocket, or the turns of a hosted agent, and the same with their contents."""
+    is_session: bool = False
+    """True if it is a stream of a hosted agent's session: no answer is awaited outside of its turns."""
     audio: dict[int, AudioPart] = field(default_factory=dict)
     """The audio in the items of both sides."""
     close: CloseFrame | None = None
@@ -209,8 +208,8 @@ class Decoded:
 
     @property
     def ended(self) -> bool:
-        """True if the event that ends a stream of its dialect came; over a WebSocket, for each response."""
-        if self.turns:
+        """True if the event that ends a stream of its dialect came; of several responses or turns, for each."""
+        if self.turns or self.is_session:
             return all(turn.last is not None for turn in self.turns)
         if self.is_aborted:
             return False
@@ -239,6 +238,8 @@ class Decoded:
             self.is_aborted = True
         if chunk.may_repeat:
             self.may_repeat = True
+        if chunk.event is not None:
+            self.is_session = True
 
     def note(self, text: str) -> None:
         """Note a text in the place of a payload; one that begins as JSON is the part of a payload that was cut."""
@@ -299,7 +300,7 @@ class Decoded:
         latest_ns = max((at for at in self.at_ns if at is not None), default=0)
         open_changes, turn_spans = [0] * (len(self.at_ns) + 1), list[tuple[int, int]]()
         for turn in self.turns:
-            asked_ns = None if turn.request is None or not turn.generates else self.at_ns[turn.request]
+            asked_ns = self.asked_ns(turn)
             if asked_ns is None:
                 continue
             ended_ns = None if turn.last is None else self.at_ns[turn.last]
@@ -318,6 +319,12 @@ class Decoded:
                 start, end = spans[index]
                 times.append(offsets[index] + min(at_ns, end) - start)
         return times
+
+    def asked_ns(self, turn: ResponseTurn) -> int | None:
+        """Return the start of a turn's clock; None if it is unknown, or if the turn generates nothing."""
+        if not turn.generates or turn.start_ns is not None:
+            return turn.start_ns if turn.generates else None
+        return None if turn.request is None else self.at_ns[turn.request]
 
     def turn_of(self, item: int) -> int:
         """Return the number of an item's response; 0 if there is only one."""
@@ -383,7 +390,11 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     _set_times(decoded, columns, plain.ends, span_reads, is_identity=plain.ends is span_ends)
     decoded.declared, decoded.is_recognised = reader.declared, reader.is_certain
     path_api = api_asked(exchange)
+    if decoded.is_session:
+        decoded.turns, decoded.drafts = session_streams.settle(decoded.runs, exchange)
     decoded.api = _api(decoded, path_api)
+    # A session may have told nothing yet.
+    decoded.is_session |= decoded.stream and decoded.api is None and path_api in registry.SESSION_APIS
     if decoded.api == "unknown" and path_api is None:  # its events may have any format
         decoded.flags.discard("malformed")
         decoded.misfit = None

@@ -209,7 +209,7 @@ def _error_values(fault: ReportedError | None, outcome: Outcome, decoded: Decode
 def with_message(request: RecordedRequest, decoded: Decoded) -> RecordedRequest:
     """Return a request whose body, over a WebSocket, is the first message that asked for an answer."""
     for turn in decoded.turns:
-        if turn.request is not None and turn.generates:
+        if turn.request in decoded.sent and turn.generates:
             message = decoded.data[decoded.starts[turn.request] : decoded.ends[turn.request]]
             return RecordedRequest(request.headers, message)
     return request
@@ -231,12 +231,13 @@ def _turn_spans(decoded: Decoded) -> list[list[Any]] | None:
             calling |= {number} if run.chunk.tool else set()
     spans = list[list[Any]]()
     for number, turn in enumerate(decoded.turns):
-        asked_ns = None if turn.request is None or not turn.generates else decoded.at_ns[turn.request]
+        asked_ns = decoded.asked_ns(turn)
         if turn.request is None or asked_ns is None:
             continue
         output_ns, end_ns = outputs.get(number, []), None if turn.last is None else decoded.at_ns[turn.last]
         edges = (output_ns[0], output_ns[-1]) if output_ns else (None, None)
-        message = decoded.data[decoded.starts[turn.request] : decoded.ends[turn.request]]
+        is_message = turn.request in decoded.sent
+        message = decoded.data[decoded.starts[turn.request] : decoded.ends[turn.request]] if is_message else b""
         spans.append([asked_ns, *edges, end_ns, len(output_ns), number in calling, answers_tools(message)])
     return spans
 

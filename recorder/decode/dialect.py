@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from wiretape.recorder.decode.effects import SessionEvent
 from wiretape.recorder.decode.exchange import Operation
 from wiretape.recorder.decode.values import JsonObject, count
 
@@ -107,6 +108,8 @@ class Chunk:
     """The texts that it finishes."""
     reported: JsonObject | None = field(default=None, compare=False)
     """The times and quotas that the server reports in it (`reported.in_payload`)."""
+    event: SessionEvent | None = field(default=None, compare=False)
+    """Its meaning for the turns of a hosted agent's session."""
     provider_calls: int = 0
     provider_results: int = 0
     """Tools that the provider runs itself: those that it calls here, and those whose results it brings."""
@@ -178,7 +181,8 @@ class Dialect:
     exchange. `parser` makes a `Parse` for each stream, if the meaning of an object depends on earlier ones, or on the
     request. `repeats` means that objects that are equal mean the same, wherever they stand in a stream. `silent` are
     flags that say nothing of it: it has no such things. `is_declared`: it was declared, not written in Python.
-    `forgives_empty_errors`: an error event without a code and a message is no error if output follows.
+    `forgives_empty_errors`: an error event without a code and a message is no error if output follows. `has_turns`: a
+    stream tells the turns of a session; its chunks have events, of which `agent_turns` makes turns and output.
     """
 
     api: str
@@ -193,3 +197,4 @@ class Dialect:
     silent: frozenset[str] = frozenset()
     is_declared: bool = False
     forgives_empty_errors: bool = False
+    has_turns: bool = False

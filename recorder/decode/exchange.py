@@ -40,7 +40,7 @@ OUTCOMES: Final[dict[Outcome, str]] = {
 
 Operation = Literal[
     "chat", "generate_content", "text_completion", "embeddings", "rerank", "moderation", "image", "audio",
-    "count_tokens", "models", "realtime", "mcp", "other", "unknown",
+    "count_tokens", "models", "realtime", "agent_session", "mcp", "other", "unknown",
 ]  # fmt: skip
 
 OPERATIONS: Final[dict[Operation, str]] = {
@@ -55,6 +55,7 @@ OPERATIONS: Final[dict[Operation, str]] = {
     "count_tokens": "the number of tokens that a request would take",
     "models": "what models there are",
     "realtime": "a session of voice or text over a WebSocket, and each of its turns",
+    "agent_session": "a stream of a session of an agent that runs at the provider, and each of its turns",
     "mcp": "a call by the Model Context Protocol: of a tool, for a list, …",
     "other": "anything else",
     "unknown": "a stream that is not decoded here, at a path whose answers are generated",

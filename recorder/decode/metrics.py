@@ -61,7 +61,9 @@ class Timeline:
         silences: Sequence[StreamSilences] = (),
     ) -> None:
         self.exchange, self.reads, self.tokens, self.silences = exchange, reads, tokens, silences
-        self.turns = _turns(decoded, exchange) if decoded is not None and decoded.turns else None
+        has_turns = decoded is not None and (bool(decoded.turns) or decoded.is_session)
+        self.turns = _turns(decoded, exchange) if decoded is not None and has_turns else None
+        is_begin_known = decoded is None or not decoded.turns or decoded.turns[0].is_begin_known
         self._flush_count = decoded.flush_count if decoded is not None else None
         self.chunks = self.output_chunks = 0
         self._later: set[int] = set()
@@ -70,7 +72,9 @@ class Timeline:
         self.output_reads: list[int] = []
         self._outputs: list[tuple[int, Chunk]] = []
         chunk_at = self._add(decoded) if decoded is not None else []
-        self.first_chunk_ns = chunk_at[0] if chunk_at else None
+        self._is_begin_known = is_begin_known
+        """False if the stream was opened in the middle of its first turn."""
+        self.first_chunk_ns = chunk_at[0] if chunk_at and is_begin_known else None
         self.gaps = list(map(sub, self.at[1:], self.at))
         if self._later:
             self.gaps = [gap for chunk, gap in enumerate(self.gaps, 1) if chunk not in self._later]
@@ -119,7 +123,7 @@ class Timeline:
     def first(self, *kinds: str) -> int | None:
         """Return when the first output came that carries one of these: content, reasoning, tool."""
         position = self._position(*kinds)
-        return None if position is None else self.at[position]
+        return None if position is None or not self._is_begin_known else self.at[position]
 
     def thinking(self) -> int | None:
         """Return the time from the first reasoning to the first answer in a chunk after it."""
@@ -145,21 +149,22 @@ class Timeline:
 
     def first_byte(self) -> int | None:
         """Return when the first byte of the body came; over a WebSocket, after the first message that asked."""
-        asked_ns = self.turns[0][0] if self.turns else 0
+        has_asked = self.turns and self.exchange.framing == "websocket"
+        asked_ns = self.turns[0][0] if self.turns and has_asked else 0
         reads = zip(self.reads.at_ns, self.reads.size, strict=True)
-        since = asked_ns if self.turns else -1
+        since = asked_ns if has_asked else -1
         return next((at - asked_ns for at, size in reads if size > 0 and at >= since), None)
 
     def longest_silence(self) -> int | None:
-        """Return the longest later silence of bytes; over a WebSocket, of a response."""
-        if self.exchange.framing != "websocket":
+        """Return the longest later silence of bytes; of several responses or turns, within one."""
+        if self.turns is None and self.exchange.framing != "websocket":
             ends = [one.stream.end_ns for one in self.silences]
             return longest_silence(self.exchange, self.reads, ends[0] or self.duration_ns) if ends else None
         return self.longest("bytes")
 
     def first_silence(self, layer: Layer) -> int | None:
         """Return the first silence of the first stream on a layer."""
-        return self.silences[0].first_ns(layer) if self.silences else None
+        return self.silences[0].first_ns(layer) if self.silences and self._is_begin_known else None
 
     def longest(self, layer: Layer) -> int | None:
         """Return the longest later silence of all streams on a layer."""
@@ -204,15 +209,13 @@ class Timeline:
 
 
 def _turns(decoded: "Decoded", exchange: Exchange) -> list[tuple[int, int]]:
-    """Return the times in which responses over a WebSocket ran, from their requests to their ends, if both are known.
+    """Return the times in which responses or turns ran, from their requests to their ends, if both are known.
 
     Those that overlap are one: time counts once.
     """
     spans = []
     for turn in decoded.turns:
-        if not turn.generates:
-            continue
-        asked_ns = None if turn.request is None else decoded.at_ns[turn.request]
+        asked_ns = decoded.asked_ns(turn)
         end_ns = exchange.end_ns if turn.last is None else decoded.at_ns[turn.last]
         if asked_ns is not None and end_ns is not None:
             spans.append((asked_ns, max(end_ns, asked_ns)))

@@ -80,7 +80,13 @@ _ON_PATHS: Final[tuple[tuple[str, Operation, str | None], ...]] = (
     # Runs of LangGraph and of OpenAI's Assistants.
     (r"/threads(?:/[^/]+)?/runs(?:/stream|/wait|/[^/]+/submit_tool_outputs)?$", "other", None),
 )
+# Streams of sessions of agents that run at the provider: a GET opens them.
+_ON_STREAM_PATHS: Final[tuple[tuple[str, Operation, str | None], ...]] = (
+    (r"/agents/sessions/[^/]+/events$", "agent_session", "openai.agents"),
+    (r"/sessions/[^/]+/(?:events|threads/[^/]+)/stream$", "agent_session", "anthropic.sessions"),
+)
 _PATHS: Final = [(re.compile(pattern), operation, api) for pattern, operation, api in _ON_PATHS]
+_STREAM_PATHS: Final = [(re.compile(pattern), operation, api) for pattern, operation, api in _ON_STREAM_PATHS]
 _MODELS = re.compile(r"/models(?:/[^/:]+){0,3}$|/api/(?:tags|ps)$|/foundation-models$")
 _STORED = re.compile(r"/(?:interactions|completions)/[^/]+$")
 _RESUMED = re.compile(r"/(?:interactions|responses)/([^/?]+)\?(?:[^#]*&)?stream=true(?:&|$)")
@@ -105,7 +111,7 @@ def operation(exchange: Exchange, dialect: "Dialect | None" = None) -> Operation
 
     A declared dialect knows better than the path.
     """
-    kind = _path_kind(exchange.path) if _may_ask(exchange) else None
+    kind = _kind(exchange)
     if exchange.method == "GET" and _STORED.search(_without_query(exchange.path)) and not resumed(exchange):
         return "other"  # its answer is stored, or its state is polled
     if dialect is not None and (kind is None or dialect.is_declared):
@@ -121,7 +127,8 @@ def operation(exchange: Exchange, dialect: "Dialect | None" = None) -> Operation
 
 def api_asked(exchange: Exchange) -> str | None:
     """Return the API that the path of a request names; None if it names none, or that of many servers."""
-    return api_at(exchange.path) if _may_ask(exchange) else None
+    kind = _kind(exchange)
+    return kind.api if kind else None
 
 
 def api_at(path: str) -> str | None:
@@ -154,14 +161,23 @@ def model_in_path(path: str) -> str | None:
     return unquote(match[match.lastindex or 0]) if match else None
 
 
-def _may_ask(exchange: Exchange) -> bool:
-    return exchange.method == "POST" or exchange.framing == "websocket"
+def _kind(exchange: Exchange) -> _PathKind | None:
+    if exchange.method == "POST" or exchange.framing == "websocket":
+        return _path_kind(exchange.path)
+    return _stream_kind(exchange.path) if exchange.method == "GET" else None
 
 
 @functools.lru_cache(256)
 def _path_kind(path: str) -> _PathKind | None:
     posted_to = _without_query(path)
     return next((_PathKind(operation, api) for pattern, operation, api in _PATHS if pattern.search(posted_to)), None)
+
+
+@functools.lru_cache(256)
+def _stream_kind(path: str) -> _PathKind | None:
+    """Return the kind of a stream that a GET opens."""
+    route = _without_query(path)
+    return next((_PathKind(operation, api) for pattern, operation, api in _STREAM_PATHS if pattern.search(route)), None)
 
 
 def _without_query(path: str) -> str:

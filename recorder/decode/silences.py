@@ -19,7 +19,7 @@ from wiretape.recorder.decode.finish_reasons import is_failure
 from wiretape.recorder.decode.operation import GENERATIONS, api_asked, operation
 from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, Ending, Span, Thresholds, Who
-from wiretape.recorder.decode.turns import TurnOutcome
+from wiretape.recorder.decode.turns import TurnOutcome, union
 
 # Gemini (Vertex' `streamRawPredict` for Anthropic), Bedrock and TGI name the stream in the path, not in the body.
 _STREAM_PATH: Final = re.compile(
@@ -57,7 +57,7 @@ def streams(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> 
     """Return the streams that an exchange has waited for, also those that no dialect decodes."""
     if not exchange.is_timed:
         return []
-    if decoded.turns:
+    if decoded.turns or decoded.is_session:
         return _turns(exchange, decoded)
     succeeded = exchange.status is not None and exchange.status < 300
     if exchange.framing == "websocket":
@@ -131,14 +131,14 @@ def _fault_ns(decoded: Decoded) -> int | None:
 
 
 def _turns(exchange: Exchange, decoded: Decoded) -> list[AwaitedAnswer]:
-    """Return the responses over a WebSocket whose requests are known."""
+    """Return the responses over a WebSocket, or the turns of a hosted agent, whose requests are known."""
     runs: dict[int, list[ItemRun]] = {}
     for run in decoded.runs:
         runs.setdefault(decoded.turn_of(run.item), []).append(run)
     outcomes = {draft.end: draft.outcome for draft in decoded.drafts}
     answers = []
     for number, turn in enumerate(decoded.turns):
-        asked_ns = None if turn.request is None or not turn.generates else decoded.at_ns[turn.request]
+        asked_ns = decoded.asked_ns(turn)
         if asked_ns is None:
             continue
         turn_runs = runs.get(number, [])
@@ -153,13 +153,19 @@ def _turns(exchange: Exchange, decoded: Decoded) -> list[AwaitedAnswer]:
                 asked_ns,
                 end_ns,
                 outputs,
-                _tools(decoded, turn_runs, end_ns),
+                _tools(decoded, turn_runs, end_ns) if turn.tools is None else _spans(decoded, turn.tools, end_ns),
                 can_end_stalled=turn.last is not None or exchange.ended_by != "died",
                 is_pending=turn.last is None,
                 ending=None if turn.last is None else _TURN_ENDINGS.get(outcomes.get(turn.last, "complete"), "left"),
             )
         )
     return answers
+
+
+def _spans(decoded: Decoded, tools: Sequence[tuple[int, int | None]], end_ns: int | None) -> list[Span]:
+    """Return the times between items; to the end of its answer where a tool still runs."""
+    ends = ((decoded.at_ns[first], end_ns if last is None else decoded.at_ns[last]) for first, last in tools)
+    return union((from_ns, to_ns) for from_ns, to_ns in ends if from_ns is not None and to_ns is not None)
 
 
 def _tools(decoded: Decoded, runs: Sequence[ItemRun], end_ns: int | None) -> list[Span]:

@@ -1,7 +1,7 @@
-"""Pure: the turns of a session over a WebSocket: what each began with, its times, its end, its tokens and its audio.
+"""Pure: the turns of a session: what each began with, its times, its end, its tokens and its audio.
 
-Readers of the wires (`dialects.openai_realtime`, `dialects.gemini_live`) note the turns as their messages come, by the
-numbers of the items; `measured` turns these into timestamps.
+Readers of the wires (`dialects.openai_realtime`, `dialects.gemini_live`; `agent_turns` for hosted agents) note the
+turns as their messages come, by the numbers of the items; `measured` turns these into timestamps.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,6 +29,11 @@ BEGINNINGS: Final = {
     "end_of_speech": "the user stopped speaking, as the server or the client says",
     "commit": "audio was committed",
     "timeout": "the server waited for speech in vain",
+    "create": "the client created the session with its first message",
+    "tool_result": "the client sent the result of a tool",
+    "confirmation": "the client allowed or denied a tool",
+    "outcome": "the client defined an outcome",
+    "agent": "another agent sent a message",
 }
 """Causes of a turn; None: the wire names none."""
 
@@ -53,8 +58,9 @@ _TOKENS: Final = tuple(value.name for value in fields(TurnTokens))
 class TurnDraft:
     """A turn while its messages are read; messages are given by the numbers of their items.
 
-    `start` is the message that starts its clock, None if the wire has none; `first` is its first message, `end` the one
-    that ended it. `audio` are the messages with audio, and their bytes.
+    `start` is the message that starts its clock, None if the wire has none, and `start_ns` a time in its place, if
+    something else starts it. `first` is its first message, `end` the one that ended it. Without `is_begin_known`,
+    something may have come before the first message. `audio` are the messages with audio, and their bytes.
     """
 
     first: int
@@ -72,6 +78,8 @@ class TurnDraft:
     transcript: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     tokens: TurnTokens = TurnTokens()
+    start_ns: int | None = None
+    is_begin_known: bool = True
 
     def note_output(self, item: int, audio_bytes: int = 0) -> None:
         """Note output in a message, and the bytes of audio in it."""
@@ -85,6 +93,25 @@ class TurnDraft:
     def text(self) -> str:
         """The transcript of its audio, or else its text."""
         return "".join(self.transcript or self.texts)
+
+
+@dataclass(slots=True)
+class ResponseTurn:
+    """A response in a stream of several: its first item, and the item that ended it.
+
+    `request` is the item with the client's request for it, or that starts its clock; None if the tape has none.
+    `start_ns` is the time of its request since T0, where no item is that. `generates`: it generates an answer; Codex
+    first requests one that does not (`"generate": false`), to warm up. `tools` are the items between which a tool ran.
+    Without `is_begin_known`, something may have come before its first item.
+    """
+
+    request: int | None
+    first: int
+    last: int | None = None
+    generates: bool = True
+    start_ns: int | None = None
+    tools: Sequence[tuple[int, int | None]] | None = None
+    is_begin_known: bool = True
 
 
 def optional(meaning: str) -> Any:
@@ -166,9 +193,11 @@ def _of(number: int, draft: TurnDraft, at_ns: Sequence[int | None]) -> TurnMeasu
     def at(item: int | None) -> int | None:
         return None if item is None else at_ns[item]
 
+    start_ns = at(draft.start) if draft.start_ns is None else draft.start_ns
+
     def since_start(item: int | None) -> int | None:
-        start, end = at(draft.start), at(item)
-        return None if start is None or end is None else end - start
+        end_ns = at(item)
+        return None if start_ns is None or end_ns is None else end_ns - start_ns
 
     tokens, audio_ns, underrun_ns = draft.tokens, None, None
     if draft.format is not None and draft.audio:
@@ -180,10 +209,10 @@ def _of(number: int, draft: TurnDraft, at_ns: Sequence[int | None]) -> TurnMeasu
     return TurnMeasures(
         turn=number,
         begun_by=draft.begun_by,
-        started_at_ns=at(draft.start),
+        started_at_ns=start_ns,
         first_output_at_ns=at(draft.first_output),
         ended_at_ns=at(draft.end),
-        ttft_ns=since_start(draft.first_output),
+        ttft_ns=since_start(draft.first_output) if draft.is_begin_known else None,
         ttfa_ns=since_start(draft.audio[0][0] if draft.audio else None),
         last_ns=since_start(draft.end if draft.last_output is None else draft.last_output),
         outcome=draft.outcome,

@@ -95,6 +95,15 @@ FIELDS: Final = {
         total=("total_tokens",),
         cache_read=("input_token_details.cached_tokens", "input_tokens_details.cached_tokens"),
     ),
+    "openai.agents": _OPENAI,
+    # platform.claude.com/docs/en/managed-agents: usage of a request to the model
+    "anthropic.sessions": UsageFields(
+        input=("input_tokens",),
+        output=("output_tokens",),
+        cache_read=("cache_read_input_tokens",),
+        cache_write=("cache_creation_input_tokens",),
+        is_without_cache=True,
+    ),
     # docs.claude.com: prompt caching, token counting, extended thinking
     "anthropic.messages": UsageFields(
         input=("input_tokens",),

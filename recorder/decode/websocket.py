@@ -8,7 +8,7 @@ import heapq
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -27,22 +27,8 @@ from wiretape.recorder.decode.framings import websocket
 from wiretape.recorder.decode.framings.websocket import Kind, WebSocketMessage
 from wiretape.recorder.decode.operation import GPT_LIVE, api_asked
 from wiretape.recorder.decode.payloads import PayloadReader
-from wiretape.recorder.decode.turns import TurnDraft
+from wiretape.recorder.decode.turns import ResponseTurn, TurnDraft
 from wiretape.recorder.decode.values import JsonObject
-
-
-@dataclass(slots=True)
-class ResponseTurn:
-    """A response over a WebSocket: its first item, and the item that ended it.
-
-    `request` is the item with the client's request for it, or, of voice, that starts its clock; None if the tape has
-    none. `generates`: it generates an answer; Codex first requests one that does not (`"generate": false`), to warm up.
-    """
-
-    request: int | None
-    first: int
-    last: int | None = None
-    generates: bool = True
 
 
 class TimedMessage(NamedTuple):

@@ -16,6 +16,7 @@ from wiretape.recorder.decode.declared.matching import Alternative
 from wiretape.recorder.decode.declared.table import DeclarationError
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Tokens
 from wiretape.recorder.decode.dialects import (
+    anthropic_sessions,
     bedrock,
     bedrock_invoke,
     chat,
@@ -29,6 +30,7 @@ from wiretape.recorder.decode.dialects import (
     interactions,
     messages,
     ollama,
+    openai_agents,
     openai_realtime,
     responses,
     snowflake,
@@ -36,6 +38,8 @@ from wiretape.recorder.decode.dialects import (
 from wiretape.recorder.decode.values import JsonObject
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
+    openai_agents.DIALECT,
+    anthropic_sessions.DIALECT,
     snowflake.DIALECT,
     chat.DIALECT,
     responses.DIALECT,
@@ -51,12 +55,15 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     embeddings.DIALECT,
     images.DIALECT,
 )
-"""No object is of two dialects: their order does not matter."""
+"""No object is of two dialects, but for errors and pings, which the first two know by the path: they come first."""
 
 VOICE: Final = (openai_realtime.DIALECT, gemini_live.DIALECT)
 """The dialects of sessions over a WebSocket, whose messages have readers of their own (`decode.websocket`)."""
 
 BY_API: Final = {dialect.api: dialect for dialect in (*DIALECTS, *VOICE)}
+
+SESSION_APIS: Final = frozenset(dialect.api for dialect in DIALECTS if dialect.has_turns)
+"""The APIs whose streams tell the turns of a hosted agent's session."""
 
 
 def shipped_texts() -> dict[str, str]:

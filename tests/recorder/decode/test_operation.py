@@ -90,7 +90,7 @@ def test_a_posts_path_names_the_operation_for_any_answer(path: str, name: str) -
 
 
 def test_every_operation_is_described_and_every_generation_is_one() -> None:
-    assert {*PATHS, UNKNOWN, "mcp"} == set(OPERATIONS)
+    assert {*PATHS, UNKNOWN, "mcp", "agent_session"} == set(OPERATIONS)
     assert set(GENERATIONS) <= set(OPERATIONS)
     assert {dialect.operation for dialect in registry.BY_API.values()} <= set(OPERATIONS)
 

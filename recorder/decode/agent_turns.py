@@ -1,0 +1,339 @@
+"""Pure: the turns of hosted agent sessions, from the events of their streams.
+
+The rules (an event's effects are those of `effects`):
+
+1. A turn is the one with the id that its events name; where an API numbers none, it lasts from `begin` to `end`, one at
+   a time in each thread. An `end` without a turn says nothing.
+2. A turn whose `begin` did not come (the stream was opened in its middle) starts with its first event, and the time to
+   its first output is unknown: something may have come before.
+3. An event whose id came before, on this stream or on another one of the session, is dropped with all that it carries.
+4. Text is taken once: a whole text replaces its additions, and is new output only with what they do not have. Where
+   several streams tell the additions, only what goes beyond the longest so far is new.
+5. Tokens are those of the end, or else the sum of those of the requests to the model. Totals of a session are none.
+6. An error is the turn's outcome only if nothing of the turn follows; one that the server retries is none.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from wiretape.recorder.decode.effects import Effect, SessionEvent
+from wiretape.recorder.decode.turns import TurnDraft, TurnTokens
+from wiretape.recorder.decode.values import JsonObject
+
+_MOST_IDS: Final = 100_000
+"""Limit of the ids of events that are remembered; OpenAI's SDK remembers 1,024."""
+
+_THREAD_PATH = re.compile(r"/sessions/[^/]+/threads/([^/?]+)/")
+
+OutputKind = Literal["content", "reasoning", "tool"]
+
+
+@dataclass(slots=True, eq=False)
+class Output:
+    """New output at a mark: an addition to a text, or to a call; what was replaced later keeps its mark only."""
+
+    mark: int
+    kind: OutputKind
+    text: str
+    call: str = ""
+    name: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class _Text:
+    """One part of a message, or the arguments of a call; `heard` has the length that each stream has told."""
+
+    outputs: list[Output] = field(default_factory=list)
+    size: int = 0
+    heard: dict[int, int] = field(default_factory=dict)
+    is_whole: bool = False
+
+    def added(self, text: str, connection: int, *, is_identified: bool) -> str:
+        """Return what an addition brings that is new."""
+        if self.is_whole:
+            return ""
+        # An event with an id of its own was never seen: then all of it is new.
+        position = self.size if is_identified else self.heard.get(connection, 0)
+        self.heard[connection] = position + len(text)
+        return text[max(self.size - position, 0) :]
+
+    def remainder(self, text: str) -> str | None:
+        """Return what a whole text adds; None if it says nothing new. One that differs takes the place of all."""
+        spoken = "".join(output.text for output in self.outputs)
+        self.is_whole = True
+        if text.startswith(spoken):
+            return text[len(spoken) :] or None
+        for output in self.outputs:
+            output.text = ""
+        self.size = 0
+        return text
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """A client's event that the stream repeats, its mark and its id; `kind` is a word of `turns.BEGINNINGS`."""
+
+    mark: int
+    kind: str
+    id: str
+
+
+@dataclass(slots=True, eq=False)
+class AgentTurn(TurnDraft):
+    """A turn of a hosted agent; `thread` is that of a sub-agent, "" of the root.
+
+    `asks` are the client's events that the streams repeated for it, `connections` the streams that told it, in their
+    order. `tool_spans` are the marks between which a tool ran, `waits` those between which it waited for the client,
+    None at the end of one that goes on. `calls` are the ids of its calls with their names.
+    """
+
+    thread: str = ""
+    asks: list[Ask] = field(default_factory=list)
+    connections: list[int] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    calls: dict[str, str] = field(default_factory=dict)
+    tool_spans: list[tuple[int, int]] = field(default_factory=list)
+    waits: list[tuple[int, int | None]] = field(default_factory=list)
+    usages: list[JsonObject] = field(default_factory=list)
+    error_message: str | None = None
+    is_interrupted: bool = False
+    last_error: Effect | None = None
+    failed_at: int | None = None
+    """The mark of an error that is the last word so far."""
+    parts: dict[tuple[OutputKind, str], dict[int, _Text]] = field(default_factory=dict)
+    """The texts by kind, message and part."""
+    request_tokens: list[TurnTokens] = field(default_factory=list)
+    end_tokens: TurnTokens | None = None
+    running: set[str] = field(default_factory=set)
+    last_mark: int = 0
+    """The last call or output: since then a tool runs, if any does."""
+
+    @property
+    def tool_calls(self) -> list[tuple[str, str, str]]:
+        """The id, name and arguments of each call, in their order."""
+        return [(id, name, self._joined("tool", id)) for id, name in self.calls.items()]
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(self._joined(*key) for key in self.parts if key[0] == "reasoning")
+
+    def part_of(self, kind: OutputKind, key: str, part: int) -> _Text:
+        return self.parts.setdefault((kind, key), {}).setdefault(part, _Text())
+
+    def add(self, mark: int, kind: OutputKind, text: str, part: _Text, name: str = "", call: str = "") -> None:
+        """Add output; after the turn's end it changes its texts, and none of its times."""
+        output = Output(mark, kind, text, call, name)
+        part.outputs.append(output)
+        part.size += len(text)
+        self.outputs.append(output)
+        if self.end is None:
+            self.note_output(mark)
+            self.last_mark = mark
+
+    def settle(self) -> None:
+        """Set what is known once all events are there: texts, tokens, and the outcome of a turn without an end."""
+        self.texts = [self._joined(*key) for key in self.parts if key[0] == "content"]
+        self.tokens = self.end_tokens or _sum(self.request_tokens)
+        if self.end is None and self.failed_at is not None and self.last_error is not None:
+            self.end, self.outcome = self.failed_at, "error"
+            self.error, self.error_message = self.last_error.code, self.last_error.message
+
+    def _joined(self, kind: OutputKind, key: str) -> str:
+        parts = self.parts.get((kind, key), {})
+        return "".join(output.text for _, text in sorted(parts.items()) for output in text.outputs)
+
+
+class TurnMachine:
+    """The turns of one session, from the events of its streams in the order of their arrival.
+
+    A *mark* is the number of an event in that order; whoever feeds the machine knows the times of the marks. The
+    streams are told apart by numbers of `connection`.
+    """
+
+    def __init__(self) -> None:
+        self.turns: list[AgentTurn] = []
+        self.fault: tuple[int, Effect] | None = None
+        """The last error outside of a turn."""
+        self._by_id: dict[str, AgentTurn] = {}
+        self._open: dict[str, AgentTurn] = {}
+        """The running turn of each thread, the last one that began."""
+        self._asks: dict[str, list[Ask]] = {}
+        """The client's events, by threads, that no turn has yet."""
+        self._asked: set[str] = set()
+        self._seen: dict[tuple[str, str], None] = {}
+
+    def take(self, mark: int, event: SessionEvent, connection: int = 0) -> None:
+        """Apply an event."""
+        if not event.effects or self._is_repeated(event):
+            return
+        for effect in event.effects:
+            if effect.name == "ask":
+                self._ask(mark, event, effect)
+            elif effect.name == "close":
+                self._close(mark, event, effect)
+            else:
+                turn = self._turn(mark, event, effect)
+                if turn is not None:
+                    if connection not in turn.connections:
+                        turn.connections.append(connection)
+                    self._apply(mark, event, effect, turn, connection)
+                elif effect.name == "error":
+                    self.fault = mark, effect
+
+    def finish(self) -> list[AgentTurn]:
+        """Return the turns in the order of their first events, once all events are there."""
+        for turn in self.turns:
+            turn.settle()
+        return self.turns
+
+    def _is_repeated(self, event: SessionEvent) -> bool:
+        # A client's event comes twice: in the queue, and when it is processed.
+        if not event.id or any(effect.waits for effect in event.effects):
+            return False
+        # Events of a thread come on its own stream and on that of the session.
+        key = event.thread, event.id
+        if key in self._seen:
+            return True
+        self._seen[key] = None
+        if len(self._seen) > _MOST_IDS:
+            del self._seen[next(iter(self._seen))]
+        return False
+
+    def _turn(self, mark: int, event: SessionEvent, effect: Effect) -> AgentTurn | None:
+        """Return the turn of an effect, which may begin one."""
+        turn = self._by_id.get(event.turn) if event.turn else self._open.get(event.thread)
+        if turn is not None:
+            return turn
+        is_told = effect.name in ("text", "reasoning", "call", "tokens", "result")
+        if effect.name != "begin" and not event.turn and not is_told:
+            return None
+        turn = AgentTurn(first=mark, start=mark, id=event.turn, thread=event.thread, last_mark=mark)
+        turn.is_begin_known = effect.name == "begin"
+        if event.turn:
+            self._by_id[event.turn] = turn
+        self._open[event.thread] = turn
+        self.turns.append(turn)
+        turn.asks = self._asks.pop(event.thread, [])
+        if turn.asks:
+            turn.begun_by = turn.asks[-1].kind
+        return turn
+
+    def _ask(self, mark: int, event: SessionEvent, effect: Effect) -> None:
+        if effect.waits or effect.key in self._asked or effect.ask is None:
+            return
+        if effect.key:
+            self._asked.add(effect.key)
+        ask = Ask(mark, effect.ask, effect.key)
+        turn = self._by_id.get(event.turn) if event.turn else self._open.get(event.thread)
+        if turn is None and event.turn:
+            turn = self._turn(mark, event, effect)
+        if turn is None or turn.end is not None:
+            self._asks.setdefault(event.thread, []).append(ask)
+            return
+        turn.asks.append(ask)
+        if turn.first_output is None:
+            turn.begun_by = turn.begun_by or effect.ask
+
+    def _close(self, mark: int, event: SessionEvent, effect: Effect) -> None:
+        """End the turns of a thread; with the root's, those of all."""
+        for thread, turn in list(self._open.items()):
+            if not event.thread or thread == event.thread:
+                self._end(mark, turn, effect)
+
+    def _end(self, mark: int, turn: AgentTurn, effect: Effect) -> None:
+        if self._open.get(turn.thread) is turn:
+            del self._open[turn.thread]
+        if turn.end is not None:
+            return
+        turn.end, turn.outcome, turn.finish_reason = mark, effect.outcome, effect.reason
+        turn.end_tokens = effect.tokens
+        turn.usages += [effect.usage] if effect.usage else []
+        error = turn.last_error
+        # A session that terminates behind an error failed.
+        has_failed = effect.name == "close" and error is not None and not error.is_retried
+        if turn.outcome == "error" or (has_failed and turn.outcome == "complete"):
+            turn.outcome, turn.error = "error", effect.code or (error.code if error is not None else None)
+            turn.error_message = effect.message or (error.message if error is not None else None)
+        elif turn.is_interrupted and turn.outcome == "complete":
+            turn.outcome = "interrupted"
+        self._end_waits(mark, turn)
+        if turn.running and turn.last_mark < mark:
+            turn.tool_spans.append((turn.last_mark, mark))
+
+    def _apply(self, mark: int, event: SessionEvent, effect: Effect, turn: AgentTurn, connection: int) -> None:
+        name = effect.name
+        if name in ("text", "reasoning", "call", "result"):
+            turn.failed_at = None
+        if name == "begin":
+            turn.begun_by = turn.begun_by or effect.ask
+            # The user's message may come before the event that names its turn.
+            turn.is_begin_known = turn.is_begin_known or (bool(event.turn) and turn.first_output is None)
+        elif name == "end":
+            self._end(mark, turn, effect)
+        elif name in ("text", "reasoning"):
+            self._say(mark, event, effect, turn, connection)
+        elif name == "tokens":
+            turn.request_tokens += [effect.tokens] if effect.tokens else []
+            turn.usages += [effect.usage] if effect.usage else []
+        elif name == "error":
+            turn.last_error = effect
+            turn.failed_at = None if effect.is_retried else mark
+        elif name == "interrupt":
+            turn.is_interrupted = True
+        else:
+            self._work(mark, effect, turn)
+
+    def _work(self, mark: int, effect: Effect, turn: AgentTurn) -> None:
+        """Apply an effect on the tools of a turn, or on its wait for the client."""
+        if effect.name == "call":
+            self._call(mark, effect, turn)
+        elif effect.name == "wait":
+            turn.waits += [(mark, None)] if turn.end is None else []
+        else:
+            self._end_waits(mark, turn)
+            turn.running.discard(effect.key)
+            if effect.runs and turn.end is None and turn.last_mark < mark:
+                turn.tool_spans.append((turn.last_mark, mark))
+                turn.last_mark = mark
+
+    def _say(self, mark: int, event: SessionEvent, effect: Effect, turn: AgentTurn, connection: int) -> None:
+        kind: OutputKind = "content" if effect.name == "text" else "reasoning"
+        part = turn.part_of(kind, effect.key, effect.part)
+        if effect.is_whole:
+            text = part.remainder(effect.text) if effect.text else None
+        else:
+            text = part.added(effect.text, connection, is_identified=bool(event.id)) or None
+        if text is not None:
+            turn.add(mark, kind, text, part)
+            self._end_waits(mark, turn)
+
+    def _call(self, mark: int, effect: Effect, turn: AgentTurn) -> None:
+        part = turn.part_of("tool", effect.key, 0)
+        is_new = effect.key not in turn.calls
+        turn.calls[effect.key] = turn.calls.get(effect.key) or effect.tool
+        text = part.remainder(effect.text) if effect.text else None
+        if is_new or text is not None:
+            turn.add(mark, "tool", text or "", part, effect.tool if is_new else "", effect.key)
+        if effect.runs:
+            turn.running.add(effect.key)
+
+    def _end_waits(self, mark: int, turn: AgentTurn) -> None:
+        if turn.waits and turn.waits[-1][1] is None:
+            turn.waits[-1] = turn.waits[-1][0], mark
+
+
+def _sum(requests: list[TurnTokens]) -> TurnTokens:
+    """Add up the tokens of requests to the model; a count that none reports is unknown."""
+
+    def total(name: str) -> int | None:
+        counts = [count for tokens in requests if (count := getattr(tokens, name)) is not None]
+        return sum(counts) if counts else None
+
+    return TurnTokens(input=total("input"), input_cached=total("input_cached"), output=total("output"))
+
+
+def thread_at(path: str) -> str:
+    """Return the id of the sub-agent whose own stream a path names; "" for the stream of a session."""
+    match = _THREAD_PATH.search(path)
+    return match[1] if match else ""
