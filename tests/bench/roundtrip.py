@@ -41,7 +41,7 @@ from wiretape.viewer.source.replayed import ReplaySource
 MS = 1_000_000
 WIRETAPE = (sys.executable, "-m", "wiretape.viewer.cli")
 HEADERS = [(b"content-type", b"text/event-stream"), (b"transfer-encoding", b"chunked")]
-_OWN = ("x-wiretape-exchange", "connection")
+_OWN = ("x-wiretape-exchange", "x-wiretape-match", "connection")
 """Headers that are the server's own."""
 SHOWN = 5
 QUICK = 0.03

@@ -32,6 +32,7 @@ from wiretape.viewer.stats.conventions import LATEST, OPT_IN, OPT_IN_VALUE
 from wiretape.viewer.stats.metrics import QUANTITIES, RATES
 from wiretape.viewer.stats.tools.tools import AUTHORITIES
 from wiretape.viewer.tui import bindings
+from wiretape.viewer.wings.replay.comparing import LeftOut
 
 if TYPE_CHECKING:
     from wiretape.recorder.relay import apis
@@ -77,6 +78,13 @@ def escaped(text: str) -> str:
     parts = text.split("`")
     parts[::2] = [re.sub(r"(?<!\\)([*<])", r"\\\1", part) for part in parts[::2]]
     return "`".join(parts)
+
+
+def left_out(rows: Iterable[LeftOut]) -> str:
+    """Return the table of what a comparison of requests leaves out."""
+    lines = ["| left out | of | reason |", "|---|---|---|"]
+    lines += [f"| {escaped(row.name)} | {row.owner} | {escaped(row.reason)} |" for row in rows]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _names(names: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import NOT_SHIPPED, Outcome, RecordedExchange
+from wiretape.recorder.decode.exchange import NOT_SHIPPED, Operation, Outcome, RecordedExchange
 from wiretape.recorder.errors import NoResultFound, NotFound
 from wiretape.recorder.facts import EndedBy, Framing
 from wiretape.recorder.tape import reading
@@ -47,6 +47,7 @@ class ExchangeHead(NamedTuple):
     request_sha256: str | None = None
     request_size: int | None = None
     flags: str | None = None
+    operation: Operation | None = None
 
     @property
     def has_bytes(self) -> bool:

@@ -29,6 +29,7 @@ def _options(
     max_gap: str | None,
     no_wait: bool,
     match: Any,
+    strict: bool,
     ignored: tuple[str, ...],
     rechunk: Any,
     faults: list[Any],
@@ -37,7 +38,7 @@ def _options(
     from wiretape.viewer.wings.replay.planning import ServingOptions
 
     pace = options.read_pace(speed, max_gap, no_wait)
-    return ServingOptions(match, ignored, pace.speed, pace.cap_ns, rechunk, faults, seed)
+    return ServingOptions(match, ignored, pace.speed, pace.cap_ns, rechunk, faults, seed, strict=strict)
 
 
 def answering(match: str) -> Callable[[F], F]:
@@ -46,10 +47,13 @@ def answering(match: str) -> Callable[[F], F]:
         "answers",
         _options,
         *options.PACING,
-        click.option("--match", type=click.Choice(["request", "model", "sequence", "random", "id"]), default=match,
-                     show_default=True,
-                     help="Choose the recording for a request: by method, path and body; by model; the next one or any "
-                     "one of the same path; or only by id."),
+        click.option("--match", type=click.Choice(["request", "last", "model", "sequence", "random", "id"]),
+                     default=match, show_default=True,
+                     help="Choose the recording for a request: by method, path and body; if there is none, by its last "
+                     "message; by model; the next one or any one of the same path; or only by id."),
+        click.option("--strict", is_flag=True,
+                     help="Compare whole bodies, also what differs in each run of a program and changes no answer: see "
+                     "'wiretape help replay'."),
         click.option("--ignore", "ignored", multiple=True, metavar="FIELD",
                      help="Compare JSON bodies without this field: user, metadata.session. May be repeated."),
         click.option("--rechunk", default="recorded", show_default=True, metavar="HOW", callback=_read_rechunk,

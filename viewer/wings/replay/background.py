@@ -256,6 +256,11 @@ class WiretapeServer:
         ]
 
     @property
+    def notices(self) -> Sequence[str]:
+        """Messages about answers to requests that differ from the recorded ones."""
+        return [request.match.notice for request in self._serving.requests if request.match is not None]
+
+    @property
     def troubles(self) -> Sequence[str]:
         """Failures that are not the client's, such as a damaged tape."""
         return self._serving.troubles

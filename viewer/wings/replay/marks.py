@@ -24,7 +24,9 @@ ARGUMENTS: Final = {
     "recordings of its own; new (or new_episodes): those without a recording; all",
     "speed": "a factor of the recorded speed; 0, the default: no waits",
     "max_gap": "limit of each silence, longer ones are shortened: '1s', '50ms', or seconds",
-    "match": "choose the recording for a request by: request (method, path and body), model, sequence, random, id",
+    "match": "choose the recording for a request by: request (method, path and body); last (else by the last message, "
+    "where earlier ones, the system prompt or tools differ); model, sequence, random, id",
+    "strict": "True: compare whole bodies, also random ids and the like (wiretape help replay)",
     "ignore": "compare JSON bodies without this field, or these: 'user', 'metadata.session'",
     "rechunk": "size of writes: recorded, event, byte, or a number of bytes",
     "fault": "break answers, by one fault or several: 'cut@50%', 'status:429:0.1', 'stall:5s@#120' (before item 120 of "
@@ -117,6 +119,7 @@ def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]
     patterns = _texts("redact", arguments) if is_redacted else ()
     return planning.ServingOptions(
         mode=match,
+        strict=_checked("strict", arguments.get("strict", False), _read_flag),
         ignored=_texts("ignore", arguments),
         speed=_checked("speed", arguments.get("speed", 0), _read_speed),
         cap_ns=_checked("max_gap", arguments.get("max_gap"), _read_gap),
@@ -150,6 +153,12 @@ def _read_speed(value: float) -> float:
     if not 0 <= speed < math.inf:
         raise ValueError("give a number; 0: as fast as possible")
     return speed or math.inf
+
+
+def _read_flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("give True or False")
+    return value
 
 
 def _read_gap(value: str | float | None) -> int | None:

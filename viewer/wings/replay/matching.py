@@ -6,38 +6,45 @@ A request and a recorded one are compared by method, path and body. The rules:
   without a version that is a part of the base URL. Neither the order of a query's fields nor the way in which a
   character is percent-encoded matters.
 - A value redacted on the tape equals any credential, a secret masked in a body any secret: who replays has other keys.
-- A body of JSON is compared by its values: neither the order of keys nor white space matters. Fields that change no
-  answer are left out (`_HINTS`), and so is what a user ignores, and the boundary of multipart forms.
+- A body is compared as `comparing` has it, and with `strict` whole.
+- The steps: the exchange that is named by its id; equal bytes; an equal body; and, in the mode `last` only, an equal
+  last message where the ones before it, the system prompt or the tools differ, but no parameter; or, of requests that
+  are no generation and name no model, the same path.
 - Recordings that match equally well take turns; they are counted by the oldest of them, so that one that is recorded
   meanwhile comes last. In a `sequence` only the path counts, and it ends with its last recording.
-- If nothing matches, the miss names the recording with the fewest differences.
+- If nothing matches, the miss names the recording with the longest equal beginning of messages; of several the one
+  with an equal last message, else the one with the fewest differences.
+
+Each body of a recording is read and parsed once or twice, and an index has its digest: a request is compared with none.
 """
 
 import bisect
 import functools
 import hashlib
 import json
-import math
 import random
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile, zip_longest
 from typing import Any, Final, Literal, NamedTuple
-from urllib.parse import quote, unquote_to_bytes
-
-import msgspec
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.operation import model_in_path
+from wiretape.recorder.decode.operation import GENERATIONS, api_at, model_in_path
 from wiretape.recorder.relay import apis, providers
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.tape.masking import SECRETS, Masker, Rules, masked
 from wiretape.recorder.tape.redact import Redactor
 from wiretape.viewer.source.replayed import ExchangeHead
+from wiretape.viewer.wings.replay.comparing import ComparedBody, Conversation, read_body
 
-Mode = Literal["request", "model", "sequence", "random", "id"]
-MODES: Final[tuple[Mode, ...]] = ("request", "model", "sequence", "random", "id")
+Mode = Literal["request", "last", "model", "sequence", "random", "id"]
+MODES: Final[tuple[Mode, ...]] = ("request", "last", "model", "sequence", "random", "id")
+
+Step = Literal["named", "equal", "fields", "last", "path", "model", "sequence", "random"]
+"""Why a recording answers: it is named, its bytes are equal, or all that counts, or the last message, or only the path;
+or it is chosen by the mode."""
 
 _REDACTION_MARK = re.compile(r"REDACTED:sha256:[0-9a-f]{8}")
 _ID_IN_PATH = re.compile(rb"/@([0-9A-Za-z-]{1,64})(/.*|$)", re.DOTALL)
@@ -47,10 +54,15 @@ _COUNTED_DIFFERENCES = 200
 """Limit of differences counted: two long conversations that differ from the start have thousands."""
 _STARS: Final = re.compile(rb"\*{4,}")
 _SHOWN_CHARACTERS = 48
+_NAMED = 3
+"""Limit of places that a message of one line names."""
 _CANDIDATES = 50
 """Limit of recordings compared in detail to find the nearest: each body is read and parsed for it."""
+_CONVERSING: Final = (None, "unknown", "count_tokens", "realtime", *GENERATIONS)
+"""Operations whose requests are conversations; None and unknown are those of streams that could not be measured."""
 _ABSENT: Final = object()
 _REDACTOR: Final = Redactor(None)
+_SHOWING: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +76,21 @@ class ReplayRequest:
     headers: Sequence[tuple[bytes, bytes]] = ()
 
 
-class ComparedBody(NamedTuple):
-    """A body as it is compared: its JSON value, or its bytes where it is not JSON, and the digest of either."""
+class Match(NamedTuple):
+    """The recording that answers a request, and the step that chose it; of `last`, the places that differ."""
 
-    value: Any
-    digest: bytes
+    head: ExchangeHead
+    step: Step
+    differs: tuple[str, ...] = ()
 
     @property
-    def model(self) -> str | None:
-        model = self.value.get("model") if isinstance(self.value, dict) else None
-        return model if isinstance(model, str) else None
+    def notice(self) -> str:
+        """The message about an answer whose request differs; empty if nothing that counts does."""
+        if self.step != "last":
+            return ""
+        more = f" and {len(self.differs) - _NAMED} more" if len(self.differs) > _NAMED else ""
+        names = ", ".join(self.differs[:_NAMED])
+        return f"answered by {self.head.id}, whose last message is equal; differs in {names}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,66 +121,37 @@ def read_target(target: bytes, header: bytes | None) -> tuple[bytes, str | None]
     return target, header.decode("latin-1").strip() if header else None
 
 
-def uncoded(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
-    """Return a request's body without its content coding, where that is understood."""
-    return encoding.uncoded([(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers], body)
+@dataclass(slots=True)
+class _Place:
+    """The recordings at one method, upstream and path, oldest first: all, and by what requests are looked up by."""
+
+    heads: list[ExchangeHead] = field(default_factory=list)
+    index: dict[Hashable, list[ExchangeHead]] = field(default_factory=dict)
+    unread: dict[bool, list[ExchangeHead]] = field(default_factory=lambda: {False: [], True: []})
+    """Those whose bodies are not in the index yet: plain, and (True) with their secrets masked."""
+
+    def add(self, head: ExchangeHead) -> None:
+        _insert(self.heads, head)
+        for heads in self.unread.values():
+            heads.append(head)
+        self.enter(head, ("bytes", head.request_sha256))
+        self.enter(head, ("model", head.model))
+        if head.operation in ("models", "other") and head.model is None:
+            self.enter(head, "path")
+
+    def enter(self, head: ExchangeHead, key: Hashable) -> None:
+        _insert(self.index.setdefault(key, []), head)
 
 
-def read_body(data: bytes, ignored: Sequence[str] = ()) -> ComparedBody:
-    """Return a body as it is compared, without the fields that are `ignored`: `user`, `metadata.session`."""
-    if not data:
-        return ComparedBody(None, b"")
-    try:
-        value, encoded = _value_of(data.removeprefix(b"\xef\xbb\xbf"))
-        # This one routes a request and changes no answer; OpenAI's Agents SDK, for one, writes another one each run.
-        for name in ("prompt_cache_key", *ignored):
-            _remove(value, name.split("."))
-        canonical = encoded(value)
-    except (ValueError, RecursionError, OverflowError):
-        # Programs draw the boundary of a multipart body by lot for each request.
-        boundary = data.partition(b"\r\n")[0] if data.startswith(b"--") else b""
-        is_multipart = len(boundary) > len(b"--") and data.rstrip(b"\r\n").endswith(boundary + b"--")
-        return ComparedBody(data, hashlib.sha256(data.replace(boundary, b"--") if is_multipart else data).digest())
-    return ComparedBody(value, hashlib.sha256(canonical).digest())
+def _insert(heads: list[ExchangeHead], head: ExchangeHead) -> None:
+    if heads and heads[-1].no > head.no:  # it has ended after a later one
+        bisect.insort(heads, head, key=lambda sibling: sibling.no)
+    else:
+        heads.append(head)
 
 
-def _value_of(data: bytes) -> tuple[Any, Callable[[Any], bytes]]:
-    """Return the value of JSON, and its encoder to one canonical form. Raise ValueError or RecursionError.
-
-    The fast decoder comes first: parsing holds up the streams being served.
-    """
-    try:
-        return _JSON.decode(data), _SORTED.encode
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        # Python's parser takes what msgspec refuses and programs send: lone surrogates, NaN.
-        encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        value = json.loads(data, parse_float=_number)
-        return value, lambda value: encoder.encode(value).encode("utf-8", "surrogatepass")
-
-
-def _number(text: str) -> float | int:
-    """Return a number as it is compared: 1.0 and 1e0 are 1."""
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"{text} is too large")
-    # Up to 2⁵³, each integer is a float of its own.
-    return int(value) if value.is_integer() and abs(value) < 1 << 53 else value
-
-
-_JSON: Final = msgspec.json.Decoder(float_hook=_number)
-_SORTED: Final = msgspec.json.Encoder(order="sorted")
-_SHOWING: Final = json.JSONEncoder(ensure_ascii=False)
-
-
-def _remove(value: object, path: Sequence[str]) -> None:
-    if isinstance(value, list):
-        for element in value:
-            _remove(element, path)
-    elif isinstance(value, dict):
-        if len(path) == 1:
-            value.pop(path[0], None)
-        elif path[0] in value:
-            _remove(value[path[0]], path[1:])
+def _merged(groups: Sequence[list[ExchangeHead]]) -> Sequence[ExchangeHead]:
+    return groups[0] if len(groups) == 1 else sorted(chain.from_iterable(groups), key=lambda head: head.no)
 
 
 class Library:
@@ -184,17 +172,20 @@ class Library:
         needs_answer: bool = False,
         kind: str = "answer",
         redaction: Rules = SECRETS,
+        strict: bool = False,
     ) -> None:
-        self._mask = Masker(redaction)
+        self._masker = Masker(redaction)
+        self._masks: dict[int, bytes | None] = {}
+        """The parts of bodies with secrets in their place, and None for those without, by their hash."""
         # A request is looked at several times: for a match, for its turn, and for the nearest recording.
         self._body_of = functools.lru_cache(4)(self._comparable_body)
         self._mode, self._bodies_of, self._ignored, self._needs_answer = mode, bodies_of, ignored, needs_answer
-        self._random, self._kind = random.Random(seed), kind
+        self._random, self._kind, self._is_strict = random.Random(seed), kind, strict
         self.heads: list[ExchangeHead] = []
         self._by_id: dict[str, ExchangeHead] = {}
-        self._by_path: dict[tuple[str, str, str], list[ExchangeHead]] = {}
+        self._by_path: dict[tuple[str, str, str], _Place] = {}
         self._upstreams: dict[str, list[Upstream]] = {}
-        self._digests: dict[int, bytes | None] = {}
+        self._conversations: dict[int, Conversation | None] = {}
         self._turns: dict[int, int] = {}
         self.answered_earlier: set[str] = set()
         """The ids of exchanges that no sequence goes on with: they answered one of its requests already."""
@@ -208,59 +199,84 @@ class Library:
                 continue
             if head.upstream not in self._upstreams:
                 self._upstreams[head.upstream] = mounts(head.upstream)
-            siblings = self._by_path.setdefault((head.method, head.upstream, _comparable(head.path)), [])
-            if siblings and siblings[-1].no > head.no:  # it has ended after a later one
-                bisect.insort(siblings, head, key=lambda sibling: sibling.no)
-            else:
-                siblings.append(head)
+            self._by_path.setdefault((head.method, head.upstream, _comparable(head.path)), _Place()).add(head)
 
-    def find(self, request: ReplayRequest) -> ExchangeHead | Miss:
+    def find(self, request: ReplayRequest) -> Match | Miss:
         """Return the recording that answers a request, or why there is none."""
         if request.id is not None:  # whatever it asks for
-            return self._with_id(request.id)
+            head = self._with_id(request.id)
+            return head if isinstance(head, Miss) else Match(head, "named")
         if self._mode == "id":
             return Miss(
                 "no exchange is named: send its id in the header X-Wiretape-Exchange, or begin the path by /@ID/"
             )
-        candidates = self._at(request)  # in the order of their numbers, which is that of the recorded requests
+        places = self._at(request)
         if self._mode == "sequence":
+            candidates = _merged([place.heads for place in places])
             if not candidates:
-                return self._missed(request, [])
+                return self._missed(request, places)
             if self._turns.get(candidates[0].no, 0) < len(candidates):
-                return candidates[self._turn(candidates)]
+                return Match(candidates[self._turn(candidates)], self._mode)
             return Miss(f"the sequence is over: {len(candidates)} recorded for {_line(request)}, and this is one more")
-        matches: Sequence[ExchangeHead] = ()
-        if self._mode == "request":  # the same bytes need no body of a recording to be read
-            digest = hashlib.sha256(request.body).hexdigest()
-            matches = self._answered([head for head in candidates if head.request_sha256 == digest])
-        matches = matches or self._matches(request, self._body_of(request.body), candidates)
-        answered = self._answered(matches)
-        if answered:
-            return self._random.choice(answered) if self._mode == "random" else self._in_turn(answered)
-        if not matches:
-            return self._missed(request, candidates)
-        head = matches[-1]
-        message = f"no recording answers {_line(request)}: {head.id} holds no answer ({head.outcome})"
-        return Miss(message, head.id, ("answer",), is_unanswered=True)
+        unanswered: ExchangeHead | None = None
+        for step, matches in self._steps(request, places):
+            if unanswered is not None and step in ("last", "path"):
+                break
+            if answered := [head for head in matches if head.is_answered] if self._needs_answer else matches:
+                head = self._random.choice(answered) if self._mode == "random" else self._in_turn(answered)
+                return Match(head, step, self._names_differing(head, request) if step == "last" else ())
+            unanswered = matches[-1] if matches else unanswered
+        if unanswered is None:
+            return self._missed(request, places)
+        message = f"no recording answers {_line(request)}: {unanswered.id} holds no answer ({unanswered.outcome})"
+        return Miss(message, unanswered.id, ("answer",), is_unanswered=True)
 
-    def _answered(self, heads: Sequence[ExchangeHead]) -> Sequence[ExchangeHead]:
-        return [head for head in heads if head.is_answered] if self._needs_answer else heads
+    def _steps(self, request: ReplayRequest, places: Sequence[_Place]) -> Iterator[tuple[Step, Sequence[ExchangeHead]]]:
+        """Yield the recordings that each step finds, in the order of their numbers: that of the recorded requests."""
 
-    def _matches(
-        self, request: ReplayRequest, body: ComparedBody, candidates: Sequence[ExchangeHead]
-    ) -> Sequence[ExchangeHead]:
-        match self._mode:
-            case "random":
-                return candidates
-            case "model":
-                return [head for head in candidates if head.model == _model(request, body)]
-        return self._with_same_body(candidates, body)
+        def indexed(key: Hashable) -> Sequence[ExchangeHead]:
+            return _merged([place.index.get(key, []) for place in places])
+
+        if not places:
+            return
+        if self._mode == "random":
+            yield self._mode, _merged([place.heads for place in places])
+            return
+        if self._mode == "model":
+            yield self._mode, indexed(("model", _model(request, self._body(request))))
+            return
+        # The same bytes need no body of a recording to be read.
+        yield "equal", indexed(("bytes", hashlib.sha256(request.body).hexdigest()))
+        plain = self._body_of(request.body, _api(request.target.decode("latin-1")), is_masked=False)
+        self._read(places, is_masked=False)
+        same: Step = "fields" if request.body else "equal"
+        yield same, indexed(("plain", plain.digest))
+        body = self._body(request)
+        self._read(places)
+        yield same, indexed(body.digest)
+        if self._mode != "last" or self._is_strict:
+            return
+        if conversation := body.conversation:
+            matches = indexed(("last", conversation.question))
+            count = len(conversation.hashes)
+            as_long = [head for head in matches if self._length(head) == count]
+            yield "last", as_long or matches
+        if _model(request, body) is None:
+            yield "path", indexed("path")
+
+    def _length(self, head: ExchangeHead) -> int:
+        conversation = self._conversations[head.no]
+        return len(conversation.hashes) if conversation else 0
+
+    def _names_differing(self, head: ExchangeHead, request: ReplayRequest) -> tuple[str, ...]:
+        (pair,) = self._with_bodies([head])
+        return tuple(difference.name for difference in _differences(*pair, self._body(request)))
 
     def key(self, request: ReplayRequest) -> Hashable | None:
         """Return the key shared by requests that the same recordings answer; None if each request has its own."""
         if self._mode == "sequence":
             return None
-        body = self._body_of(request.body)
+        body = self._body(request)
         distinction = {"random": None, "model": _model(request, body)}.get(self._mode, body.digest)
         return request.method, _comparable(request.target.decode("latin-1")), distinction
 
@@ -269,32 +285,35 @@ class Library:
 
         They are those that answer it, but of a sequence the next one, and at random those of the same body.
         """
-        candidates = [head for head in self._at(request) if head.no <= until]
+        places = self._at(request)
         if self._mode == "sequence":
-            turn = self._turn(candidates) if candidates else 0
-            return candidates[turn : turn + 1]
-        body = self._body_of(request.body)
-        matches = self._matches(request, body, candidates)
-        return self._with_same_body(matches, body) if self._mode == "random" else matches
+            candidates = _merged([place.heads for place in places])
+            turn = self._turn(candidates) if candidates and candidates[0].no <= until else 0
+            return [head for head in candidates[turn : turn + 1] if head.no <= until]
+        body = self._body(request)
+        self._read(places)
+        key = ("model", _model(request, body)) if self._mode == "model" else body.digest
+        return [head for place in places for head in place.index.get(key, []) if head.no <= until]
 
     def near(self, request: ReplayRequest) -> Sequence[ExchangeHead] | Miss:
         """Return the recordings that may answer a request whose body is still to come, oldest first."""
         if request.id is not None or self._mode == "id":
             match = self.find(request)
-            return match if isinstance(match, Miss) else [match]
-        return self._at(request) or self._missed(request, [])
+            return match if isinstance(match, Miss) else [match.head]
+        places = self._at(request)
+        return _merged([place.heads for place in places]) if places else self._missed(request, [])
 
-    def meet(self, request: ReplayRequest) -> ExchangeHead | Miss:
+    def meet(self, request: ReplayRequest) -> Match | Miss:
         """Return the recording that answers a request whose body comes too late to choose by it."""
         if request.id is not None or self._mode in ("id", "sequence", "random"):
             return self.find(request)
-        candidates = self._at(request)
-        return self._in_turn(candidates) if candidates else self._missed(request, [])
+        near = self.near(request)
+        return near if isinstance(near, Miss) else Match(self._in_turn(near), "path")
 
     def differing(self, head: ExchangeHead, label: str, recorded_message: bytes, message: bytes) -> Miss | None:
         """Return the difference of a later message from the recorded one; None if there is none that counts."""
-        recorded_body, body = self._body_of(recorded_message), self._body_of(message)
-        if self._mode != "request" or recorded_body.digest == body.digest:
+        recorded_body, body = (self._body_of(data, _api(head.path)) for data in (recorded_message, message))
+        if self._mode not in ("request", "last") or recorded_body.digest == body.digest:
             return None
         differences = _described(_differing("", recorded_body.value, body.value))
         return Miss(
@@ -312,13 +331,12 @@ class Library:
         which = "several recordings begin" if matches else "no recording that has ended begins"
         return Miss(f"{which} with the id {_short(id)}")
 
-    def _at(self, request: ReplayRequest) -> list[ExchangeHead]:
+    def _at(self, request: ReplayRequest) -> list[_Place]:
         # An upstream that the path names comes first: another one may have a path that begins with that name.
         for is_mounted in (True, False):
             keys = dict.fromkeys(self._keys(request, is_mounted=is_mounted))
-            groups = [self._by_path[key] for key in keys if key in self._by_path]
-            if groups:
-                return groups[0] if len(groups) == 1 else sorted(chain.from_iterable(groups), key=lambda head: head.no)
+            if places := [self._by_path[key] for key in keys if key in self._by_path]:
+                return places
         return []
 
     def _keys(self, request: ReplayRequest, *, is_mounted: bool) -> Iterator[tuple[str, str, str]]:
@@ -332,21 +350,48 @@ class Library:
                 if (route := providers.route(chosen, target)) is not None:
                     yield request.method, url, _comparable(_REDACTOR.path(route[1].decode("latin-1")))
 
-    def _with_same_body(self, heads: Sequence[ExchangeHead], body: ComparedBody) -> Sequence[ExchangeHead]:
-        """Return those whose body is the same; each is read once."""
-        unknown = [head for head in heads if head.no not in self._digests]
-        for head, recorded in self._with_bodies(unknown):
-            self._digests[head.no] = None if recorded is None else recorded.digest
-        return [head for head in heads if self._digests[head.no] == body.digest]
+    def _read(self, places: Sequence[_Place], *, is_masked: bool = True) -> None:
+        """Enter the bodies of the recordings at these places into their index; each is read once."""
+        for place in places:
+            heads, place.unread[is_masked] = place.unread[is_masked], []
+            for head, body in self._with_bodies(heads, is_masked=is_masked):
+                if not is_masked:
+                    place.enter(head, ("plain", body.digest if body else None))
+                    continue
+                conversation = self._conversations[head.no] = body.conversation if body else None
+                if body is not None:
+                    place.enter(head, body.digest)
+                # The inputs of an embedding, say, are no conversation: the last of them asks for no answer alone.
+                if conversation and head.operation in _CONVERSING:
+                    place.enter(head, ("last", conversation.question))
 
-    def _with_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[tuple[ExchangeHead, ComparedBody | None]]:
+    def _with_bodies(
+        self, heads: Sequence[ExchangeHead], *, is_masked: bool = True
+    ) -> Iterator[tuple[ExchangeHead, ComparedBody | None]]:
         for head, data in zip(heads, self._bodies_of(heads), strict=True):
-            yield head, None if data is None else self._comparable_body(data)
+            api = _api(head.path)
+            yield head, None if data is None else self._comparable_body(data, api, is_masked=is_masked)
 
-    def _comparable_body(self, data: bytes) -> ComparedBody:
-        """Return a body as it is compared: with one mask for all secrets, as a test's key may have another length."""
-        plain = masked(data, self._mask.spans(data))
-        return read_body(_STARS.sub(b"****", plain) if b"****" in plain else plain, self._ignored)
+    def _body(self, request: ReplayRequest) -> ComparedBody:
+        return self._body_of(request.body, _api(request.target.decode("latin-1")))
+
+    def _comparable_body(self, data: bytes, api: str | None, *, is_masked: bool = True) -> ComparedBody:
+        """Return a body as it is compared: with one mask for all secrets, as a test's key may have another length.
+
+        To find secrets takes ten times as long as all else: plain bodies are compared before.
+        """
+        if is_masked and self._masker.has_rules:  # which are for the text of a whole body
+            return read_body(self._masked(data), self._ignored, api, strict=self._is_strict)
+        return read_body(data, self._ignored, api, strict=self._is_strict, mask=self._masked if is_masked else None)
+
+    def _masked(self, data: bytes) -> bytes:
+        """Return data with one mask for each secret; the same object if there is none."""
+        key = hash(data)
+        if key not in self._masks:
+            plain = masked(data, self._masker.spans(data))
+            plain = _STARS.sub(b"****", plain) if b"****" in plain else plain
+            self._masks[key] = None if plain == data else plain
+        return self._masks[key] or data
 
     def _in_turn(self, matches: Sequence[ExchangeHead]) -> ExchangeHead:
         return matches[self._turn(matches) % len(matches)]
@@ -357,11 +402,11 @@ class Library:
         self._turns[matches[0].no] = turn + 1
         return turn
 
-    def _missed(self, request: ReplayRequest, candidates: Sequence[ExchangeHead]) -> Miss:
+    def _missed(self, request: ReplayRequest, places: Sequence[_Place]) -> Miss:
         """Describe the nearest recording and its differences."""
         if not self.heads:
             return Miss(f"no {self._kind} is recorded yet, so that nothing answers {_line(request)}")
-        if not candidates:
+        if not places:
             nearest = max(self.heads[-_CANDIDATES:], key=lambda head: _likeness(head, request))
             differs = "method" if nearest.path.encode() == request.target else "path"
             return Miss(
@@ -370,14 +415,36 @@ class Library:
                 nearest.id,
                 (differs,),
             )
-        body = self._body_of(request.body)
-        newest = self._with_bodies(candidates[-_CANDIDATES:])
-        compared = [(_differences(head, recorded, body), head) for head, recorded in newest]
+        self._read(places)
+        body = self._body(request)
+        conversation, nearest_heads, most = body.conversation, list[ExchangeHead](), (-1, False)
+        for head in _merged([place.heads for place in places]):
+            nearness = _nearness(self._conversations[head.no], conversation)
+            if nearness >= most:
+                nearest_heads = [*(nearest_heads if nearness == most else []), head]
+                most = nearness
+        compared = [
+            (_differences(head, recorded, body), head)
+            for head, recorded in self._with_bodies(nearest_heads[-_CANDIDATES:])
+        ]
         differences, head = min(compared, key=lambda pair: len(pair[0]))
         message = (
             f"no recording answers {_line(request)}: the nearest is {head.id}, which differs in {_summary(differences)}"
         )
         return Miss(message, head.id, tuple(difference.name for difference in differences))
+
+
+def _nearness(recorded: Conversation | None, asked: Conversation | None) -> tuple[int, bool]:
+    """Return the count of equal messages at the beginning, and True if the last one is equal."""
+    if recorded is None or asked is None:
+        return 0, False
+    # The hash of a message is of all before it, too.
+    equal = bisect.bisect_left(
+        range(min(len(recorded.hashes), len(asked.hashes))),
+        True,
+        key=lambda place: recorded.hashes[place] != asked.hashes[place],
+    )
+    return equal, recorded.question == asked.question
 
 
 def _differences(head: ExchangeHead, recorded: ComparedBody | None, body: ComparedBody) -> list[_Difference]:
@@ -417,6 +484,10 @@ def _recoded(text: str, plain: str) -> str:
     return text if text.isalnum() and text.isascii() else quote(unquote_to_bytes(text), safe=plain)
 
 
+def _api(path: str) -> str | None:
+    return api_at(unquote(path))
+
+
 def _model(request: ReplayRequest, body: ComparedBody) -> str | None:
     return body.model or model_in_path(request.target.decode("latin-1"))
 
@@ -450,7 +521,7 @@ def _described(differing: Iterator[tuple[str, object, object]]) -> list[_Differe
 
 
 def _summary(differences: Sequence[_Difference]) -> str:
-    quoted = differences[:3]  # a message of one line
+    quoted = differences[:_NAMED]
     more = len(differences) - len(quoted)
     text = "; ".join(difference.text for difference in quoted)
     counted = "many" if len(differences) == _COUNTED_DIFFERENCES else more

@@ -24,8 +24,9 @@ from wiretape.recorder.tape.masking import SECRETS, Rules
 from wiretape.viewer.record.rows import Headers
 from wiretape.viewer.source.replayed import ExchangeHead
 from wiretape.viewer.wings.replay import faults, schedule, turns
+from wiretape.viewer.wings.replay.comparing import read_body
 from wiretape.viewer.wings.replay.faults import Fault
-from wiretape.viewer.wings.replay.matching import Library, Miss, Mode, ReplayRequest, read_body
+from wiretape.viewer.wings.replay.matching import Library, Match, Miss, Mode, ReplayRequest
 from wiretape.viewer.wings.replay.positions import Places
 from wiretape.viewer.wings.replay.schedule import Schedule
 from wiretape.viewer.wings.replay.streams import SILENCE_NS
@@ -80,7 +81,8 @@ class Recordings(Protocol):
 class ServingOptions:
     """Options for serving recordings; `rechunk` may be a number of bytes, `speed` infinite.
 
-    Requests are compared without what the rules of `redaction` replace; new recordings in text are written so.
+    Requests are compared without what the rules of `redaction` replace; new recordings in text are written so. With
+    `strict`, all else of a body is compared.
     """
 
     mode: Mode = "request"
@@ -92,6 +94,7 @@ class ServingOptions:
     seed: int = 0
     record: Record = "none"
     redaction: Rules = SECRETS
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,8 @@ class AnswerPlan:
     asked_ns: int = 0
     trailers: list[tuple[bytes, bytes]] = field(default_factory=list)
     reset_code: int | None = None
+    match: Match | None = None
+    """Why it is the answer to its request; None if it was made before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +158,17 @@ class Greeting:
 class Talk:
     """A recorded WebSocket to be played; the fields are those of an `AnswerPlan`."""
 
-    head: ExchangeHead
+    match: Match
     turns: Turns
     places: Places
     at_speed: Callable[[float], Turns]
     faults: tuple[str, ...]
     unplaced: tuple[str, ...]
     holds: tuple[Fault, ...]
+
+    @property
+    def head(self) -> ExchangeHead:
+        return self.match.head
 
 
 class Planner:
@@ -174,6 +183,7 @@ class Planner:
             options.seed,
             needs_answer=options.record != "none",
             redaction=options.redaction,
+            strict=options.strict,
         )
         self._sockets = Library(
             options.mode,
@@ -182,6 +192,7 @@ class Planner:
             options.seed,
             kind="WebSocket",
             redaction=options.redaction,
+            strict=options.strict,
         )
         self._cached: OrderedDict[tuple[int, bool], tuple[RecordedExchange, AnswerPlan]] = OrderedDict()
         """Answers by number, with (True) and without their content coding."""
@@ -245,11 +256,11 @@ class Planner:
         if isinstance(match, Miss):
             return self._missed(request, match)
         try:
-            plan = self._accepted(match, request.headers)
+            plan = replace(self._accepted(match.head, request.headers), match=match)
         except NotFound as error:
-            return Miss(str(error), match.id)
-        turn = self._served[match.no] = self._served.get(match.no, 0) + 1
-        struck = [*faults.striking(self._options.faults, self._options.seed, match.id, turn), *extra]
+            return Miss(str(error), match.head.id)
+        turn = self._served[match.head.no] = self._served.get(match.head.no, 0) + 1
+        struck = [*faults.striking(self._options.faults, self._options.seed, match.head.id, turn), *extra]
         if not struck:
             return plan
         status = next((fault for fault in struck if fault.kind == "status"), None)
@@ -371,14 +382,14 @@ class Planner:
             return match
         options = self._options
         try:
-            answer = self._source.answer(match)
+            answer = self._source.answer(match.head)
         except NotFound as error:
-            return Miss(str(error), match.id)
+            return Miss(str(error), match.head.id)
         played = turns.of(answer, as_recorded=answer.exchange.extensions in (extension, None))
         whole = turns.rechunked(played, options.rechunk)
         places = turns.places(whole)
-        turn = self._served[match.no] = self._served.get(match.no, 0) + 1
-        struck = faults.striking(options.faults, options.seed, match.id, turn)
+        turn = self._served[match.head.no] = self._served.get(match.head.no, 0) + 1
+        struck = faults.striking(options.faults, options.seed, match.head.id, turn)
         struck = [*(fault for fault in struck if fault.kind != "hold" or not _is_at_head(fault)), *extra]
 
         def at_speed(speed: float) -> tuple[Turns, tuple[str, ...]]:

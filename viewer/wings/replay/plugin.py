@@ -156,6 +156,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     server = item.stash.get(_SERVER, None)
     if server is not None:
         _judge(report, item, server)
+        notices = list(dict.fromkeys(filter(None, server.notices))) if report.when == "call" else []
+        report.sections += [("wiretape", "\n".join(map(safe, notices)))] if notices else []
     return report
 
 

@@ -41,9 +41,9 @@ from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.source.replayed import ExchangeHead
-from wiretape.viewer.wings.replay import faults, matching
+from wiretape.viewer.wings.replay import comparing, faults, matching
 from wiretape.viewer.wings.replay.faults import Fault
-from wiretape.viewer.wings.replay.matching import Miss, ReplayRequest
+from wiretape.viewer.wings.replay.matching import Match, Miss, ReplayRequest
 from wiretape.viewer.wings.replay.pacing import Pacer, spaced
 from wiretape.viewer.wings.replay.planning import AnswerPlan, Planner, ToRecord
 from wiretape.viewer.wings.replay.positions import HEAD, Places
@@ -75,6 +75,7 @@ class Served:
     requested: int
     uploaded_ns: int | None = None
     head: ExchangeHead | None = None
+    match: Match | None = None
     status: int | None = None
     faults: tuple[str, ...] = ()
     unplaced: tuple[str, ...] = ()
@@ -454,7 +455,7 @@ class Response(Answering):
             header = next((value for name, value in request.headers if name == b"x-wiretape-exchange"), None)
             target, id = matching.read_target(request.target, header)
             self._pieces = [b"".join(self._pieces)]
-            plain = matching.uncoded(request.headers, self._pieces[0])
+            plain = comparing.uncoded(request.headers, self._pieces[0])
             self._replay_request = ReplayRequest(request.method, target, plain, id, request.headers)
             failure = None
             if self._app.director is not None:
@@ -541,6 +542,7 @@ class Response(Answering):
             plan = replace(plan, schedule=plan.at_speed(self._speed))
         self._plan, self.places, self._is_ready = plan, plan.places, True
         self.served.head, self.served.status, self.served.faults = plan.head, plan.status, plan.faults
+        self.served.match = plan.match
         self.served.missing, self.served.unplaced = plan.missing, plan.unplaced
         self._origin += max((self.served.uploaded_ns or 0) - plan.asked_ns, 0)
         self._strike_planned(plan.holds)
@@ -643,6 +645,8 @@ class Response(Answering):
             headers = providers.relocated(matching.mounts(plan.head.upstream)[0], headers, self._request.origin)
             if plan.head.method == "HEAD" and not is_head:  # named by its id: there is no body of the stated length
                 headers = [*(pair for pair in headers if pair[0] != b"content-length"), (b"content-length", b"0")]
+        if plan.match is not None:
+            headers = [*headers, (b"x-wiretape-match", plan.match.step.encode())]
         headers = [*headers, *cors(self._request, headers)]
         self._client.start(plan.status or 0, b"", headers, chunked=plan.chunked and not is_head, closes=plan.closes)
 

@@ -267,6 +267,8 @@ class _Report:
         if request.missing:
             notes.append(f"{counted(request.missing, 'byte')} not on the tape: cut there")
         _say(f"{request.status or '–'} {request.method} {path} → {request.head.id}: {', '.join(notes)}")
+        if request.match and request.match.notice:
+            _say(request.match.notice)
 
     def refused(self, refusal: "Refusal") -> None:
         self._was_asked = True

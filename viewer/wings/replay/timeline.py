@@ -15,6 +15,8 @@ MEANINGS: Final = {
     "method, path": "of the request",
     "asked_ms": "when the request came, since the test's server began; all other times are since then",
     "exchange": "the id of the recording that answered; miss: the reason that none did",
+    "match": "why it answered: named, equal (bytes), fields (all that count), last (message) or path; or the mode of "
+    "match=",
     "status": "of the answer",
     "faults": "those that were applied",
     "head_ms": "when the answer's head was written",
@@ -54,6 +56,7 @@ class RequestTimeline:
     path: str
     asked_ms: float
     exchange: str | None
+    match: str | None
     status: int | None
     faults: tuple[str, ...]
     miss: str | None
@@ -92,6 +95,7 @@ def of(served: Sequence[Served], began_ns: int, *, has_waits: bool) -> list[Requ
             path=request.path,
             asked_ms=(request.requested - began_ns) / 1e6,
             exchange=request.head.id if request.head else None,
+            match=request.match.step if request.match else None,
             status=request.status,
             faults=request.faults,
             miss=request.miss.message if request.miss and request.ending != "relayed" else None,

@@ -291,6 +291,7 @@ class Upgrade(Answering, Takeover):
         if self._speed is not None:
             talk = replace(talk, turns=talk.at_speed(self._speed))
         self._talk, self.places, self.served.head = talk, talk.places, talk.head
+        self.served.match = talk.match
         self.served.faults = (*self.served.faults, *talk.faults)
         self.served.unplaced = (*self.served.unplaced, *talk.unplaced)
         self._strike_planned(talk.holds)

@@ -123,14 +123,23 @@ def test_a_sequence_begins_again_with_each_test(round, wiretape_server):
     assert wiretape_server.timeline()[0].exchange == SEEN.setdefault("first", wiretape_server.timeline()[0].exchange)
 SEEN = {}
 
+@pytest.mark.wiretape(match="last")
+def test_with_another_system_prompt(wiretape_server):
+    request = asked("openai")
+    request["messages"].insert(0, {"role": "system", "content": "Be."})
+    answer = httpx.post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json=request, trust_env=False)
+    assert answer.headers["x-wiretape-match"] == "last"
+    assert [one.match for one in wiretape_server.timeline()] == ["last"]
+
 @pytest.mark.wiretape(fault=["cut@50%"])
 def test_with_a_fault(wiretape_server):
     with pytest.raises(httpx.RemoteProtocolError):
         ask()
     assert [(one.faults, one.ended) for one in wiretape_server.timeline()] == [(("cut@50%",), "close")]
 """
-    result = suite.run(code)
-    result.assert_outcomes(passed=9)
+    result = suite.run(code, "-rP")
+    result.assert_outcomes(passed=10)
+    assert sum("whose last message is equal; differs in messages[0].role" in line for line in result.outlines) == 1
     assert "OPENAI_BASE_URL" not in os.environ
 
 
@@ -151,7 +160,7 @@ def test_swallowed():
 
 @pytest.mark.wiretape(TAPE)
 def test_raised():
-    ask("openai", user="\\x1b[31m").raise_for_status()
+    ask("openai", voice="\\x1b[31m").raise_for_status()
 
 @pytest.mark.wiretape(TAPE)
 def test_after():
@@ -163,7 +172,7 @@ def test_after():
         "wiretape: *::test_swallowed sent requests that could not be answered:",
         "  no recording answers POST /openai/v1/chat/completions: the nearest is *, which differs in temperature: *",
         "*HTTPStatusError*",
-        "*user: nothing recorded, *",
+        "*voice: nothing recorded, *",
     ])  # fmt: skip
     assert "\x1b[31m" not in result.stdout.str()
 

@@ -266,6 +266,7 @@ async def test_cookies_framing_and_header_line_breaks_stay_behind(tape: Path) ->
         got = await replay.ask()
     assert got.headers == {
         "content-type": "text/event-stream", "x-request-id": "r1", "x-wiretape-exchange": "a1",
+            "x-wiretape-match": "equal",
         "transfer-encoding": "chunked",
     }  # fmt: skip
     assert got.complete
