@@ -116,5 +116,5 @@ def test_a_statistics_heading_is_its_columns_name() -> None:
     ],
 )
 def test_the_viewers_headings_are_their_columns_names(title: str, name: str | None) -> None:
-    words = title.lower().removesuffix(" ms").replace(" ", "_")
+    words = title.lower().removesuffix(" ms").removesuffix(" s").replace(" ", "_")
     assert fields.NAMES.get(words) == name or title in ("ID", "START", "HTTP", "HAPPENED", "TIMELINE")

@@ -14,6 +14,9 @@ _FOLDER: Final = Path(__file__).parents[1] / "help"
 _INDEX: Final = "README"
 _FIRST: Final = ("glossary", "outcomes", "fields")
 """Topics whose definitions come first."""
+_BEHIND = re.compile(r"^(\S.*?) {2,}(# .*)$", re.MULTILINE)
+"""A command with a comment behind it, in a block."""
+_BLOCK = re.compile(r"^```sh\n.*?^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _LINK = re.compile(r"\[([^][]+)\]\((?!https?:)[^()]*\)")
 _ESCAPED = re.compile(r"\\([*<])")
@@ -33,6 +36,8 @@ def names() -> tuple[str, ...]:
 def text(topic: str = _INDEX) -> str:
     """Return a topic as Markdown without comments and links between topics; by default the index."""
     source = (_FOLDER / f"{topic}.md").read_text("utf-8")
+    # Above its command, a comment has room in any terminal.
+    source = _BLOCK.sub(lambda block: _BEHIND.sub(r"\2\n\1", block[0]), source)
     return _ESCAPED.sub(r"\1", _LINK.sub(r"\1", _COMMENT.sub("", source))).rstrip() + "\n"
 
 

@@ -12,6 +12,7 @@ from operator import sub
 from typing import Final, Literal
 
 from wiretape.recorder.decode.stalls import DEFAULT, Span
+from wiretape.viewer.exchange.markers import SIGNS as MEANINGS
 from wiretape.viewer.exchange.markers import Marker
 from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, Transcript
 from wiretape.viewer.record import units
@@ -109,6 +110,22 @@ def instant(cell: int, axis_ns: int, cells: int) -> int:
 def legend(transcript: Transcript) -> str:
     """Return the meaning of the letters of a stream's kinds."""
     return " ".join(f"{LETTERS[KINDS[code]]} {KINDS[code]}" for code in sorted(set(transcript.kinds)))
+
+
+def explained(marks: str, cells: int) -> str:
+    """Return a row of markers, the first of each sign with its meaning behind it, or else before it, if there is room.
+
+    A blank on both sides parts the meaning from its sign and from others.
+    """
+    line = marks.ljust(cells)
+    for sign in dict.fromkeys(marks.replace(" ", "")):
+        at, words = marks.index(sign), MEANINGS[sign].partition(",")[0]
+        for start in (at + 2, at - 1 - len(words)):
+            end = start + len(words)
+            if start >= 0 and end <= cells and not line[max(start - 1, 0) : end + 1].strip():
+                line = line[:start] + words + line[end:]
+                break
+    return line
 
 
 def draw(

@@ -29,7 +29,7 @@ class PlaybackState:
     lag_ms: float | None = None
     times: Times = SINCE_REQUEST
 
-    def parts(self, width: int) -> TransportParts:
+    def parts(self, width: int, *, has_bar: bool = True) -> TransportParts:
         """Return the line; beside the bar its text has a constant width, so that the bar stays under the mouse."""
         playback, lag_ms = self.playback, self.lag_ms
         speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
@@ -43,13 +43,14 @@ class PlaybackState:
         if sum(len(text) for text, _ in position) > width - needed:
             position = self._position_parts(is_short=True)
         room = width - sum(len(text) for text, _ in (*position, *settings, *silence)) - 3
-        if room < _LEAST_BAR and len(position) > 1:
+        least = _LEAST_BAR if has_bar else 0
+        if room < least and len(position) > 1:
             room += len(position.pop()[0])  # the bar shows the share, too
-        while room < _LEAST_BAR and len(settings) > 1:
+        while room < least and len(settings) > 1:
             room += len(settings.pop()[0])
         if room < _LEAST_BAR:  # there is no bar to be kept in its place
             silence = [(text.rstrip(), tone) for text, tone in silence]
-        bar = self._bar(room)
+        bar = self._bar(room) if has_bar else []
         return [*position, *bar, *settings, *silence], (sum(len(text) for text, _ in position) + 1, room if bar else 0)
 
     def _position_parts(self, *, is_short: bool = False) -> list[Part]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
+from rich.cells import cell_len
+
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import lanes, layout
 from wiretape.viewer.listing.lanes import ClockBar, ClockLanes
-from wiretape.viewer.text import cells, clock_axis
+from wiretape.viewer.text import cells, clock_axis, formatting
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.text.clock_axis import ClockLine, ClockView, ClockZoom
 
@@ -107,7 +109,9 @@ class LaneChart:
         if y == 0:
             return [*self._name_cells(clock_axis.idle(self.clock_lanes.axis)), *self._axis()], "titles"
         if y >= self.height - _LISTED:
-            slots = layout.fitted(self.width, {layout.TIMELINE}, start_cells=self.look.start_cells)
+            name_cells = 0 if self.selected is None else cell_len(formatting.line(self.selected.row.model))
+            hidden = {layout.TIMELINE}
+            slots = layout.fitted(self.width, hidden, start_cells=self.look.start_cells, name_cells=name_cells)
             between = layout.gap_between(self.width)
             margin: Part = (" " * _MARGIN, "plain")
             if y == self.height - _LISTED or self.selected is None:

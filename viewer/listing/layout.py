@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,8 +23,9 @@ LEAD: Final = 4
 TIMELINE: Final = "timeline"
 """The name of the widest column."""
 
-_USUAL_WIDTHS: Final = {"model": 14, "start": 8, "happened": 16}
-"""The room that these columns nearly always use: they have it before others widen or lesser columns are shown."""
+NAMES: Final = (14, 24)
+"""Least and maximum width of the column of models: between them, it is as wide as the widest name in sight."""
+
 _USUAL: Final = frozenset({"stop", "end_turn", "complete", "completed", "finish"})
 """The usual ends of answers, in the words of the APIs, in lower case."""
 Renderer = Callable[[ListRow, Look, int], Sequence[Part]]
@@ -35,8 +36,7 @@ Renderer = Callable[[ListRow, Look, int], Sequence[Part]]
 class ListColumn:
     """A column: its minimum and maximum width, its rank (0 goes last when there is no room), its renderer.
 
-    `field` is its sort key, None if it has none, and `letter` the key for that. `unit` stands behind the title where
-    there is room.
+    `field` is its sort key, None if it has none, and `letter` the key for that.
     """
 
     name: str
@@ -48,11 +48,6 @@ class ListColumn:
     field: str | None = None
     letter: str | None = None
     right: bool = False
-    unit: str = ""
-
-    @property
-    def full_title(self) -> str:
-        return f"{self.title} {self.unit}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,50 +59,56 @@ class Slot:
 
 
 def fitted(
-    width: int, hidden: Collection[str] = (), *, start_cells: int = 0, terminal: int | None = None
+    width: int,
+    hidden: Collection[str] = (),
+    *,
+    start_cells: int = 0,
+    name_cells: int = 0,
+    order: tuple[str, bool] | None = None,
 ) -> tuple[Slot, ...]:
     """Choose the columns for a width in cells: by rank as many as fit, then wider until the room is used.
 
-    The column of starts is wider by `start_cells`. The timeline has its share of the width of the `terminal`, which is
-    that of the list if it is not given, and takes the room that no other column uses.
+    The column of starts is wider by `start_cells`, that of models as wide as `NAMES` allow for `name_cells`. The
+    timeline takes the room that no other column uses.
     """
-    # Least share of a terminal's width for the timeline.
-    least_share = 0.4
-    extra = {TIMELINE: math.ceil(least_share * (terminal or width))} | {"start": start_cells}
-    offered = [column for column in COLUMNS if column.name not in hidden]
-    widths = _least_widths(sorted(offered, key=lambda column: column.rank), width, extra)
-    room = width - LEAD - sum(widths.values()) - len(widths) * gap_between(width)
-    by_rank = sorted((column for column in offered if column.name in widths), key=lambda column: column.rank)
-
-    def widen(column: ListColumn, to: int) -> None:
-        nonlocal room
-        more = min(room, max(to - widths[column.name], 0))
-        widths[column.name] += more
-        room -= more
-
-    # First the usual widths, then whole titles, then what columns can use; the timeline takes all that is left.
-    for name, usual in _USUAL_WIDTHS.items():
-        for column in (candidate for candidate in by_rank if candidate.name == name):
-            widen(column, usual + extra.get(name, 0))
-    for column in by_rank:
-        if len(column.full_title) - widths[column.name] <= room:
-            widen(column, len(column.full_title))
-    for column in sorted(by_rank, key=lambda column: (column.name == TIMELINE, column.name not in _USUAL_WIDTHS)):
-        widen(column, width if column.name == TIMELINE else column.most + extra.get(column.name, 0))
-    return tuple(Slot(column, widths[column.name]) for column in COLUMNS if column.name in widths)
-
-
-def _least_widths(by_rank: Iterable[ListColumn], width: int, extra: Mapping[str, int]) -> dict[str, int]:
+    between = gap_between(width)
+    ordered = ordered_field(order)
+    # What names an exchange and says what became of it is read before its timeline, which needs a fifth of the width to
+    # be read at all, and two fifths before lesser columns are shown.
+    least_share, good_share = 0.2, 0.4
+    names = min(max(name_cells, NAMES[0]), NAMES[1])
+    seconds = len("00:00:00") + start_cells
     widths: dict[str, int] = {}
-    room, between = width - LEAD, gap_between(width)
-    for column in by_rank:
-        least = column.least + extra.get(column.name, 0)
-        is_lesser = column.rank > 8  # a lesser column may not take the room that the usual widths need
-        reserved = sum(usual - widths.get(name, usual) for name, usual in _USUAL_WIDTHS.items()) if is_lesser else 0
+    room = width - LEAD
+    for column in sorted((column for column in COLUMNS if column.name not in hidden), key=lambda column: column.rank):
+        least = column.least + (start_cells if column.name == "start" else 0)
+        if column.field == ordered:
+            least = max(least, len(column.title) + 1)  # for the sign of the order, which must not touch the next title
+        if column.name == TIMELINE:
+            least = min(math.ceil(least_share * width), max(room - between, 0))
+        # No lesser column takes the room of a better one.
+        reserved = names - widths.get("model", names) if column.rank > 5 else 0
+        if column.rank > 8:
+            reserved += seconds - widths.get("start", seconds)
+            reserved += max(math.ceil(good_share * width) - widths.get(TIMELINE, width), 0)
         if least + between + reserved <= room:
             widths[column.name] = least
             room -= least + between
-    return widths
+    wanted = [("model", names), ("start", seconds), (TIMELINE, math.ceil(good_share * width))]
+    by_rank = sorted((column for column in COLUMNS if column.name in widths), key=lambda column: column.rank)
+    wanted += [(column.name, column.most) for column in by_rank if column.name not in (TIMELINE, "model", "start")]
+    wanted += [("start", 12 + start_cells), (TIMELINE, width)]
+    for name, cells in wanted:
+        if name in widths:
+            more = min(room, max(cells - widths[name], 0))
+            widths[name] += more
+            room -= more
+    return tuple(Slot(column, widths[column.name]) for column in COLUMNS if column.name in widths)
+
+
+def ordered_field(order: tuple[str, bool] | None) -> str:
+    """Return the field that a list is sorted by; without an order, it is sorted by time."""
+    return order[0] if order else "started_at"
 
 
 def gap_between(width: int) -> int:
@@ -131,22 +132,21 @@ def titles(slots: Sequence[Slot], look: Look, between: int, order: tuple[str, bo
     for slot in slots:
         column = slot.column
         title = _title(column, look, slot.width)[: slot.width]
-        ordered = column.field == (order[0] if order else "started_at")
+        ordered = column.field == ordered_field(order)
         sign = ("▼" if order is None or order[1] else "▲") if ordered else ""
-        # The sign stands in the blank after the title, so that no title is cut for it.
-        text = f"{title:>{slot.width}}{sign}" if column.right else f"{title}{sign}"
+        text = f"{title}{sign}".rjust(slot.width if column.right else 0)
         yield text, "accent" if ordered else "muted"
         yield " " * (slot.width + between - len(text)), "plain"
 
 
 def _title(column: ListColumn, look: Look, width: int) -> str:
-    """Return the title of a column, with its unit where there is room; that of the timelines is their axis."""
+    """Return the title of a column; that of the timelines is their axis."""
     if column.name == "start":
         time_titles = {"clock": "START", "date": "START", "utc": "UTC", "ago": "AGO"}
         return time_titles[look.times]
     if column.name == TIMELINE:
         return waterfall.head(column.title, look.axis, width)
-    return column.full_title if len(column.full_title) <= width else column.title
+    return column.title
 
 
 def line(row: ListRow, slots: Sequence[Slot], look: Look, between: int) -> Iterator[Part]:
@@ -283,7 +283,7 @@ COLUMNS: Final = (
     ListColumn("id", "ID", 8, 8, 1, lambda row, look, width: [(formatting.line(row.id)[:8], "strong")]),
     ListColumn("start", "START", 5, 12, 6, lambda row, look, width: [(moment(row.started_at, look, width), "muted")],
                "started_at", "s"),
-    ListColumn("model", "MODEL", 9, 26, 0, _text("model"), "model", "m"),
+    ListColumn("model", "MODEL", *NAMES, 0, _text("model"), "model", "m"),
     ListColumn("host", "HOST", 12, 26, 13,
                lambda row, look, width: [(formatting.line(server(row.upstream, row.upstream_name)), "muted")],
                "upstream", "h"),
@@ -294,21 +294,21 @@ COLUMNS: Final = (
                _constant("status", lambda status: (str(status), "muted" if status < 300 else "error")),
                "status", "c", right=True),
     ListColumn("outcome", "OUTCOME", 13, 24, 12, _outcome, "outcome", "e"),
-    ListColumn("ttft", "TTFT", 5, 7, 4, _figure("ttft_ms", whole_ms, 2000, 10_000, grows=False), "ttft_ms", "t",
-               right=True, unit="ms"),
-    ListColumn("icl_p50", "ICL p50", 7, 7, 9, _figure("icl_p50_ms", whole_ms, 100, 500), "icl_p50_ms", "5", right=True,
-               unit="ms"),
-    ListColumn("max_gap", "MAX GAP", 7, 7, 7, _figure("max_gap_ms", whole_ms, 500, DEFAULT.stall_ms), "max_gap_ms",
-               "g", right=True, unit="ms"),
-    ListColumn("silence", "SILENCE", 7, 8, 16, _figure("max_silence_ms", whole_ms, 500, DEFAULT.stall_ms),
-               "max_silence_ms", "l", right=True, unit="ms"),
+    ListColumn("ttft", "TTFT ms", 7, 7, 4, _figure("ttft_ms", whole_ms, 2000, 10_000, grows=False), "ttft_ms", "t",
+               right=True),
+    ListColumn("icl_p50", "ICL p50 ms", 10, 10, 9, _figure("icl_p50_ms", whole_ms, 100, 500), "icl_p50_ms", "5",
+               right=True),
+    ListColumn("max_gap", "MAX GAP ms", 10, 10, 7, _figure("max_gap_ms", whole_ms, 500, DEFAULT.stall_ms), "max_gap_ms",
+               "g", right=True),
+    ListColumn("silence", "SILENCE ms", 10, 10, 16, _figure("max_silence_ms", whole_ms, 500, DEFAULT.stall_ms),
+               "max_silence_ms", "l", right=True),
     ListColumn("events", "EVENTS", 6, 6, 14, _figure("events", _count), "events", "n", right=True),
     ListColumn("tokens", "TOKENS", 6, 6, 8, _figure("output_tokens", _count), "output_tokens", "k",
                right=True),
     ListColumn("tps", "TPS", 6, 6, 10, _constant("tps_user", lambda rate: (f"{rate:,.1f}", "plain")), "tps_user", "r",
                right=True),
-    ListColumn("duration", "DUR", 5, 7, 5, _duration, "duration_ms", "d", right=True, unit="s"),
-    ListColumn("happened", "HAPPENED", 11, 25, 3, _happened, "flags", "f"),
-    ListColumn(TIMELINE, "TIMELINE", 0, 0, 2, timeline),
+    ListColumn("duration", "DUR s", 5, 7, 5, _duration, "duration_ms", "d", right=True),
+    ListColumn("happened", "HAPPENED", 20, 25, 2, _happened, "flags", "f"),
+    ListColumn(TIMELINE, "TIMELINE", 0, 0, 3, timeline),
 )  # fmt: skip
 """Every column, in the order in which they stand."""

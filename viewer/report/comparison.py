@@ -1,5 +1,6 @@
 """Pure: comparisons for people: a headline, and the metrics that matter, with their intervals in one column."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -25,15 +26,19 @@ _LABELS: Final = {
 
 def groups(rows: Sequence[TableRow], width: int | None = None) -> Table:
     """Lay out a comparison of two groups: a headline and seven rows."""
+
+    def label(row: TableRow) -> str:
+        return _LABELS[row["metric"]]
+
     visible_rows = [row for row in rows if row["metric"] in _LABELS]
     columns = [
-        TableColumn("metric", "", lambda row: _LABELS[row["metric"]]),
+        TableColumn("metric", "", label, lambda row: re.sub(r" \(.*?\)", "", label(row))),
         TableColumn("base", "base", lambda row: number(row["base"])),
         TableColumn("new", "new", lambda row: number(row["new"])),
         TableColumn("change", "change", _change),
         TableColumn("verdict", "verdict", _verdict, lambda row: _verdict(row).removesuffix(" to decide")),
     ]
-    laid_out = table(columns, visible_rows, width, ("metric", "verdict", "change", "new", "base"))
+    laid_out = table(columns, visible_rows, width, ("metric", "base", "new", "change", "verdict"))
     sizes = [(row["base_n"], row["new_n"]) for row in visible_rows if row["metric"] == "latency_p50_ms"]
     answers = "".join(f"{base:,} and {new:,} complete answers" for base, new in sizes)
     note = f"medians of {answers}; all intervals hold together with 95 %; --all has every metric"

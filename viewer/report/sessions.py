@@ -11,7 +11,7 @@ from wiretape.viewer.exchange import facts
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.record.units import ms
 from wiretape.viewer.report import stats
-from wiretape.viewer.report.tables import Table, TableColumn, paragraph, plain, table
+from wiretape.viewer.report.tables import Table, TableColumn, outcome_sign, paragraph, plain, table
 from wiretape.viewer.sessions.account import Account, TurnTime
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.formatting import beside, count, share, span
@@ -201,15 +201,17 @@ def turn_rows(turn_times: Sequence[TurnTime], exchanges: Mapping[int, TableRow])
 
 
 _IMPORTANT: Final = (
-    "turn", "start_ms", "waiting_ms", "streaming_ms", "stalled_ms", "tools_ms", "outcome", "output_tokens",
-    "input_tokens", "cache_read_input_tokens", "backoff_ms", "cache_verdict", "idle_ms", "failed_ms", "id", "model",
+    "mark", "start_ms", "waiting_ms", "streaming_ms", "stalled_ms", "tools_ms", "backoff_ms", "cache_verdict",
+    "input_tokens", "output_tokens", "outcome", "cache_read_input_tokens", "idle_ms", "failed_ms", "id", "model",
 )  # fmt: skip
 
 
 def turns(rows: Sequence[TableRow], width: int | None = None) -> Table:
     always = ("start_ms", "waiting_ms", "streaming_ms")
     names = [name for name in _SHOWN if not name.endswith("_ms") or name in always or any(row[name] for row in rows)]
-    return table([_column(name) for name in names], rows, width, _IMPORTANT)
+    # The sign of its outcome stays where there is no room for more of that.
+    mark = TableColumn("mark", "", lambda row: f"{outcome_sign(row['outcome'])} {row['turn']:>{len(str(len(rows)))}}")
+    return table([mark, *(_column(name) for name in names if name != "turn")], rows, width, _IMPORTANT)
 
 
 def _column(name: str) -> TableColumn:

@@ -403,7 +403,7 @@ def _drawing(row: TableRow, packed: bytes | None, axis_ns: int, width: int) -> T
 def _column(name: str, names: Sequence[str], rows: Sequence[TableRow], today: date | None = None) -> TableColumn:
     title = _TITLES.get(name, name)
     if name == "mark":
-        return TableColumn(name, title, lambda row: f"{_sign(row['outcome'])} {_cell('id', row['id'])}")
+        return TableColumn(name, title, lambda row: f"{outcome_sign(row['outcome'])} {_cell('id', row['id'])}")
     if name == "happened":
         # Width of an ending in words where not all columns fit, in cells.
         short_width = 25
@@ -464,7 +464,7 @@ OF_TIME: Final = [
 """The columns of a session's wall time and its largest part."""
 
 
-def _sign(outcome: Outcome) -> str:
+def outcome_sign(outcome: Outcome) -> str:
     return STATES[outcome].sign if outcome in STATES else ORPHAN.sign
 
 

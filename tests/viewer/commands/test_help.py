@@ -38,6 +38,12 @@ def test_a_piped_topic_is_markdown_without_links_or_comments(topic: str) -> None
     assert not re.search(r"<!--|\]\((?!https?:)|\[\[\[cog", text)
 
 
+@each_case("topic", topics.names())
+def test_comments_stand_above_their_command(topic: str) -> None:
+    blocks = re.findall(r"```sh\n(.*?)```", topics.text(topic), re.DOTALL)
+    assert not re.search(r"^[^#\n].*  # ", "".join(blocks), re.MULTILINE)
+
+
 def test_one_topic_has_the_name_of_a_command_and_names_its_help() -> None:
     assert {*topics.names()} & group.commands.keys() == {"timeouts"}
     assert "`wiretape timeouts --help`" in topics.text("timeouts")

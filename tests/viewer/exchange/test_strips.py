@@ -39,6 +39,12 @@ def test_all_rows_have_one_axis(connection: Connection) -> None:
     assert drawing.bytes()[0][-1] == "█"
 
 
+def test_markers_are_explained_where_there_is_room() -> None:
+    assert strips.explained("    B C                 S  D", 28) == "    B C first content   S  D"
+    assert strips.explained("           BC    D", 18) == "first byte BC    D"
+    assert strips.explained(" E   E", 14) == " E   E".ljust(14)
+
+
 def test_gaps_end_in_their_cell(tools: Transcript) -> None:
     drawing = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
     assert drawing.gaps() == [" " + "╱" * 11 + " 3.0 s " + "╱" * 11 + "█"]

@@ -27,25 +27,27 @@ def test_columns_give_way_by_rank() -> None:
     assert columns_by_width[80] == ["id", "model", "ttft", "duration", "happened", "timeline"]
     assert set(columns_by_width[120]) == {*columns_by_width[80], "start", "max_gap", "tokens"}
     assert {"status", "icl_p50", "tps"} < set(columns_by_width[240])
-    assert [slot.column.name for slot in layout.fitted(360)] == [column.name for column in layout.COLUMNS]
+    assert [slot.column.name for slot in layout.fitted(420)] == [column.name for column in layout.COLUMNS]
 
 
 def widths(*sizes: int) -> dict[int, dict[str, int]]:
     return {width: {slot.column.name: slot.width for slot in layout.fitted(width)} for width in sizes}
 
 
-def test_the_timeline_is_widest_and_grows_with_terminals() -> None:
+def test_names_and_causes_come_before_the_timeline() -> None:
     for width, wide in widths(*range(60, 301)).items():
-        assert wide["timeline"] >= 0.4 * width
-        assert max(wide, key=lambda name: wide[name]) == "timeline"
-    in_part = {slot.column.name: slot.width for slot in layout.fitted(128, terminal=200)}
-    assert in_part["timeline"] >= 80
-    assert {"id", "model", "happened", "ttft", "duration"} <= set(in_part)
+        assert (wide["model"], wide["happened"]) >= (14, 20)
+        assert wide["timeline"] >= (0.2 * width if width >= 80 else 10)
+
+
+def test_names_are_as_wide_as_the_widest_in_sight() -> None:
+    by_name = [{slot.column.name: slot.width for slot in layout.fitted(130, name_cells=cells)} for cells in (5, 18, 60)]
+    assert [wide["model"] for wide in by_name] == [14, 18, 24]
 
 
 def test_starts_have_their_seconds_where_there_is_room() -> None:
     columns = widths(100, 120, 160)
-    assert [by_width["start"] >= 8 for by_width in columns.values()] == [False, False, True]
+    assert ["start" in by_width and by_width["start"] >= 8 for by_width in columns.values()] == [True, True, True]
     assert "icl_p50" not in columns[100]
 
 
@@ -56,7 +58,16 @@ def test_a_stall_in_words_is_never_cut() -> None:
 def test_left_out_columns_make_room_for_others() -> None:
     names = {slot.column.name for slot in layout.fitted(80, {"timeline", "model"})}
     assert not names & {"timeline", "model"}
-    assert {"icl_p50", "max_gap", "tokens"} <= names
+    assert {"start", "max_gap", "tokens"} <= names
+
+
+def test_the_sign_of_the_order_touches_no_title() -> None:
+    for column in layout.COLUMNS:
+        order = (column.field or "started_at", True)
+        for width in (80, 100, 120, 160, 420):
+            between = layout.gap_between(width)
+            titles = plain(layout.titles(layout.fitted(width, order=order), LOOK, between, order))
+            assert "▼" not in titles or titles[titles.index("▼") + 1].isspace()
 
 
 @each_case(
@@ -83,7 +94,7 @@ def test_titles_stand_over_their_columns_and_say_the_order() -> None:
         titled = plain(layout.titles(chosen, LOOK, 1, (column.field or "", True)))
         assert len(titled) == len(text)
         if column.field and column.name in {slot.column.name for slot in chosen} - {"start"}:
-            assert f"{column.title}▼" in titled or f"{column.full_title}▼" in titled
+            assert f"{column.title}▼" in titled
     at = 2 + text.index("TTFT")
     found = layout.column_at(chosen, 1, at)
     assert found is not None

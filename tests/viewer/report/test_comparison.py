@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.support.exchanges import detailed
-from wiretape.viewer.report import comparison
+from wiretape.viewer.report import comparison, sessions
 from wiretape.viewer.stats import compare
 
 
@@ -43,6 +43,23 @@ def test_a_rate_changes_by_points() -> None:
 def test_changes_from_0_are_in_the_metrics_unit() -> None:
     rows = [row("icl_p50_p50_ms", compare.UNCLEAR, 0.0, 5.0, low=-1.0, high=6.0)]
     assert comparison.headline(rows) == "no clear difference: icl p50 +5.0 ms [−1.0, +6.0]"
+
+
+def test_a_comparison_keeps_both_groups_at_80_columns() -> None:
+    metrics = ("ttft_p50_ms", "ttft_p95_ms", "icl_p50_p50_ms", "latency_p50_ms")
+    numbers = {"base": 12_345.6, "new": 23_456.7, "low": 10_000.0, "high": 12_000.0}
+    drawn = comparison.groups([row(metric, compare.TOO_FEW, **numbers) for metric in metrics], 80)
+    assert drawn.hidden == ()
+    assert {"12,345.6", "23,456.7"} < set(drawn.lines[2].plain.split())
+    assert max(len(line.plain) for line in drawn.lines) <= 80
+
+
+def test_a_sessions_turns_keep_cache_and_backoff_at_80_columns() -> None:
+    usual = dict.fromkeys(sessions.TURN_FIELDS, 1500.0) | {"turn": 2, "id": "f" * 16, "model": "gpt-x-mini"}
+    drawn = sessions.turns([usual | {"outcome": "http_error", "cache_verdict": "prefix_changed"}], 80)
+    assert {"backoff s", "cache"}.isdisjoint(drawn.hidden)
+    assert drawn.lines[1].plain.startswith("✗ 2 ")
+    assert max(len(line.plain) for line in drawn.lines) <= 80
 
 
 def pair_headline(a: dict[str, Any], b: dict[str, Any]) -> str:

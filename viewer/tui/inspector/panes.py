@@ -136,7 +136,9 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     def on_resize(self, event: Resize) -> None:
         height = event.size.height
-        self.timeline.set_rows(*next((rows for least, rows in _ROWS if height >= least), (0, 0, 0)))
+        rows = next((rows for least, rows in _ROWS if height >= least), (0, 0, 0))
+        self.timeline.set_rows(*rows)
+        self.transport.has_bar = not rows[2]
         self._lay_out()
 
     @property

@@ -183,6 +183,7 @@ class InspectorScreen(PlaybackScreen):
         is_first = self._exchange is None
         self._exchange = exchange
         self._is_decoded.set()
+        self._footer.reword("stall(1)", "stall" if exchange.stalls else "")
         pulse.take(exchange)
         # A running stream is followed from the start; one of a single event has nothing to play.
         playback.following = playback.following or (is_first and (pulse.runs or len(exchange.transcript) < 2))

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.style import Style
 from textual.binding import BindingType
 from textual.cache import FIFOCache
@@ -21,7 +22,7 @@ from wiretape.viewer.listing import layout
 from wiretape.viewer.listing.catalog import Catalog
 from wiretape.viewer.listing.layout import Slot
 from wiretape.viewer.record.rows import ListRow
-from wiretape.viewer.text import cells
+from wiretape.viewer.text import cells, formatting
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.widgets.cursor import CLASSES, CURSOR, MARGIN, CursorList, Toned, css
@@ -51,6 +52,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.selected: int | None = None
         self.marks: Collection[int] = ()
         self.hidden: Collection[str] = ()
+        self.order: tuple[str, bool] | None = None
         self.slots: tuple[Slot, ...] = ()
         self.between = 1
         self.own_scales = False
@@ -59,6 +61,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self._tones: dict[str, Style] = {}
         self._on_cursor: dict[str, Style] = {}
         self._requested: list[list[int]] = []
+        self._name_cells = 0
 
     @property
     def count(self) -> int:
@@ -87,9 +90,12 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.reveal(self.cursor)
         self._request()
 
-    def show(self, catalog: Catalog) -> None:
+    def show(self, catalog: Catalog, order: tuple[str, bool] | None = None) -> None:
         """Show another list; the cursor stays on its exchange if that is in it, else it goes to the top."""
-        self.catalog = catalog
+        self.catalog, self._name_cells = catalog, 0
+        if order != self.order:
+            self.order = order
+            self.lay_out()
         is_listed = self.selected is not None and catalog.place(self.selected) is not None
         if not is_listed:
             self.selected = catalog.number(0) if self.count else None
@@ -221,8 +227,9 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
     def lay_out(self) -> None:
         """Choose the columns for the width, and draw everything anew."""
         width = max(self.size.width, 1)
-        terminal = self.app.size.width
-        self.slots = layout.fitted(width, self.hidden, start_cells=self.look.start_cells, terminal=terminal)
+        self.slots = layout.fitted(
+            width, self.hidden, start_cells=self.look.start_cells, name_cells=self._name_cells, order=self.order
+        )
         self.between = layout.gap_between(width)
         self._tones = theme.styles(self, self.rich_style)
         self._on_cursor = theme.styles(self, theme.style(self, "list--cursor"))
@@ -238,6 +245,10 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
 
     def _scale(self) -> None:
         rows = [row for place in self._places() if (row := self.catalog.row(place)) is not None]
+        name_cells = max((cell_len(formatting.line(row.model)) for row in rows), default=0)
+        if name_cells > self._name_cells:  # it never shrinks in one list: no column moves while somebody scrolls back
+            self._name_cells = name_cells
+            return self.lay_out()
         axis = None if self.own_scales else layout.axis(rows, self.look)
         if axis != self.look.axis:
             self.look = replace(self.look, axis=axis)
@@ -280,15 +291,9 @@ class Titles(Toned):
     def __init__(self, rows: StreamRows) -> None:
         super().__init__()
         self._rows = rows
-        self._order: tuple[str, bool] | None = None
-
-    def show(self, order: tuple[str, bool] | None) -> None:
-        """Show the order: a field, and whether the largest come first; None is by time."""
-        self._order = order
-        self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        titles = layout.titles(self._rows.slots, self._rows.look, self._rows.between, self._order)
+        titles = layout.titles(self._rows.slots, self._rows.look, self._rows.between, self._rows.order)
         return self.draw([(MARGIN, "plain"), *titles])
 
     def on_click(self, event: Click) -> None:

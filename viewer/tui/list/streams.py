@@ -124,8 +124,7 @@ class StreamList(Container):
             self._show_trouble()
             return
         self.look_again()
-        self._titles.show(listing.query.order)
-        self.rows.show(listing.catalog)
+        self.rows.show(listing.catalog, listing.query.order)
         self._tell_change()
         if not self._is_advised:  # once: its question reads measures, and no row waits for it
             self._is_advised = True
@@ -180,7 +179,7 @@ class StreamList(Container):
         error = self.listing.trouble
         if isinstance(error, SchemaMismatch | ForeignFile) and not isinstance(error, SchemaMissing):
             self._host.give_up(error)
-        self.rows.show(self.listing.catalog)
+        self.rows.show(self.listing.catalog, self.rows.order)
         self.post_message(self.Changed())
 
     def on_stream_rows_rows_wanted(self, event: StreamRows.RowsWanted) -> None:

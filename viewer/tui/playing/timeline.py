@@ -220,9 +220,12 @@ class StreamTimeline(CachedLines, Scrubbing):
         kinds = picture.kinds.ljust(self.cells)
         yield [self._label("kind", look), *((sign, look[_KINDS.get(sign, "muted")]) for sign in kinds)]
         yield from self._gaps(for_gaps, look)
-        marks = picture.marks.ljust(self.cells)
-        flag = Style(reverse=True, bold=True)
-        flags = ((sign, look[_MARKS.get(sign, "strong")] + (flag if sign != " " else Style())) for sign in marks)
+        marks, flag = picture.marks.ljust(self.cells), Style(reverse=True, bold=True)
+        explained = zip(marks, strips.explained(marks, self.cells), strict=True)
+        flags = (
+            (sign, look["muted"] if mark == " " else look[_MARKS.get(mark, "strong")] + flag)
+            for mark, sign in explained
+        )
         yield [self._label("markers", look), *flags]
         yield []
 
@@ -266,6 +269,7 @@ class StreamTimeline(CachedLines, Scrubbing):
 class TransportLine(Scrubbing):
     """The playhead's position and speed, and the silence around it; its bar can be dragged.
 
+    Below an axis with the playhead in it there is no bar: `has_bar` is False.
     The text beside the bar has a constant width, so that the bar does not slip away under the mouse.
     """
 
@@ -275,6 +279,7 @@ class TransportLine(Scrubbing):
         super().__init__(id="transport")
         self._transport = PlaybackState(Playback((), 0, lambda: 0), Pulse(SYSTEM), None)
         self._parts: TransportParts = [], (0, 0)
+        self.has_bar = True
 
     def span(self) -> tuple[int, int, int]:
         """Return the position of the bar: between its brackets."""
@@ -282,7 +287,7 @@ class TransportLine(Scrubbing):
 
     def show(self, transport: PlaybackState) -> None:
         self._transport = transport
-        parts = transport.parts(self.size.width)
+        parts = transport.parts(self.size.width, has_bar=self.has_bar)
         if parts != self._parts:
             self._parts = parts
             self.refresh()

@@ -68,7 +68,7 @@ class KeyLine(Widget):
         return [self._keys[at] for at in places_that_fit([key.width for key in self._keys], room, always)]
 
     def reword(self, action: str, word: str) -> None:
-        """Name an action by another word than its binding does."""
+        """Name an action by another word than its binding does; one without a word is left out."""
         if self._words.get(action) != word:
             self._words[action] = word
             if self.is_attached:  # the screen may have been left meanwhile
@@ -115,6 +115,7 @@ class KeyLine(Widget):
                 keys[binding.action] = FooterKey(
                     binding.key, key_text, word, binding.action, tooltip or binding.description, enabled
                 )
+        keys = {action: key for action, key in keys.items() if key.word}
         if [*keys.values()] != self._keys:
             self._keys = [*keys.values()]
             self.refresh()

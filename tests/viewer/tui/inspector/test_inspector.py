@@ -200,6 +200,7 @@ def test_without_a_stall_there_is_none_to_play(tape: Path) -> None:
         async with inspected(tape, COMPLETE) as (app, pilot, screen):
             await pilot.press("p", "right_curly_bracket")
             await wait_for(pilot, lambda: app.toasts == ["no stall here"] * 2)
+            assert "} stall" not in seen(app)
             assert (screen.playback.playing, screen.playback.position) == (False, 0)
 
     journey(steps())

@@ -169,9 +169,9 @@ def test_completions_chosen_with_arrows_cover_no_rows(tape: Path) -> None:
         async with viewed(tape, (80, 24)) as pilot:
             text_before = await shows(pilot, LIVE[:8], "Hel")
             box = await type_filter(pilot, "is:")
-            lines = (await shows(pilot, "at the end: expected a value", "   aborted", "TIMELINE")).splitlines()
+            lines = (await shows(pilot, "at the end: expected a value", "   aborted", "HAPPENED")).splitlines()
             assert lines[2].startswith("   at the end")
-            assert "TIMELINE" in lines[9]
+            assert "HAPPENED" in lines[9]
             assert LIVE[:8] in lines[10]
             assert "tab complete" in lines[-1]
             assert "/ filter" not in lines[-1]

@@ -44,7 +44,7 @@ def test_what_is_compared_is_looked_up_by_its_id(tmp_path: Path) -> None:
 
 
 def test_every_entry_of_the_order_menu_is_whole(tape: Path) -> None:
-    entries = [f"{column.letter} {column.title.removesuffix(' s').lower()}" for column in COLUMNS if column.letter]
+    entries = [f"{column.letter} {column.title.lower()}" for column in COLUMNS if column.letter]
 
     async def steps() -> None:
         async with viewed(tape, (60, 16)) as pilot:
@@ -112,7 +112,7 @@ def test_columns_times_and_the_preview_can_be_changed(tape: Path) -> None:
             press(pilot, "space")
             await wait_for(pilot, lambda: "max_gap" not in columns.selected)
             press(pilot, "escape")
-            await wait_for(pilot, lambda: "MAX GAP" not in seen(pilot.app) and "ICL p50" in seen(pilot.app))
+            await wait_for(pilot, lambda: "MAX GAP" not in seen(pilot.app))
             words = ("still running", "nothing records it")
             await wait_for(pilot, lambda: any(word in seen(pilot.app) for word in words))
             press(pilot, "P")

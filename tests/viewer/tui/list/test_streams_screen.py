@@ -58,7 +58,7 @@ def test_timelines_share_an_axis_or_have_their_own(tape: Path) -> None:
             shared = ends()
             assert len(set(shared)) > 3
             press(pilot, "z")
-            await shows(pilot, "TIMELINE, each on its own scale")
+            await shows(pilot, "TIMELINE: own scale")
             assert set(ends()) == {119}
             press(pilot, "z")
             await shows(pilot, "3.5 s╷")
@@ -80,7 +80,7 @@ def test_the_cursor_stands_out_and_signs_are_coloured(tape: Path) -> None:
             (cursor_ground,) = {ground for _, ground in styles(0).values()}
             (ground,) = {ground for _, ground in styles(3).values()}
             assert cursor_ground != ground
-            assert styles(3)["✗"][0] == styles(3)["429"][0] != styles(3)["c0000000"][0]
+            assert styles(3)["✗"][0] == styles(3)["429 rate_limited"][0] != styles(3)["c0000000"][0]
 
     journey(steps())
 

@@ -28,11 +28,11 @@ def steady(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["transport", "timeline"])
-def test_presses_and_drags_move_the_playhead_anywhere(steady: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "height"), [("transport", 18), ("timeline", 40)])
+def test_presses_and_drags_move_the_playhead_anywhere(steady: Path, name: str, height: int) -> None:
     async def steps() -> None:
         screen = InspectorScreen(1)
-        async with staged(steady, lambda: screen) as (app, pilot):
+        async with staged(steady, lambda: screen, (120, height)) as (app, pilot):
             await wait_for(pilot, lambda: screen.is_open and screen.panes.timeline.axis_ns)
             playback = screen.playback
             widget = screen.panes.transport if name == "transport" else screen.panes.timeline
@@ -68,7 +68,7 @@ def test_presses_and_drags_move_the_playhead_anywhere(steady: Path, name: str) -
 def test_where_it_is_pressed_the_bar_stands(steady: Path) -> None:
     async def steps() -> None:
         screen = InspectorScreen(1)
-        async with staged(steady, lambda: screen, (80, 24)) as (_, pilot):
+        async with staged(steady, lambda: screen, (80, 18)) as (_, pilot):
             await wait_for(pilot, lambda: screen.is_open)
             first, cells, _ = screen.panes.transport.span()
             for cell in (0, 1, cells // 2, cells - 2, cells - 1):
@@ -81,6 +81,13 @@ def test_where_it_is_pressed_the_bar_stands(steady: Path) -> None:
             await shows(pilot, f"#{screen.playback.position - 1}/#{screen.playback.position - 1}")
 
     journey(steps())
+
+
+def test_a_bar_stands_only_where_no_axis_has_the_playhead() -> None:
+    state = PlaybackState(Playback((), 5 * MS, lambda: 0), Pulse(SYSTEM), 3)
+    lines = ["".join(text for text, _ in state.parts(80, has_bar=has_bar)[0]) for has_bar in (True, False)]
+    assert ["[>" in line for line in lines] == [True, False]
+    assert "0 %" in lines[1]
 
 
 def test_without_a_bar_there_is_nothing_to_press() -> None:
