@@ -81,11 +81,14 @@ class SessionEvent:
     is_known: bool = True
 
 
+Effects = tuple[Effect, ...]
+
+
 class EventRow(NamedTuple):
     """The meaning of one type of events: the names of its effects, in words, and a function that reads them."""
 
     effects: str
-    read: Callable[[JsonObject], tuple[Effect, ...]]
+    read: Callable[[JsonObject], Effects]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,5 +106,10 @@ def row(name: EffectName) -> EventRow:
     return EventRow(name, lambda _: effects)
 
 
-NO_EFFECT: Final = EventRow("", lambda _: ())
-"""The row of events that change no turn."""
+def inert(prefix: str, names: str) -> dict[str, EventRow]:
+    """Return the rows of events that change no turn, by the names behind a prefix."""
+    return {prefix + name: EventRow("", lambda _: ()) for name in names.split()}
+
+
+SILENT_FLAGS: Final = frozenset({"no_finish", "no_usage", "hidden_tokens", "multi_choice"})
+"""Flags that say nothing of a session of turns."""

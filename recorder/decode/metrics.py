@@ -63,7 +63,8 @@ class Timeline:
         self.exchange, self.reads, self.tokens, self.silences = exchange, reads, tokens, silences
         has_turns = decoded is not None and (bool(decoded.turns) or decoded.is_session)
         self.turns = _turns(decoded, exchange) if decoded is not None and has_turns else None
-        is_begin_known = decoded is None or not decoded.turns or decoded.turns[0].is_begin_known
+        self.is_begin_known = decoded is None or not decoded.turns or decoded.turns[0].is_begin_known
+        """False if the stream was opened in the middle of its first turn."""
         self._flush_count = decoded.flush_count if decoded is not None else None
         self.chunks = self.output_chunks = 0
         self._later: set[int] = set()
@@ -72,9 +73,7 @@ class Timeline:
         self.output_reads: list[int] = []
         self._outputs: list[tuple[int, Chunk]] = []
         chunk_at = self._add(decoded) if decoded is not None else []
-        self._is_begin_known = is_begin_known
-        """False if the stream was opened in the middle of its first turn."""
-        self.first_chunk_ns = chunk_at[0] if chunk_at and is_begin_known else None
+        self.first_chunk_ns = chunk_at[0] if chunk_at and self.is_begin_known else None
         self.gaps = list(map(sub, self.at[1:], self.at))
         if self._later:
             self.gaps = [gap for chunk, gap in enumerate(self.gaps, 1) if chunk not in self._later]
@@ -123,7 +122,7 @@ class Timeline:
     def first(self, *kinds: str) -> int | None:
         """Return when the first output came that carries one of these: content, reasoning, tool."""
         position = self._position(*kinds)
-        return None if position is None or not self._is_begin_known else self.at[position]
+        return None if position is None or not self.is_begin_known else self.at[position]
 
     def thinking(self) -> int | None:
         """Return the time from the first reasoning to the first answer in a chunk after it."""
@@ -164,7 +163,7 @@ class Timeline:
 
     def first_silence(self, layer: Layer) -> int | None:
         """Return the first silence of the first stream on a layer."""
-        return self.silences[0].first_ns(layer) if self.silences and self._is_begin_known else None
+        return self.silences[0].first_ns(layer) if self.silences and self.is_begin_known else None
 
     def longest(self, layer: Layer) -> int | None:
         """Return the longest later silence of all streams on a layer."""
@@ -284,7 +283,7 @@ class Timing:
     )
     ttft_ns: int | None = duration(
         "T0 → first output chunk: content, reasoning or tool call",
-        lambda t: t.at[0] if t.at else None,
+        lambda t: t.at[0] if t.at and t.is_begin_known else None,
         has_statistics=True,
         withheld=_LATER,
     )

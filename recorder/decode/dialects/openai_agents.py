@@ -5,163 +5,129 @@ item. Function tools wait for the client within the turn; other tools run at the
 it. Usage of a session is a running total, and no turn's.
 """
 
-from typing import Any, Final
+from typing import Final, Literal
 
 from wiretape.recorder.decode import usage_fields
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, ReportedError
-from wiretape.recorder.decode.effects import NO_EFFECT, Effect, EventRow, EventTable, SessionEvent, row
+from wiretape.recorder.decode.effects import (
+    SILENT_FLAGS,
+    Effect,
+    Effects,
+    EventRow,
+    EventTable,
+    SessionEvent,
+    inert,
+    row,
+)
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import api_asked
-from wiretape.recorder.decode.turns import TurnOutcome, TurnTokens
+from wiretape.recorder.decode.turns import TurnOutcome
 from wiretape.recorder.decode.values import JsonObject, compact, index, object_at, text, usage_in
 
 API: Final = "openai.agents"
-_PREFIX: Final = "agent.session."
 
 tokens: Final = usage_fields.reader(API)
 
 
-def _end(outcome: TurnOutcome, status: str) -> EventRow:
-    def read(payload: JsonObject) -> tuple[Effect, ...]:
+def _end(outcome: TurnOutcome) -> EventRow:
+    def read(payload: JsonObject) -> Effects:
         turn = object_at(payload, "turn")
         usage = usage_in(payload) or usage_in(turn)
-        counts = None if usage is None else tokens(usage)
         error = object_at(turn, "error")
-        return (
-            Effect(
-                name="end",
-                outcome=outcome,
-                reason=text(turn.get("status")) or status,
-                code=text(error.get("code")) or None,
-                message=text(error.get("message")) or None,
-                usage=usage,
-                tokens=None
-                if counts is None
-                else TurnTokens(input=counts.input, input_cached=counts.cache_read, output=counts.output),
-            ),
+        status = text(turn.get("status")) or text(payload.get("type")).rpartition(".")[2]
+        end = Effect(
+            name="end",
+            outcome=outcome,
+            reason=status,
+            code=text(error.get("code")) or None,
+            message=text(error.get("message")) or None,
+            usage=usage,
+            tokens=None if usage is None else usage_fields.turn_tokens(tokens(usage)),
         )
+        return (end,)
 
     return EventRow("end", read)
 
 
-def _failed(payload: JsonObject) -> tuple[Effect, ...]:
+def _failed(payload: JsonObject) -> Effects:
     error = object_at(payload, "session").get("error")
     return (Effect(name="close", outcome="error", message=text(error) or None),)
 
 
-def _error(payload: JsonObject) -> tuple[Effect, ...]:
+def _error(payload: JsonObject) -> Effects:
     error = object_at(payload, "error")
     code = text(error.get("code")) or text(error.get("type")) or None
     return (Effect(name="error", code=code, message=text(error.get("message")) or None),)
 
 
-def _delta(payload: JsonObject) -> tuple[Effect, ...]:
-    return _said("text", payload, payload.get("delta"), "content_index", is_whole=False)
+def _said(field: Literal["delta", "text", "part"], name: Literal["text", "reasoning"] = "text") -> EventRow:
+    """Return the row of events with text in a field, all of which but `delta` have the whole."""
+    place = "content_index" if name == "text" else "summary_index"
+
+    def read(payload: JsonObject) -> Effects:
+        value = object_at(payload, "part").get("text") if field == "part" else payload.get(field)
+        key, part = text(payload.get("item_id")), index(payload.get(place)) or 0
+        return (Effect(name=name, key=key, part=part, text=text(value), is_whole=field != "delta"),)
+
+    return EventRow(name, read)
 
 
-def _text_done(payload: JsonObject) -> tuple[Effect, ...]:
-    return _said("text", payload, payload.get("text"), "content_index")
-
-
-def _part_done(payload: JsonObject) -> tuple[Effect, ...]:
-    return _said("text", payload, object_at(payload, "part").get("text"), "content_index")
-
-
-def _summary_delta(payload: JsonObject) -> tuple[Effect, ...]:
-    return _said("reasoning", payload, payload.get("delta"), "summary_index", is_whole=False)
-
-
-def _summary_done(payload: JsonObject) -> tuple[Effect, ...]:
-    return _said("reasoning", payload, payload.get("text"), "summary_index")
-
-
-def _summary_part_done(payload: JsonObject) -> tuple[Effect, ...]:
-    return _said("reasoning", payload, object_at(payload, "part").get("text"), "summary_index")
-
-
-def _said(name: Any, payload: JsonObject, value: object, place: str, *, is_whole: bool = True) -> tuple[Effect, ...]:
-    key, part = text(payload.get("item_id")), index(payload.get(place)) or 0
-    return (Effect(name=name, key=key, part=part, text=text(value), is_whole=is_whole),)
-
-
-def _item(payload: JsonObject, *, is_done: bool) -> tuple[Effect, ...]:
+def _item(payload: JsonObject) -> Effects:
     """Read an item: a message, reasoning, a call of a tool, or the client's result of one."""
-    item = object_at(payload, "item")
+    item, is_done = object_at(payload, "item"), text(payload.get("type")).endswith(".done")
     kind, id = text(item.get("type")), text(item.get("id"))
-    if kind == "message" and item.get("role") == "user":
-        return () if is_done else (Effect(name="ask", key=id, ask="text"),)
-    if kind == "message":
-        return _whole_texts("text", id, item.get("content")) if is_done else ()
-    if kind == "reasoning":
-        return _whole_texts("reasoning", id, item.get("summary")) if is_done else ()
-    call_id = text(item.get("call_id")) or id
-    if kind == "function_call_output":
-        return () if is_done else (Effect(name="result", key=call_id),)
+    key = text(item.get("call_id")) or id
+    if kind in ("message", "reasoning") and item.get("role") != "user":
+        contents = item.get("content" if kind == "message" else "summary") if is_done else ()
+        return tuple(
+            Effect(name="text" if kind == "message" else "reasoning", key=id, part=part, text=whole, is_whole=True)
+            for part, content in enumerate(contents if isinstance(contents, list) else ())
+            if isinstance(content, dict) and (whole := text(content.get("text")))
+        )
+    if kind in ("message", "function_call_output"):
+        is_message = kind == "message"
+        effect = Effect(name="ask", key=id, ask="text") if is_message else Effect(name="result", key=key)
+        return () if is_done else (effect,)
     if not kind.endswith("_call") and kind != "command_execution":
         return ()
-    is_run = kind != "function_call"  # the client runs its functions while the turn waits
-    name = text(item.get("name")) or kind
-    call = Effect(name="call", key=call_id, tool=name, text=_arguments(kind, item), runs=is_run and not is_done)
-    return (call, Effect(name="result", key=call_id, runs=True)) if is_run and is_done else (call,)
-
-
-def _arguments(kind: str, item: JsonObject) -> str:
-    """Return the arguments of a call as JSON; "" as long as there are none."""
-    if kind == "command_execution":
-        return compact({"command": item.get("command")}) if item.get("command") else ""
+    runs = kind != "function_call"  # the client runs its functions while the turn waits
     value = item.get("action") if kind == "web_search_call" else item.get("arguments")
-    return value if isinstance(value, str) else compact(value) if value else ""
-
-
-def _whole_texts(name: Any, id: str, contents: object) -> tuple[Effect, ...]:
-    parts = enumerate(contents if isinstance(contents, list) else [])
-    return tuple(
-        Effect(name=name, key=id, part=number, text=text(content.get("text")), is_whole=True)
-        for number, content in parts
-        if isinstance(content, dict) and text(content.get("text"))
-    )
+    if kind == "command_execution" and item.get("command"):
+        value = {"command": item["command"]}
+    arguments = value if isinstance(value, str) else compact(value) if value else ""
+    tool = text(item.get("name")) or kind
+    call = Effect(name="call", key=key, tool=tool, text=arguments, runs=runs and not is_done)
+    return (Effect(name="result", key=key, runs=True), call) if runs and is_done else (call,)
 
 
 TABLE: Final = EventTable(
-    source="openai 3.57.0, types/beta/agent_session_*; openai-node 7.59.0",
+    source="openai 3.57.0 and openai-node 7.59.0, types of beta.agent_session_*",
     date="2026-11-28",
     rows={
-        "agent.session.created": NO_EFFECT,
-        "agent.session.in_progress": row("resume"),
-        "agent.session.idle": NO_EFFECT,
-        "agent.session.requires_action": row("wait"),
-        "agent.session.failed": EventRow("close", _failed),
-        "agent.session.budget_reached": NO_EFFECT,
-        "agent.session.environment.pending": NO_EFFECT,
-        "agent.session.environment.ready": NO_EFFECT,
-        "agent.session.environment.connected": NO_EFFECT,
-        "agent.session.environment.disconnected": NO_EFFECT,
-        "agent.session.environment.suspended": NO_EFFECT,
-        "agent.session.environment.expired": NO_EFFECT,
-        "agent.session.environment.reset": NO_EFFECT,
-        "agent.session.environment.failed": NO_EFFECT,
         "agent.session.turn.created": row("begin"),
         "agent.session.turn.in_progress": row("begin"),
-        "agent.session.turn.completed": _end("complete", "completed"),
-        "agent.session.turn.failed": _end("error", "failed"),
-        "agent.session.turn.cancelled": _end("cancelled", "cancelled"),
-        "agent.session.turn.item.added": EventRow("call, ask, result", lambda payload: _item(payload, is_done=False)),
-        "agent.session.turn.item.done": EventRow(
-            "text, reasoning, call, result", lambda payload: _item(payload, is_done=True)
-        ),
-        "agent.session.turn.content_part.added": NO_EFFECT,
-        "agent.session.turn.content_part.done": EventRow("text", _part_done),
-        "agent.session.turn.output_text.delta": EventRow("text", _delta),
-        "agent.session.turn.output_text.done": EventRow("text", _text_done),
-        "agent.session.turn.reasoning_summary_part.added": NO_EFFECT,
-        "agent.session.turn.reasoning_summary_part.done": EventRow("reasoning", _summary_part_done),
-        "agent.session.turn.reasoning_summary_text.delta": EventRow("reasoning", _summary_delta),
-        "agent.session.turn.reasoning_summary_text.done": EventRow("reasoning", _summary_done),
-        "agent.output.command_execution_output.delta": NO_EFFECT,
-        "agent.session.subagent.created": NO_EFFECT,
-        "agent.session.subagent.active": NO_EFFECT,
-        "agent.session.subagent.closed": NO_EFFECT,
+        "agent.session.turn.completed": _end("complete"),
+        "agent.session.turn.failed": _end("error"),
+        "agent.session.turn.cancelled": _end("cancelled"),
+        "agent.session.turn.item.added": EventRow("call, ask, result", _item),
+        "agent.session.turn.item.done": EventRow("text, reasoning, call, result", _item),
+        "agent.session.turn.content_part.done": _said("part"),
+        "agent.session.turn.output_text.delta": _said("delta"),
+        "agent.session.turn.output_text.done": _said("text"),
+        "agent.session.turn.reasoning_summary_part.done": _said("part", "reasoning"),
+        "agent.session.turn.reasoning_summary_text.delta": _said("delta", "reasoning"),
+        "agent.session.turn.reasoning_summary_text.done": _said("text", "reasoning"),
+        "agent.session.requires_action": row("wait"),
+        "agent.session.in_progress": row("resume"),
+        "agent.session.failed": EventRow("close", _failed),
         "error": EventRow("error", _error),
+        **inert(
+            "agent.session.",
+            "created idle budget_reached turn.content_part.added turn.reasoning_summary_part.added subagent.created"
+            " subagent.active subagent.closed environment.pending environment.ready environment.connected"
+            " environment.disconnected environment.suspended environment.expired environment.reset environment.failed",
+        ),
+        **inert("agent.output.", "command_execution_output.delta"),
     },
 )
 
@@ -171,7 +137,7 @@ def session_event(kind: str, payload: JsonObject) -> SessionEvent:
     meaning, turn = TABLE.rows.get(kind), object_at(payload, "turn")
     return SessionEvent(
         type=kind,
-        effects=() if meaning is None else meaning.read(payload),
+        effects=() if meaning is None else meaning.read(payload | {"type": kind}),
         id=text(payload.get("event_id")),
         turn=text(payload.get("turn_id")) or text(turn.get("id")) or text(object_at(payload, "item").get("turn_id")),
         thread=text(turn.get("subagent_id")),
@@ -186,7 +152,7 @@ def _parser(exchange: Exchange) -> Parse:
     def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
         nonlocal is_recognised
         kind = text(payload.get("type")) or event
-        is_recognised = is_recognised or kind.startswith(_PREFIX)
+        is_recognised = is_recognised or kind.startswith("agent.session.")
         is_named = kind in TABLE.rows and api_asked(exchange) == API
         return Chunk(API, event=session_event(kind, payload)) if is_recognised or is_named else None
 
@@ -200,6 +166,6 @@ DIALECT: Final = Dialect(
     tokens=tokens,
     parser=_parser,
     repeats=False,
-    silent=frozenset({"no_finish", "no_usage", "hidden_tokens", "multi_choice"}),
+    silent=SILENT_FLAGS,
     has_turns=True,
 )

@@ -1,0 +1,80 @@
+"""Turns of a hosted agent that several streams of its session tell: nothing of them counts twice."""
+
+from typing import Any
+
+from tests.support.agent_streams import Event, claude, delta, idle, message, running, words
+from tests.support.agent_streams import turn as openai_turn
+from wiretape.recorder.decode.agent_turns import AgentTurn, TurnMachine
+from wiretape.recorder.decode.dialects import anthropic_sessions, openai_agents
+from wiretape.recorder.decode.turns import turn_measures
+
+
+def taken(*streams: list[Event], api: Any = anthropic_sessions) -> list[AgentTurn]:
+    """Return the turns of streams whose events are merged by their times, which are the marks."""
+    machine = TurnMachine()
+    merged = sorted((event.at_ms, number, event.data) for number, stream in enumerate(streams) for event in stream)
+    for at_ms, number, data in merged:
+        machine.take(at_ms, api.session_event(data["type"], data), number)
+    return machine.finish()
+
+
+def test_two_open_streams_tell_a_turn_once() -> None:
+    events = [running(10), delta(20, "He"), delta(30, "llo"), message(40, "Hello"), idle(50)]
+    (turn,) = taken(events, [Event(event.at_ms + 1, event.data) for event in events])
+    assert (turn.text, turn.first_output, turn.last_output, turn.end, turn.connections) == ("Hello", 20, 30, 50, [0, 1])
+
+
+def test_repeated_additions_count_from_the_longest_on() -> None:
+    (turn,) = taken(
+        [running(10), delta(20, "He"), delta(30, "ll")],
+        [delta(40, "He"), delta(50, "l"), delta(60, "lo"), idle(70)],
+    )
+    assert (turn.text, turn.last_output, [output.text for output in turn.outputs]) == ("Hello", 60, ["He", "ll", "o"])
+
+
+def test_a_resumed_turn_ends_on_the_next_stream() -> None:
+    first, second = taken(
+        [running(140), delta(290, "Hel"), delta(335, "lo"), message(380, "Hello"), idle(398), running(1_040),
+         delta(1_190, "Yes", "m2")],
+        [message(1_600, "Yes, sir", id="m2"), idle(1_620)],
+    )  # fmt: skip
+    assert (first.text, first.connections) == ("Hello", [0])
+    assert (second.text, second.outcome, second.connections, second.last_output) == (
+        "Yes, sir",
+        "complete",
+        [0, 1],
+        1_600,
+    )
+
+
+def test_additions_with_ids_of_their_own_are_all_new() -> None:
+    (turn,) = taken(
+        [openai_turn(10, "created"), words(20, "He")],
+        [words(30, "llo"), openai_turn(40, "completed")],
+        api=openai_agents,
+    )
+    assert (turn.text, turn.last_output, turn.outcome) == ("Hello", 30, "complete")
+
+
+def test_a_threads_end_on_the_sessions_stream_ends_no_turn() -> None:
+    state = {"session_thread_id": "th1", "stop_reason": {"type": "end_turn"}}
+    end = claude(60, "session.thread_status_idle", **state)
+    machine = TurnMachine()
+    for mark, (event, thread) in enumerate(
+        [
+            (claude(10, "session.thread_status_running", **state), "th1"),
+            (message(20, "sub"), "th1"),
+            (end, ""),
+            (end, "th1"),
+        ]
+    ):
+        machine.take(mark, anthropic_sessions.session_event(event.kind, event.data, thread))
+    (turn,) = machine.finish()
+    assert (turn.thread, turn.text, turn.end) == ("th1", "sub", 3)
+
+
+def test_a_request_before_the_stream_starts_a_turns_clock() -> None:
+    (turn,) = taken([running(40), message(90, "a"), idle(100)])
+    turn.start_ns, turn.begun_by = -60, "text"
+    (values,) = turn_measures([turn], range(200))
+    assert (values.started_at_ns, values.ttft_ns, values.last_ns, values.begun_by) == (-60, 150, 150, "text")
