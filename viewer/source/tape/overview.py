@@ -242,7 +242,7 @@ def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, curre
         cache_total(),
         measures.c.tps_user,
         measures.c.turn_spans if any(name == "turn" or token_buckets(name) for name in by) else null(),
-        case((measures.c.operation == "realtime", measures.c.turns)),
+        case((measures.c.operation.in_(("realtime", "agent_session")), measures.c.turns)),
     )
     return select(*columns)
 
