@@ -33,6 +33,7 @@ from wiretape.viewer.stats.metrics import QUANTITIES, RATES
 from wiretape.viewer.stats.tools.tools import AUTHORITIES
 from wiretape.viewer.tui import bindings
 from wiretape.viewer.wings.replay.comparing import LeftOut
+from wiretape.viewer.wings.replay.forms import FORMS
 
 if TYPE_CHECKING:
     from wiretape.recorder.relay import apis
@@ -411,6 +412,17 @@ def _derived(wire: Wire, parts: tuple[bytes, ...]) -> Measures:
     cuts = list(accumulate(map(len, parts)))[:-1]
     request = b'{"parameters":{"incremental_output":true}}'
     return derived(b"".join(parts), *cuts, content_type=wire.type, path=wire.path, request=request)
+
+
+def forms() -> str:
+    """Return the table of the forms of an answer."""
+    rows = ["| form | kind | what it does | allowed by | for |", "|---|---|---|---|---|"]
+    for name, form in FORMS.items():
+        label = {"ping": "ping:TIME", "byte": "byte`, `N"}.get(name, name)
+        meaning = form.meaning if name != "byte" else "one byte a write, or N bytes"
+        framings = "HTTP" if "gRPC" in form.framings else ", ".join(form.framings) or "all"
+        rows.append(f"| `{label}` | {form.kind or '–'} | {meaning} | {form.clause or '–'} | {framings} |")
+    return "\n".join(rows) + "\n"
 
 
 def commands() -> str:

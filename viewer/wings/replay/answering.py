@@ -18,10 +18,10 @@ def _read_faults(_context: click.Context, _option: click.Parameter, texts: tuple
     return [options.parsed("--fault", faults.parse, text) for text in texts]
 
 
-def _read_rechunk(_context: click.Context, _option: click.Parameter, text: str) -> str | int:
-    from wiretape.viewer.wings.replay.planning import read_rechunk
+def _read_forms(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, ...]:
+    from wiretape.viewer.wings.replay import forms
 
-    return options.parsed("--rechunk", read_rechunk, text)
+    return options.parsed("--form", forms.parse, text)
 
 
 def _options(
@@ -31,14 +31,14 @@ def _options(
     match: Any,
     strict: bool,
     ignored: tuple[str, ...],
-    rechunk: Any,
+    forms: tuple[str, ...],
     faults: list[Any],
     seed: int,
 ) -> "ServingOptions":
     from wiretape.viewer.wings.replay.planning import ServingOptions
 
     pace = options.read_pace(speed, max_gap, no_wait)
-    return ServingOptions(match, ignored, pace.speed, pace.cap_ns, rechunk, faults, seed, strict=strict)
+    return ServingOptions(match, ignored, pace.speed, pace.cap_ns, forms, faults, seed, strict=strict)
 
 
 def answering(match: str) -> Callable[[F], F]:
@@ -56,8 +56,10 @@ def answering(match: str) -> Callable[[F], F]:
                      "'wiretape help replay'."),
         click.option("--ignore", "ignored", multiple=True, metavar="FIELD",
                      help="Compare JSON bodies without this field: user, metadata.session. May be repeated."),
-        click.option("--rechunk", default="recorded", show_default=True, metavar="HOW", callback=_read_rechunk,
-                     help="Size of writes: recorded, event (one each), byte, or a number of bytes."),
+        click.option("--form", "forms", default="recorded", show_default=True, metavar="NAMES", callback=_read_forms,
+                     help="Send legal streams that clients break on: crlf,byte. One of event, byte, split, glued, or a "
+                     "number of bytes a write; one of gzip, br, zstd; and crlf, cr, nospace, bom, comment, ping:TIME, "
+                     "id+retry, chunk-extensions, h2. See 'wiretape help replay'."),
         click.option("--fault", "faults", multiple=True, metavar="FAULT", callback=_read_faults,
                      help="Break answers: cut@50%, reset@#3 (before item 3 of show --part events, which counts "
                      "comments, too), stall:5s@#120, corrupt@#7, hold@#3 (until the client leaves), slow:3x, "

@@ -97,8 +97,20 @@ class PluginServer:
         serving = self._call(self._record(prefix, settings, test, plan.upstreams))
         return WiretapeServer(base, self, serving, plan.values(base), settings.allowed_hosts, is_recording=True)
 
+    def is_recorded(self, tape: Path) -> bool:
+        """Return True if a test has begun to record to a tape."""
+        return any(path == tape for path, _, _ in self._recordings)
+
     async def _replay(self, prefix: str, settings: MarkerSettings, test: str) -> _Serving:
+        recorder = next((recorder for key, recorder in self._recordings.items() if key[0] == settings.tape), None)
+        if recorder is not None:  # an earlier run of the test has recorded; the tape may not have it yet
+            await recorder.settle_all()
+
         def open_planner() -> Planner:
+            if recorder is not None:
+                choice = LabelChoice(LABEL, test, with_unlabelled=True)
+                source = ReplaySource(recorder.path, lambda _: selection(settings.filter), choice)
+                return Planner(source, dataclasses.replace(settings.options, record="none"))
             excerpt = self._shelf.excerpt(settings.tape, settings.filter, test)
             return Planner(excerpt, dataclasses.replace(settings.options, record="none"))
 
@@ -243,6 +255,10 @@ class WiretapeServer:
 
     def timeline(self) -> list[RequestTimeline]:
         return self._background.settled(self._serving.timeline)
+
+    @property
+    def requests(self) -> Sequence[Served]:
+        return self._serving.requests
 
     @property
     def was_asked(self) -> bool:

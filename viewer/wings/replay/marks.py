@@ -28,7 +28,9 @@ ARGUMENTS: Final = {
     "where earlier ones, the system prompt or tools differ); model, sequence, random, id",
     "strict": "True: compare whole bodies, also random ids and the like (wiretape help replay)",
     "ignore": "compare JSON bodies without this field, or these: 'user', 'metadata.session'",
-    "rechunk": "size of writes: recorded, event, byte, or a number of bytes",
+    "form": "legal forms in which the answers are sent: 'crlf,byte' (wiretape help replay)",
+    "forms": "a run of the test for each of these: ['recorded', 'crlf', 'bom,byte']; 'all': for each single form that "
+    "its recordings take",
     "fault": "break answers, by one fault or several: 'cut@50%', 'status:429:0.1', 'stall:5s@#120' (before item 120 of "
     "show --part events, which counts comments, too)",
     "seed": "seed of random faults",
@@ -73,13 +75,34 @@ def merged(marks: "Iterable[pytest.Mark]") -> tuple[Any, dict[str, Any]]:
     return tape, arguments
 
 
+def runs(arguments: Mapping[str, Any]) -> Sequence[str] | None:
+    """Return the forms of each run of a test; None if it is run once. Raise ValueError for wrong forms."""
+    if not arguments.keys() & {"form", "forms"}:
+        return None
+    from wiretape.viewer.wings.replay import forms
+
+    if "form" in arguments:
+        if "forms" in arguments:
+            raise ValueError("form= and forms= contradict each other: give one of them")
+        _checked("form", arguments["form"], forms.parse)
+        return None
+    if arguments["forms"] == "all":
+        return ["ping:50ms" if name == "ping" else name for name in forms.FORMS]
+    texts = _texts("forms", arguments)
+    for text in texts:
+        _checked("forms", text, forms.parse)
+    return texts
+
+
 def read(
-    module: Path, marks: "Iterable[pytest.Mark]", record: str | None, faults: Sequence[str], default: str = ""
-) -> MarkerSettings:
+    module: Path, marks: "Iterable[pytest.Mark]", record: str | None, faults: Sequence[str], default: str = "",
+    form: str | None = None,
+) -> MarkerSettings:  # fmt: skip
     """Return the settings of a test in a module.
 
     `record` and `faults` are the command line's: the former counts for more than a marker's, the latter come on top.
-    `default` is the recording mode if neither sets one.
+    `default` is the recording mode if neither sets one. `form` is that of this run, if there are several: only the one
+    as recorded records.
 
     Raise ValueError, naming the wrong argument.
     """
@@ -92,6 +115,9 @@ def read(
         raise ValueError(f"wiretape({tape!r}): the tape is a path, relative to the test's file")
     mode = record or arguments.get("record") or default or RECORD[0]
     mode = "new" if mode == NEW else mode
+    if form is not None:
+        arguments["form"] = form
+        mode = mode if form == "recorded" else "none"
     if mode not in RECORD:
         raise ValueError(f"record={mode!r} is none of {', '.join(RECORD)}")
     filter_text = arguments.get("filter")
@@ -108,7 +134,7 @@ def read(
 
 def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]) -> "ServingOptions":
     from wiretape.viewer import config
-    from wiretape.viewer.wings.replay import planning
+    from wiretape.viewer.wings.replay import forms, planning
     from wiretape.viewer.wings.replay.faults import parse
     from wiretape.viewer.wings.replay.matching import MODES
 
@@ -123,7 +149,7 @@ def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]
         ignored=_texts("ignore", arguments),
         speed=_checked("speed", arguments.get("speed", 0), _read_speed),
         cap_ns=_checked("max_gap", arguments.get("max_gap"), _read_gap),
-        rechunk=_checked("rechunk", str(arguments.get("rechunk", "recorded")), planning.read_rechunk),
+        forms=_checked("form", arguments.get("form", "recorded"), forms.parse),
         faults=[_checked("fault", text, parse) for text in [*_texts("fault", arguments), *faults]],
         seed=_checked("seed", arguments.get("seed", 0), int),
         record=record,

@@ -67,13 +67,18 @@ _SHOWING: Final = json.JSONEncoder(ensure_ascii=False)
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """A request: its target without what names an exchange (`id`), its body without a content coding, its headers."""
+    """A request: its target without what names an exchange (`id`) and forms, its body without a content coding.
+
+    `version` is that of its HTTP.
+    """
 
     method: str
     target: bytes
     body: bytes
     id: str | None = None
     headers: Sequence[tuple[bytes, bytes]] = ()
+    forms: tuple[str, ...] | None = None
+    version: str = "1.1"
 
 
 class Match(NamedTuple):

@@ -1,8 +1,9 @@
 """Finds the answer to a request, and schedules its writes.
 
 This takes milliseconds for an exchange that is not cached: do it in another thread than the `Pacer`'s. The order of
-changes to a recorded answer: decoded, if the client does not accept its content coding; cut into other writes
-(`rechunk`); paced; faults last, so that their positions and delays are what the user named.
+changes to a recorded answer: decoded, if the client does not accept its content coding, or a form needs the text; its
+forms (`forms`), but for the content coding and the chunks, which are those of each write; paced; faults last, so that
+their positions and delays are what the user named.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from wiretape.recorder.decode import encoding, uncoding
+from wiretape.recorder.decode.decoder import framing_of
 from wiretape.recorder.decode.exchange import RecordedExchange, reset_number
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.relay import guard
@@ -23,9 +25,10 @@ from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.tape.masking import SECRETS, Rules
 from wiretape.viewer.record.rows import Headers
 from wiretape.viewer.source.replayed import ExchangeHead
-from wiretape.viewer.wings.replay import faults, schedule, turns
+from wiretape.viewer.wings.replay import faults, forms, schedule, turns
 from wiretape.viewer.wings.replay.comparing import read_body
 from wiretape.viewer.wings.replay.faults import Fault
+from wiretape.viewer.wings.replay.forms import AS_RECORDED, Choice
 from wiretape.viewer.wings.replay.matching import Library, Match, Miss, Mode, ReplayRequest
 from wiretape.viewer.wings.replay.positions import Places
 from wiretape.viewer.wings.replay.schedule import Schedule
@@ -42,23 +45,12 @@ _NEGOTIATED: Final = frozenset({
     b"sec-websocket-accept", b"sec-websocket-extensions", b"sec-websocket-protocol",
 })  # fmt: skip
 
-Rechunk = Literal["recorded", "event"] | int
 Record = Literal["none", "once", "new", "all"]
 """Requests that upstream answers, and a recorder records.
 
 `none`; `once`: those without a recording, if the tape has none at the start; `new`: those without a recording; `all`.
 """
 RECORD: Final[tuple[Record, ...]] = ("none", "once", "new", "all")
-
-
-def read_rechunk(text: str) -> Rechunk:
-    """Parse a chunking: `recorded`, `event`, `byte` or a number of bytes. Raise ValueError for anything else."""
-    match "1" if text == "byte" else text:
-        case "recorded" | "event" as named:
-            return named
-        case size if size.isdecimal() and 0 < int(size) <= 1 << 30:
-            return int(size)
-    raise ValueError(f"{text!r} is not recorded, event, byte or a number of bytes")
 
 
 class Recordings(Protocol):
@@ -79,7 +71,7 @@ class Recordings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServingOptions:
-    """Options for serving recordings; `rechunk` may be a number of bytes, `speed` infinite.
+    """Options for serving recordings; `forms` are as `forms.parse` returns them, `speed` may be infinite.
 
     Requests are compared without what the rules of `redaction` replace; new recordings in text are written so. With
     `strict`, all else of a body is compared.
@@ -89,7 +81,7 @@ class ServingOptions:
     ignored: Sequence[str] = ()
     speed: float = 1.0
     cap_ns: int | None = None
-    rechunk: Rechunk = "recorded"
+    forms: Sequence[str] = ()
     faults: Sequence[Fault] = field(default=())
     seed: int = 0
     record: Record = "none"
@@ -138,6 +130,8 @@ class AnswerPlan:
     reset_code: int | None = None
     match: Match | None = None
     """Why it is the answer to its request; None if it was made before that."""
+    choice: Choice = AS_RECORDED
+    between: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +146,7 @@ class Greeting:
     headers: list[tuple[bytes, bytes]]
     speaks_first: bool
     holds: tuple[Fault, ...] = ()
+    choice: Choice = AS_RECORDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +189,8 @@ class Planner:
             redaction=options.redaction,
             strict=options.strict,
         )
-        self._cached: OrderedDict[tuple[int, bool], tuple[RecordedExchange, AnswerPlan]] = OrderedDict()
-        """Answers by number, with (True) and without their content coding."""
+        self._cached: OrderedDict[tuple[int, bool, Choice], tuple[RecordedExchange, AnswerPlan]] = OrderedDict()
+        """Answers by number, with (True) and without their content coding, in their forms."""
         self._cached_bytes = 0
         self._served: dict[int, int] = {}
         self.refresh()
@@ -256,7 +251,7 @@ class Planner:
         if isinstance(match, Miss):
             return self._missed(request, match)
         try:
-            plan = replace(self._accepted(match.head, request.headers), match=match)
+            plan = replace(self._formed(match.head, request), match=match)
         except NotFound as error:
             return Miss(str(error), match.head.id)
         turn = self._served[match.head.no] = self._served.get(match.head.no, 0) + 1
@@ -287,29 +282,48 @@ class Planner:
         return replace(miss, message=f"{miss.message} (to record missing requests: --record new)")
 
     def _plain_plan(self, head: ExchangeHead) -> tuple[RecordedExchange, AnswerPlan]:
-        return self._planned(head, (head.no, True), lambda: self._source.answer(head))
+        return self._planned(head, AS_RECORDED, lambda: self._source.answer(head))
 
-    def _accepted(self, head: ExchangeHead, headers: Sequence[tuple[bytes, bytes]]) -> AnswerPlan:
-        """Return the plan, without the answer's content coding if a client with these headers does not take it."""
+    def _formed(self, head: ExchangeHead, request: ReplayRequest) -> AnswerPlan:
+        """Return the plan of an answer in the forms that are wanted, of those that the answer and the client take.
+
+        Without its content coding if the client does not take it, or if a form is one of the text.
+        """
         answer, plan = self._plain_plan(head)
+        headers = request.headers
         codings = encoding.codings_of(encoding.coding_of(answer.exchange.headers.response))
-        if all(guard.accepts(headers, coding.removeprefix("x-")) for coding in codings):
+        is_accepted = all(guard.accepts(headers, coding.removeprefix("x-")) for coding in codings)
+        wanted = self._options.forms if request.forms is None else request.forms
+        if is_accepted and not wanted:
             return plan
-        return self._planned(head, (head.no, False), lambda: _uncoded(answer))[1]
+        plain, plain_plan = self._planned(head, AS_RECORDED, lambda: _uncoded(answer), is_coded=False)
+        if not wanted:
+            return plain_plan
+        is_coded = not encoding.is_identity(encoding.coding_of(plain.exchange.headers.response))
+        framing = None if is_coded else framing_of(plain.exchange, plain.body)
+        accepts_any = all(name.lower() != b"accept-encoding" for name, _ in headers)
+        choice = forms.chosen(
+            wanted, framing, plain.body, request.version, lambda coding: accepts_any or guard.accepts(headers, coding)
+        )
+        # Chunks and HTTP/2 carry any bytes: all other forms are those of the text.
+        is_text = any(forms.form_of(name).kind != "wire" for name in choice.names)
+        base = plain if is_text or not is_accepted else answer
+        return self._planned(head, choice, lambda: base, is_coded=base is answer)[1]
 
     def _planned(
-        self, head: ExchangeHead, key: tuple[int, bool], read_answer: Callable[[], RecordedExchange]
+        self, head: ExchangeHead, choice: Choice, read_answer: Callable[[], RecordedExchange], *, is_coded: bool = True
     ) -> tuple[RecordedExchange, AnswerPlan]:
+        key = head.no, is_coded, choice
         if key in self._cached:
             self._cached.move_to_end(key)
             return self._cached[key]
         answer = read_answer()
-        planned = answer, _planned(head, answer, self._options)
+        planned = answer, _planned(head, answer, self._options, choice)
         self._cached[key] = planned
-        self._cached_bytes += _memory_of(answer)
+        self._cached_bytes += _memory_of(*planned)
         while self._cached_bytes > CACHED_BYTES and len(self._cached) > 1:
-            _, (oldest, _) = self._cached.popitem(last=False)
-            self._cached_bytes -= _memory_of(oldest)
+            _, oldest = self._cached.popitem(last=False)
+            self._cached_bytes -= _memory_of(*oldest)
         return planned
 
     # WebSockets
@@ -353,7 +367,7 @@ class Planner:
         turn = self._served[-head.no] = self._served.get(-head.no, 0) + 1
         struck = faults.striking(self._options.faults, self._options.seed, head.id, turn)
         if (status := next((fault for fault in struck if fault.kind == "status"), None)) is not None:
-            return _failure(_planned(head, answer, self._options), status)
+            return _failure(_planned(head, answer, self._options, AS_RECORDED), status)
         extension = answer.exchange.extensions if turns.agrees(answer.exchange.extensions, offered) else None
         recorded = answer.exchange.headers.response
         headers = [pair for pair in served_headers(_bytes(recorded)) if pair[0].lower() not in _NEGOTIATED]
@@ -368,7 +382,9 @@ class Planner:
         waits = schedule.paced(greeting, self._options.speed)
         speaks_first = bool(greeting.body or not recorded_turns.client_messages)
         holds = tuple(fault for fault in struck if fault.kind == "hold" and _is_at_head(fault))
-        return Greeting(waits.head_ns or 0, extension, headers, speaks_first, holds)
+        choice = self._talk_choice(request)
+        headers += form_header(choice)
+        return Greeting(waits.head_ns or 0, extension, headers, speaks_first, holds, choice)
 
     def talk(
         self, request: ReplayRequest, extension: str | None, extra: Sequence[Fault] = (), *, speaks_first: bool
@@ -386,7 +402,8 @@ class Planner:
         except NotFound as error:
             return Miss(str(error), match.head.id)
         played = turns.of(answer, as_recorded=answer.exchange.extensions in (extension, None))
-        whole = turns.rechunked(played, options.rechunk)
+        choice = self._talk_choice(request)
+        whole = played if choice.cut is None else turns.rechunked(played, choice.cut)
         places = turns.places(whole)
         turn = self._served[match.head.no] = self._served.get(match.head.no, 0) + 1
         struck = faults.striking(options.faults, options.seed, match.head.id, turn)
@@ -405,6 +422,10 @@ class Planner:
             faults.unplaced(struck, applied),
             tuple(fault for fault in struck if fault.kind == "hold" and fault.text in applied),
         )
+
+    def _talk_choice(self, request: ReplayRequest) -> Choice:
+        wanted = self._options.forms if request.forms is None else request.forms
+        return forms.chosen(wanted, "websocket", b"", request.version, lambda _: False)
 
     def confirm(self, talk: Talk, number: int, message: bytes) -> Miss | None:
         """Return the difference of a client's message from the recorded one of that number, or None."""
@@ -431,26 +452,32 @@ def _uncoded(answer: RecordedExchange) -> RecordedExchange:
     return RecordedExchange(replace(answer.exchange, content_encoding=None, headers=headers), body.reads, body.data)
 
 
-def _memory_of(answer: RecordedExchange) -> int:
-    return len(answer.body) + len(answer.reads) * 200  # a read's times, offsets and write, as Python's objects
+def _memory_of(answer: RecordedExchange, plan: AnswerPlan) -> int:
+    # A read's or a write's time, offset and data, as Python's objects.
+    return len(answer.body) + len(plan.schedule.body) + (len(answer.reads) + len(plan.schedule.ends)) * 200
 
 
-def _planned(head: ExchangeHead, answer: RecordedExchange, options: ServingOptions) -> AnswerPlan:
+def _planned(head: ExchangeHead, answer: RecordedExchange, options: ServingOptions, choice: Choice) -> AnswerPlan:
     facts = answer.exchange
-    writes = schedule.recorded(answer)
-    if options.rechunk == "event":
-        writes = schedule.rechunked(writes, schedule.event_ends(answer))
-    elif options.rechunk != "recorded":
-        writes = schedule.rechunked(writes, schedule.in_pieces(writes.body, options.rechunk))
-    places = Places(len(writes.body), partial(schedule.events, answer), schedule.silence(writes, SILENCE_NS))
+    writes, between = schedule.recorded(answer), frozenset[int]()
+    silence, read_spans = schedule.silence(writes, SILENCE_NS), partial(schedule.events, answer)
+    places = Places(len(writes.body), read_spans, silence)
+    if any(forms.form_of(name).kind in ("cut", "text") for name in choice.names):
+        is_coded = not encoding.is_identity(facts.coding)
+        framing = None if is_coded else framing_of(facts, answer.body)
+        writes, spans, between = forms.shaped(writes, places.spans, framing, choice)
+        places = Places(len(writes.body), [*spans].copy, schedule.silence(writes, SILENCE_NS))
     at_speed = partial(schedule.paced, writes, cap_ns=options.cap_ns)
     writes = at_speed(options.speed)
     recorded = _bytes(answer.exchange.headers.response)
-    chunked, length = _framing(answer, writes)
+    chunked, length = _framing(answer, writes, choice)
     headers = served_headers(recorded)
+    if choice.coding:
+        headers.append((b"content-encoding", choice.coding.encode()))
     if length is not None:
         headers.append((b"content-length", b"%d" % length))
     headers.append((b"x-wiretape-exchange", head.id.encode()))
+    headers += form_header(choice)
     closes = facts.framing == "close" or b"close" in guard.named_by_connection(recorded)
     asked_ns = schedule.wait(facts.sent_ns or 0, options.speed, options.cap_ns)
     return AnswerPlan(
@@ -466,7 +493,13 @@ def _planned(head: ExchangeHead, answer: RecordedExchange, options: ServingOptio
         asked_ns=asked_ns,
         trailers=served_headers(_bytes(answer.exchange.headers.trailers)),
         reset_code=None if facts.reset_code is None else reset_number(facts.reset_code),
+        choice=choice,
+        between=between,
     )
+
+
+def form_header(choice: Choice) -> list[tuple[bytes, bytes]]:
+    return [(b"x-wiretape-form", ",".join(choice.names).encode())] if choice.names else []
 
 
 def _bytes(headers: Headers) -> list[tuple[bytes, bytes]]:
@@ -484,12 +517,17 @@ def served_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, 
     ]
 
 
-def _framing(answer: RecordedExchange, writes: Schedule) -> tuple[bool, int | None]:
+def _framing(answer: RecordedExchange, writes: Schedule, choice: Choice) -> tuple[bool, int | None]:
     """Return a pair: True if an answer is sent in HTTP chunks, and the length for its head, or None.
 
-    The length of a body that ends too early is larger than the body, so that the client notices.
+    The length of a body that ends too early is larger than the body, so that the client notices. One that is coded as
+    it is written, or interrupted by pings, has no length yet.
     """
     facts = answer.exchange
+    if facts.framing != "none" and "chunk-extensions" in choice.names:
+        return True, None
+    if facts.framing not in ("none", "close") and (choice.coding or forms.ping_ns(choice.names) is not None):
+        return True, None
     header = dict(reversed([(name, value) for name, value in answer.exchange.headers.response])).get(
         "content-length", ""
     )

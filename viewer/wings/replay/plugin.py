@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from wiretape.viewer.wings.replay.background import PluginServer, WiretapeServer
 
 _FIXTURE: Final = "wiretape_server"
+_FORM: Final = "wiretape_form"
+"""The parameter of a test that is run in several forms."""
 _ADVICE: Final = (
     "Make the client within the test, or in a fixture of function scope, without a base URL of its own, "
     "or with wiretape_server.url_of('openai')"
@@ -88,13 +90,27 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return f"wiretape: {', '.join(settings)}" if settings else None
 
 
+@pytest.hookimpl(trylast=True)  # its part of the id is the last one
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test once for each of its forms."""
+    if metafunc.definition.get_closest_marker("wiretape") is None:
+        return
+    with contextlib.suppress(ValueError):  # `pytest_collection_modifyitems` reports it
+        _, arguments = marks.merged(metafunc.definition.iter_markers("wiretape"))
+        if (runs := marks.runs(arguments)) is not None:
+            metafunc.fixturenames.append(_FORM)
+            metafunc.parametrize(_FORM, runs, ids=runs)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Add the fixture to marked tests, before all others, which may make a client."""
     for item in items:
         if item.get_closest_marker("wiretape") is None:
             continue
         try:
-            marks.merged(item.iter_markers("wiretape"))
+            _, arguments = marks.merged(item.iter_markers("wiretape"))
+            if marks.runs(arguments) is not None and _form(item) is None:
+                raise ValueError("forms= is for functions and methods of pytest")
         except ValueError as error:
             raise pytest.UsageError(f"{item.nodeid}: {error}") from error
         names = getattr(item, "fixturenames", None)
@@ -122,22 +138,40 @@ def wiretape_server(request: pytest.FixtureRequest) -> "Iterator[WiretapeServer]
     server.end()
 
 
+def _form(item: pytest.Item) -> str | None:
+    """Return the form of this run of a test; None if there is one run only."""
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get(_FORM)
+
+
+def _id(item: pytest.Item, form: str = "") -> str:
+    """Return the id of a test in another form, or without one."""
+    if (current := _form(item)) is None:
+        return item.nodeid
+    id = item.nodeid.removesuffix(f"{current}]").removesuffix("-")
+    if form:
+        return f"{id}{form}]" if id.endswith("[") else f"{id}-{form}]"
+    return id.removesuffix("[") if id.endswith("[") else f"{id}]"
+
+
 def _begin(config: pytest.Config, item: pytest.Item) -> "WiretapeServer":
     from wiretape.recorder.errors import WiretapeError
 
     try:
         settings = marks.read(item.path, item.iter_markers("wiretape"), _record(config), config.option.wiretape_fault,
-                           config.getini("wiretape_record"))  # fmt: skip
+                           config.getini("wiretape_record"), _form(item))  # fmt: skip
     except (WiretapeError, ValueError) as error:
         raise _failure(str(error)) from None
-    if settings.options.record == "none" and not paths.exists(settings.tape):
+    background_server = config.stash.get(_BACKGROUND, None)
+    is_recorded = background_server is not None and background_server.is_recorded(settings.tape)
+    if settings.options.record == "none" and not is_recorded and not paths.exists(settings.tape):
         raise _failure(f"no tape at {settings.tape}: record it by 'pytest {_quoted(item)} --wiretape-record=once'")
     try:
         if _BACKGROUND not in config.stash:  # the thread that serves is started with the first test
             from wiretape.viewer.wings.replay import background
 
             config.stash[_BACKGROUND] = background.PluginServer()
-        return config.stash[_BACKGROUND].begin(settings, item.nodeid, os.environ)
+        return config.stash[_BACKGROUND].begin(settings, _id(item), os.environ)
     except (WiretapeError, ValueError) as error:
         raise _failure(str(error)) from None
 
@@ -158,6 +192,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         _judge(report, item, server)
         notices = list(dict.fromkeys(filter(None, server.notices))) if report.when == "call" else []
         report.sections += [("wiretape", "\n".join(map(safe, notices)))] if notices else []
+        if report.when == "call":
+            _judge_forms(report, item, server)
     return report
 
 
@@ -194,8 +230,33 @@ def _judge(report: pytest.TestReport, item: pytest.Item, server: "WiretapeServer
         report.sections.append(("wiretape", "\n".join(lines)))
 
 
+def _judge_forms(report: pytest.TestReport, item: pytest.Item, server: "WiretapeServer") -> None:
+    """Explain the forms of a test that failed; skip a passed one if none of its answers took its form."""
+    from wiretape.viewer.wings.replay import forms
+
+    answers = [request for request in server.requests if request.head is not None and request.ending != "relayed"]
+    sent = list(dict.fromkeys(name for request in answers for name in request.choice.names))
+    if report.failed and sent:
+        meanings = [f"form {name} ({forms.form_of(name).meaning}; {forms.form_of(name).clause})" for name in sent]
+        tails = [f"{request.path}: the last bytes written: …{ascii(request.tail)[2:-1]}" for request in answers]
+        report.sections.append((f"wiretape: {', '.join(meanings)}", "\n".join(map(safe, tails))))
+    if (form := _form(item)) is None or not report.passed or not answers:
+        return
+    reasons = {name: reason for request in answers for name, reason in request.choice.left_out if name not in sent}
+    if not reasons:
+        return
+    lines = [f"form {name}: no answer of this test takes it ({reason})" for name, reason in reasons.items()]
+    message = f"wiretape: {'; '.join(lines)}"
+    _, arguments = marks.merged(item.iter_markers("wiretape"))
+    if arguments["forms"] == "all":
+        report.outcome, report.longrepr = "skipped", (str(item.path), item.location[1] or 0, message)
+    else:
+        report.outcome, report.longrepr = "failed", f"{message}: leave out {form!r}"
+
+
 def _quoted(item: pytest.Item) -> str:
-    return shlex.quote(safe(item.nodeid))
+    """Return the id of the test as it is recorded, for a shell."""
+    return shlex.quote(safe(_id(item, "recorded")))
 
 
 @pytest.hookimpl(trylast=True)  # after fixtures that an interrupt left

@@ -203,6 +203,13 @@ class Recording:
                     await pending.settled.wait()
         return key in self._settled
 
+    async def settle_all(self) -> None:
+        """Wait for all recordings, for `SETTLE_SECONDS` at most, to be on the tape."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                for pending in [*self._pending.values()]:
+                    await pending.settled.wait()
+
     def relay(
         self,
         client: Client,

@@ -44,6 +44,8 @@ class Schedule:
     end: End
     joins_head: bool = False
     joins_end: bool = False
+    apart_size: int = 0
+    """Bytes at the beginning of the body whose writes are kept apart in time, also where they are due at once."""
 
     def gap_ns(self, index: int) -> int:
         """Return the time of a write since the one before it, in ns."""
@@ -94,11 +96,6 @@ def rechunked(schedule: Schedule, ends: Sequence[int]) -> Schedule:
 
 def in_pieces(body: bytes, size: int) -> Sequence[int]:
     return [*range(size, len(body), size), len(body)]
-
-
-def event_ends(answer: RecordedExchange) -> Sequence[int]:
-    ends = sorted({end for _, end in events(answer)} | {len(answer.body)})
-    return [end for end in ends if end]
 
 
 def events(answer: RecordedExchange) -> Sequence[tuple[int, int]]:

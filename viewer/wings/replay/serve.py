@@ -6,12 +6,15 @@ An app of the recorder's own HTTP server. The rules of an answer:
   thread (`planning`), as decoding takes milliseconds in which other answers would stand still.
 - Times count from the request. If it took longer to send than the recorded one, they count from later by the
   difference, so that the answer does not begin before upstream could have known the request.
-- One recorded read is one write, and the `Pacer` calls when it is due. Parts that came in one read (the head and the
-  first data, the last data and the end) leave in one write: a client would see two reads where there was one.
+- One recorded read is one write, or what a form makes of it, and the `Pacer` calls when it is due. Parts that came in
+  one read (the head and the first data, the last data and the end) leave in one write: a client would see two reads
+  where there was one.
 - A slow client holds up its own answer only: with `UNSENT_BYTES` unsent nothing more is written, and half of that must
   have left before the next write. The span is noted, and lateness after it is the client's, so it is not counted.
 - A request without a recording goes to `upstreams`, if there are any, after recordings of the same request that have
   ended are on the tape; it is planned again then, once.
+- The cuts of the forms `byte` and `split` are kept apart at the beginning of an answer, as the client's buffers would
+  merge them; this is no lateness. Pings come by a timer of their own, so that they go on while nothing else is written.
 - An answer ends as recorded: whole, by a close, a reset or bytes that are no HTTP, or never.
 - A held answer (`streams`) has no write in the `Pacer`. Released, its next write is done at once, and the origin of its
   times moves so that later writes keep their distances.
@@ -21,6 +24,7 @@ An app of the recorder's own HTTP server. The rules of an answer:
 import asyncio
 import contextlib
 from array import array
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -41,10 +45,11 @@ from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.source.replayed import ExchangeHead
-from wiretape.viewer.wings.replay import comparing, faults, matching
+from wiretape.viewer.wings.replay import comparing, faults, forms, matching
 from wiretape.viewer.wings.replay.faults import Fault
+from wiretape.viewer.wings.replay.forms import APART_BYTES, AS_RECORDED, Choice, Coder
 from wiretape.viewer.wings.replay.matching import Match, Miss, ReplayRequest
-from wiretape.viewer.wings.replay.pacing import Pacer, spaced
+from wiretape.viewer.wings.replay.pacing import APART_NS, Pacer, spaced
 from wiretape.viewer.wings.replay.planning import AnswerPlan, Planner, ToRecord
 from wiretape.viewer.wings.replay.positions import HEAD, Places
 from wiretape.viewer.wings.replay.schedule import End
@@ -58,6 +63,8 @@ ALL_BODIES_BYTES = 256 << 20
 """Limit of the bodies of all requests."""
 CONTROL_PATH = b"/@control"
 """The path of requests that control answers, and do not count."""
+TAIL_BYTES = 200
+FORM_HEADER = b"x-wiretape-form"
 T = TypeVar("T")
 
 
@@ -79,6 +86,7 @@ class Served:
     status: int | None = None
     faults: tuple[str, ...] = ()
     unplaced: tuple[str, ...] = ()
+    choice: Choice = AS_RECORDED
     missing: int = 0
     miss: Miss | None = None
     head_ns: int | None = None
@@ -89,6 +97,8 @@ class Served:
     """Writes within 1 ms of the one before, nearer than recorded, so that a client may take both in one read."""
     waits: list[tuple[int, int]] = field(default_factory=list)
     ended_ns: int | None = None
+    tail: bytes = b""
+    """The last bytes of an answer in forms, before their content coding."""
     ending: str = ""
     """The schedule's end, or `client`: it left before, or `relayed`: upstream answers."""
     remark: str = ""
@@ -278,6 +288,14 @@ class Answering(Responder):
         if app.director is not None:
             app.director.add(self)
 
+    def _read_forms(self) -> tuple[str, ...] | None:
+        """Return the forms that the request names, and take their names out of it. Raises ValueError."""
+        request = self._request
+        header = next((value for name, value in request.headers if name == FORM_HEADER), None)
+        request.target, names = forms.read_target(request.target, header)
+        request.headers = [pair for pair in request.headers if pair[0] != FORM_HEADER]
+        return names
+
     def _fail(self, status: int, message: str, code: str, **more: object) -> None:
         self.served.status = status
         self._end("refused")
@@ -431,6 +449,14 @@ class Response(Answering):
         """The number of the next write of the body."""
         self._is_on_time = True
         """False if the next write does not follow the one before as it was recorded: after a hold."""
+        self._coder: Coder | None = None
+        self._coded: deque[bytes] = deque()
+        """Coded bytes of the last write, each to be a write."""
+        self._coded_size = self._coded_place = 0
+        self._apart_ns = 0
+        """The earliest time of the next write, to keep it apart from the one before."""
+        self._written_ns = 0
+        """The time of the last write, on the clock."""
 
     # responder.Responder
 
@@ -452,11 +478,18 @@ class Response(Answering):
                 self._end("list")
                 answer_list(self._client, request, self._app.heads)
                 return
+            try:
+                names = self._read_forms()
+            except ValueError as error:
+                self._fail(400, str(error), "bad_form")
+                return
             header = next((value for name, value in request.headers if name == b"x-wiretape-exchange"), None)
             target, id = matching.read_target(request.target, header)
             self._pieces = [b"".join(self._pieces)]
             plain = comparing.uncoded(request.headers, self._pieces[0])
-            self._replay_request = ReplayRequest(request.method, target, plain, id, request.headers)
+            self._replay_request = ReplayRequest(
+                request.method, target, plain, id, request.headers, names, request.version
+            )
             failure = None
             if self._app.director is not None:
                 self._extra, failure = self._app.director.take(self, target, plain)
@@ -543,7 +576,8 @@ class Response(Answering):
         self._plan, self.places, self._is_ready = plan, plan.places, True
         self.served.head, self.served.status, self.served.faults = plan.head, plan.status, plan.faults
         self.served.match = plan.match
-        self.served.missing, self.served.unplaced = plan.missing, plan.unplaced
+        self.served.missing, self.served.unplaced, self.served.choice = plan.missing, plan.unplaced, plan.choice
+        self._coder = None if plan.choice.coding is None else Coder(plan.choice.coding)
         self._origin += max((self.served.uploaded_ns or 0) - plan.asked_ns, 0)
         self._strike_planned(plan.holds)
         if not self.stream.is_held and not self._is_over:
@@ -591,13 +625,17 @@ class Response(Answering):
             return None
         due, has_more = self._due(), self._write()
         if not self.served.waits:  # after one, lateness is the client's
-            self.served.late.append(max(self._now() - self._origin - due, 0))
+            self.served.late.append(max(self._written_ns - self._origin - max(due, self._apart_ns), 0))
         if not has_more:
             return None
-        due, schedule = self._due(), self._plan.schedule
+        due, schedule, now = self._due(), self._plan.schedule, self._now() - self._origin
+        is_write = self._index < len(schedule.at_ns)
+        self._apart_ns = 0
+        if self._coded or (is_write and schedule.ends[self._index] <= schedule.apart_size):
+            due = self._apart_ns = max(due, now + APART_NS)
         # The end adds no data that could merge; and at speed 0 nothing is waited for.
-        if schedule.end_ns and self._index < len(schedule.at_ns):
-            due = spaced(due, due - self._previous_due(), self._now() - self._origin)
+        elif schedule.end_ns and is_write:
+            due = spaced(due, due - self._previous_due(), now)
         return self._origin + due
 
     def _write(self) -> bool:
@@ -606,9 +644,10 @@ class Response(Answering):
         A write ends where the answer is to be held. Return True if more is due.
         """
         due, place = self._due(), self._write_parts()
+        self._written_ns = self._now()
         if not self._is_over and place > HEAD:
             silence_ns = SILENCE_NS if self._is_silent else self._due() - due
-            if self.stream.wrote(place, self._now(), silence_ns):
+            if self.stream.wrote(place, self._written_ns, silence_ns):
                 self._note_hold()
         return not (self._is_over or self.stream.is_held or self._is_silent)
 
@@ -616,6 +655,10 @@ class Response(Answering):
         """Return the place up to which all is written."""
         plan, schedule, place = self._plan, self._plan.schedule, self.stream.place
         is_head = self._request.method == "HEAD"
+        if self._coded:
+            self._add_body(self._coded.popleft(), 0)
+            self._client.flush()
+            return self._coded_place if not self._coded else max(place, 0)
         if self._is_before_head:
             place = 0
             self.served.head_ns = self._now() - self._t0
@@ -627,12 +670,14 @@ class Response(Answering):
         if self._index < len(schedule.at_ns) and not is_head:
             end = schedule.ends[self._index]
             stop = self.stream.limit(end)
-            self._client.add(data := schedule.body[place:stop])
-            self.served.wrote(
-                self._now() - self._t0, len(data), schedule.gap_ns(self._index) if self._is_on_time else 0
-            )
-            self._is_on_time, place = True, stop
+            self._add_text(schedule.body[place:stop], schedule.gap_ns(self._index) if self._is_on_time else 0)
+            self._is_on_time = True
             self._index += stop == end
+            if self._coded:  # until they are written, the place is not reached
+                self._coded_place = stop
+                self._client.flush()
+                return place
+            place = stop
             if self._index < len(schedule.at_ns) or not schedule.joins_end or self.stream.is_hold_at(place):
                 self._client.flush()
                 return place
@@ -649,10 +694,60 @@ class Response(Answering):
             headers = [*headers, (b"x-wiretape-match", plan.match.step.encode())]
         headers = [*headers, *cors(self._request, headers)]
         self._client.start(plan.status or 0, b"", headers, chunked=plan.chunked and not is_head, closes=plan.closes)
+        if plan.between and not is_head:
+            self._app.pacer.add(self._now() + self._ping_interval, self._client.guarded(self._ping))
+
+    def _add_text(self, text: bytes, gap_ns: int) -> None:
+        """Send a part of the text in its content coding; if each byte of that is a write, the first one."""
+        if self._plan.choice.names:
+            self.served.tail = (self.served.tail + text)[-TAIL_BYTES:]
+        data = text if self._coder is None else self._coder.add(text)
+        if self._coder is not None and self._plan.choice.cut == "byte":
+            self._queue(data)
+            data = self._coded.popleft()
+        self._add_body(data, gap_ns)
+
+    def _queue(self, data: bytes) -> None:
+        cut_size = max(APART_BYTES - self._coded_size, 0)
+        self._coded_size += len(data)
+        self._coded.extend(data[at : at + 1] for at in range(min(cut_size, len(data))))
+        if data[cut_size:]:
+            self._coded.append(data[cut_size:])
+
+    def _add_body(self, data: bytes, gap_ns: int) -> None:
+        if "chunk-extensions" in self._plan.choice.names:
+            self._client.add_unframed(forms.chunk(data))
+        else:
+            self._client.add(data)
+        self.served.wrote(self._now() - self._t0, len(data), gap_ns)
+
+    @property
+    def _ping_interval(self) -> int:
+        return forms.ping_ns(self._plan.choice.names) or 0
+
+    def _ping(self, now: int) -> int | None:
+        """Send a comment if nothing was written for long, and no event is open; return the time of the next look."""
+        if self._is_over:
+            return None
+        due, schedule = self._written_ns + self._ping_interval, self._plan.schedule
+        if now < due:
+            return due
+        if self.stream.place in self._plan.between and not self._coded and not self._is_blocked:
+            self._add_text(forms.ping_of(schedule.body, self._plan.choice.names), 0)
+            self._client.flush()
+            self._written_ns = now
+        return now + self._ping_interval
 
     def _finish(self) -> None:
         plan, client = self._plan, self._client
         end = plan.schedule.end
+        if end == "end" and self._coder is not None and self._request.method != "HEAD":
+            coder, self._coder = self._coder, None
+            if plan.choice.cut == "byte":
+                self._queue(coder.end())
+                client.flush()
+                return
+            self._add_body(coder.end(), 0)
         if end == "silence":  # with its last write
             client.flush()
             return
@@ -666,7 +761,10 @@ class Response(Answering):
         elif end != "end" or plan.status is None:
             client.cut()
         else:
-            client.add_end(plan.trailers or None)
+            if "chunk-extensions" in plan.choice.names and self._request.method != "HEAD":
+                client.add_unframed(forms.chunk(b""))
+            else:
+                client.add_end(plan.trailers or None)
             client.flush()
             client.finish()
 
@@ -696,7 +794,7 @@ class Response(Answering):
         self._client.guarded(self._resume)(self._now())
 
     def _resume(self, now: int) -> None:
-        self._origin, self._is_on_time = now - self._due(), False
+        self._origin, self._is_on_time, self._apart_ns = now - self._due(), False, 0
         if not self._is_silent:
             due = self._advance(self._writing, now)
             if due is not None:

@@ -4,6 +4,7 @@ import math
 import os
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -235,10 +236,11 @@ class _Report:
         self._all, self._redactor = Lateness(), Redactor(None)
         self._answered = self._missed = self._recorded = self._failed = self._close = self.code = 0
         self._was_asked = False
+        self._forms, self._forms_left_out, self._partly_apart = Counter[str](), Counter[tuple[str, str]](), 0
 
     def served(self, request: "Served") -> None:
         """Log the end of a request."""
-        from wiretape.viewer.wings.replay import pacing
+        from wiretape.viewer.wings.replay import forms, pacing
 
         self._was_asked = True
         path = self._redactor.path(request.path)
@@ -250,6 +252,9 @@ class _Report:
                 _say(f"{request.status or '–'} {request.method} {path}: {reason}")
             return
         self._answered += 1
+        self._forms.update(request.choice.names)
+        self._forms_left_out.update(request.choice.left_out)
+        self._partly_apart += request.choice.cut in ("byte", "split") and sum(request.sizes) > forms.APART_BYTES
         self._close += request.close_count
         late = pacing.lateness(request.late)
         self._all.add(late)
@@ -258,6 +263,7 @@ class _Report:
             request.ending,
             *([str(late)] if late.counts else []),
             *request.faults,
+            *request.choice.names,
         ]
         notes += [f"{fault} found no such position" for fault in request.unplaced]
         if request.close_count:
@@ -312,6 +318,14 @@ class _Report:
         if self._close:
             late += f"; {counted(self._close, 'write')} so close to the one before that a client may read both at once"
         _say(f"{request_count} answered{recorded}, {self._missed} not recorded{late}")
+        for name in dict.fromkeys([*self._forms, *(name for name, _ in self._forms_left_out)]):
+            line = f"form {name}: {counted(self._forms[name], 'answer')}"
+            reasons = {reason: count for (form, reason), count in self._forms_left_out.items() if form == name}
+            line += "".join(f", not for {count} ({reason})" for reason, count in reasons.items())
+            if self._partly_apart and name in ("byte", "split"):
+                rest = "by event" if name == "byte" else "without waits"
+                line += f"; of {counted(self._partly_apart, 'answer')} only the first 16 KiB so, the rest {rest}"
+            _say(line)
         if not self._was_asked:
             command = f"wiretape run {'--replay' if totals is None else '--db'} {shlex.quote(str(tape))} -- PROGRAM"
             reason = "the program may not heed its base URL, and may have called the API itself"

@@ -19,6 +19,7 @@ MEANINGS: Final = {
     "match=",
     "status": "of the answer",
     "faults": "those that were applied",
+    "form": "the forms in which it was sent, with commas; None: as recorded",
     "head_ms": "when the answer's head was written",
     "writes": "the body as it was written, one write for each read of the recording: at_ms, size",
     "size": "the body bytes that were written",
@@ -59,6 +60,7 @@ class RequestTimeline:
     match: str | None
     status: int | None
     faults: tuple[str, ...]
+    form: str | None
     miss: str | None
     head_ms: float | None
     writes: tuple[Write, ...]
@@ -98,6 +100,7 @@ def of(served: Sequence[Served], began_ns: int, *, has_waits: bool) -> list[Requ
             match=request.match.step if request.match else None,
             status=request.status,
             faults=request.faults,
+            form=",".join(request.choice.names) or None,
             miss=request.miss.message if request.miss and request.ending != "relayed" else None,
             head_ms=_ms(request.head_ns),
             writes=tuple(Write(at / 1e6, size) for at, size in zip(request.written_ns, request.sizes, strict=True)),

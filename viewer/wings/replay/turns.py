@@ -18,7 +18,7 @@ from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.decode.framings.websocket import frame_ends
 from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.websocket import TimedMessage
-from wiretape.viewer.wings.replay import faults, schedule
+from wiretape.viewer.wings.replay import faults, forms, schedule
 from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.positions import Places
 from wiretape.viewer.wings.replay.schedule import Schedule
@@ -39,10 +39,6 @@ class Turns:
     starts: Sequence[int]
     between: frozenset[int]
     spans: Sequence[tuple[int, int]]
-
-    @property
-    def message_ends(self) -> list[int]:
-        return sorted({end for _, end in self.spans})
 
 
 def first_message(answer: RecordedExchange) -> bytes | None:
@@ -133,17 +129,15 @@ def close_frame(code_and_reason: bytes) -> bytes:
     return bytes(FrameProtocol(client=False, extensions=[]).close(int(code), reason))
 
 
-def rechunked(turns: Turns, rechunk: str | int) -> Turns:
-    """Split the data of each turn into other writes, as `schedule.rechunked` does."""
-    if rechunk == "recorded":
-        return turns
+def rechunked(turns: Turns, cut: str) -> Turns:
+    """Split the data of each turn into other writes, as a form does that is a cut."""
     schedules = []
     for start, turn in zip(turns.starts, turns.schedules, strict=True):
-        size = len(turn.body)
-        ends: Sequence[int] = [*(end - start for end in turns.message_ends if start < end < start + size), size]
-        schedules.append(
-            schedule.rechunked(turn, ends if isinstance(rechunk, str) else schedule.in_pieces(turn.body, rechunk))
-        )
+        spans = [(first - start, last - start) for first, last in turns.spans if start <= first < last]
+        splits = forms.split_ends(turn.body, "websocket", spans)
+        recut = forms.recut(turn, cut, [last - start for _, last in turns.spans], splits)
+        # The beginning whose writes are kept apart is that of all data.
+        schedules.append(replace(recut, apart_size=max(recut.apart_size - start, 0)))
     return replace(turns, schedules=schedules)
 
 

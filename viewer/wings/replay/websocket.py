@@ -39,14 +39,14 @@ from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.responder import Takeover
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.sockets import Socket
-from wiretape.viewer.wings.replay import matching, turns
+from wiretape.viewer.wings.replay import forms, matching, turns
 from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.matching import Miss, ReplayRequest
-from wiretape.viewer.wings.replay.pacing import spaced
+from wiretape.viewer.wings.replay.pacing import APART_NS, spaced
 from wiretape.viewer.wings.replay.planning import AnswerPlan, Greeting, Planner, Talk, ToRecord
 from wiretape.viewer.wings.replay.positions import HEAD
 from wiretape.viewer.wings.replay.schedule import End, Schedule
-from wiretape.viewer.wings.replay.serve import BODY_BYTES, UNSENT_BYTES, Answering, Replay
+from wiretape.viewer.wings.replay.serve import BODY_BYTES, TAIL_BYTES, UNSENT_BYTES, Answering, Replay
 from wiretape.viewer.wings.replay.streams import SILENCE_NS, ControlError, Hold
 from wiretape.viewer.wings.replay.turns import Turns
 
@@ -104,6 +104,10 @@ class Upgrade(Answering, Takeover):
         self._turn_count = 0
         self._talk: Talk | None = None
         self._playing = _Playing()
+        self._written_ns = 0
+        """The time of the last write, on the clock."""
+        self._apart_ns = 0
+        """The earliest time of the next write, to keep it apart from the one before."""
         self._own_frames: list[bytes] = []
         """Frames of our own, which wait until none of the recorded ones is in the middle."""
         self._greet()
@@ -116,8 +120,13 @@ class Upgrade(Answering, Takeover):
         if headers.get(b"sec-websocket-version", b"").strip() != b"13" or not _is_key(key):
             self._fail(400, "the request is for a WebSocket, but not by RFC 6455", "refused")
             return
+        try:
+            form_names = self._read_forms()
+        except ValueError as error:
+            self._fail(400, str(error), "bad_form")
+            return
         target, id = matching.read_target(request.target, headers.get(b"x-wiretape-exchange"))
-        self._replay_request = ReplayRequest(request.method, target, b"", id)
+        self._replay_request = ReplayRequest(request.method, target, b"", id, forms=form_names)
         self._api = api_at(target.decode("latin-1"))
         if self._app.director is not None:
             self._extra, failure = self._app.director.take(self, target, None)
@@ -193,7 +202,10 @@ class Upgrade(Answering, Takeover):
         self._incoming = Incoming(from_client=True, extensions=greeting.extension)
         self.served.status, self.served.head_ns = 101, self._now() - self._t0
         self._socket, early = self._client.switch(101, b"", headers, self)
-        self.stream.wrote(0, self._now())
+        self.served.choice, self._written_ns = greeting.choice, self._now()
+        if interval := forms.ping_ns(greeting.choice.names):
+            self._app.pacer.add(self._written_ns + interval, self._client.guarded(partial(self._ping, interval)))
+        self.stream.wrote(0, self._written_ns)
         if greeting.speaks_first:
             self._choose(speaks_first=True)
         if early:
@@ -366,12 +378,16 @@ class Upgrade(Answering, Takeover):
         turn, due, count = playing.turns[0], self._due(), len(self.served.sizes)
         has_more = self._write()
         if len(self.served.sizes) > count and not self.served.waits:
-            self.served.late.append(max(self._now() - due, 0))
+            self.served.late.append(max(self._now() - max(due, self._apart_ns), 0))
         if not has_more:
             playing.is_scheduled = False
             return None
-        next_due = self._due()
-        is_write = turn.schedule.end_ns and playing.parts_written < len(playing.turns[0].schedule.at_ns)
+        next_due, following, part = self._due(), playing.turns[0].schedule, playing.parts_written
+        self._apart_ns = 0
+        if part < len(following.ends) and following.ends[part] <= following.apart_size:
+            self._apart_ns = max(next_due, self._now() + APART_NS)
+            return self._apart_ns
+        is_write = turn.schedule.end_ns and part < len(following.at_ns)
         return spaced(next_due, next_due - due, self._now()) if is_write else next_due
 
     def _write(self) -> bool:
@@ -390,8 +406,11 @@ class Upgrade(Answering, Takeover):
             playing.parts_written += stop == end
             playing.bytes_written = stop
             self._socket.write(piece)
+            self._written_ns = self._now()
             gap_ns = schedule.gap_ns(index) if playing.is_on_time else 0
-            self.served.wrote(self._now() - self._t0, len(piece), gap_ns)
+            self.served.wrote(self._written_ns - self._t0, len(piece), gap_ns)
+            if self.served.choice.names:
+                self.served.tail = (self.served.tail + piece)[-TAIL_BYTES:]
             playing.is_on_time = True
             self._send_between()
         elif turn.is_last:
@@ -420,6 +439,18 @@ class Upgrade(Answering, Takeover):
             self._own_frames.clear()
         if self._is_closing:
             self._finish("client" if self.stream.is_held else "end")
+
+    def _ping(self, interval: int, now: int) -> int | None:
+        """Send a Ping if nothing was written for long; return the time of the next look."""
+        if self._is_over or self._is_closing:
+            return None
+        if now < (due := self._written_ns + interval):
+            return due
+        if self._is_between_frames and not self._playing.is_blocked:
+            self._own_frames.append(bytes(FrameProtocol(client=False, extensions=[]).ping(b"wiretape")))
+            self._send_between()
+            self._written_ns = now
+        return now + interval
 
     def _finish(self, end: str) -> None:
         """End as the recording ended; the client has time to read the data sent."""

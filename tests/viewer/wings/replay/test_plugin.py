@@ -13,7 +13,8 @@ from types import ModuleType
 import pytest
 
 from tests.support import forked
-from wiretape.viewer.wings.replay import marks, planning
+from tests.support.frames import exchange, opened, record
+from wiretape.viewer.wings.replay import forms, marks, planning
 
 pytest_plugins = ("pytester",)
 
@@ -238,12 +239,71 @@ def test_a_wrong_tape_or_value_is_one_line(suite: Suite) -> None:
         "TAPE, upstream='ftp://x'": "upstream='ftp://x': an upstream must be*",
         "TAPE, ignore=1": "ignore=1 is no text*",
         "TAPE, filter='x:'": "filter='x:': *",
-        "TAPE, rechunk=0": "rechunk='0': *",
     }
     tests = "".join(f"@pytest.mark.wiretape({mark})\ndef test_{place}(): pass\n" for place, mark in enumerate(marks))
     result = suite.run(tests, "--tb=short")
     result.assert_outcomes(errors=len(marks))
     result.stdout.fnmatch_lines([f"wiretape: {message}" for message in marks.values()])
+
+
+SMALL = """
+def ask_small(path="/v1/chat/completions", **more):
+    return httpx.post(os.environ["OPENAI_BASE_URL"].removesuffix("/openai/v1") + path,
+                      content=b'{"model":"gpt-test","stream":true}', trust_env=False, **more)
+"""
+
+
+@pytest.fixture
+def small(pytester: pytest.Pytester) -> Path:
+    with opened(path := pytester.path / "small.db") as store:
+        record(store, list(exchange("a1")))
+    return path
+
+
+def test_a_test_runs_once_in_each_form(suite: Suite, small: Path) -> None:
+    code = """
+@pytest.mark.parametrize("number", [1])
+@pytest.mark.wiretape("small.db", forms="all")
+def test_all(wiretape_server, wiretape_form, number):
+    answer = ask_small()
+    [request] = wiretape_server.timeline()
+    assert request.form == answer.headers.get("x-wiretape-form")
+    assert request.form in (None if wiretape_form == "recorded" else wiretape_form, None)
+    assert wiretape_form != "crlf"
+"""
+    result = suite.run(SMALL + code, "-v", "-rs")
+    counts = result.parseoutcomes()
+    assert sum(counts.values()) == len(forms.FORMS)
+    assert counts["failed"] == 1
+    section = "*wiretape: form crlf (every line ends in CR LF; WHATWG HTML 9.2.5; RFC 8259 2)*"
+    result.stdout.fnmatch_lines(["*test_all?1-recorded? PASSED*", "*test_all?1-h2? SKIPPED*"])
+    result.stdout.fnmatch_lines([section, "*the last bytes written: *data: [[]DONE[]]\\r\\n\\r\\n"])
+    result.stdout.fnmatch_lines(["*form h2: no answer of this test takes it (HTTP/1.1)"])
+
+
+def test_a_named_form_that_is_not_possible_fails(suite: Suite, small: Path) -> None:
+    code = """
+@pytest.mark.wiretape("small.db", forms=["bom", "h2,crlf"])
+def test_named(wiretape_form):
+    assert ask_small().content.startswith(b"\\xef\\xbb\\xbf") == (wiretape_form == "bom")
+"""
+    result = suite.run(SMALL + code)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["wiretape: form h2: no answer of this test takes it (HTTP/1.1): leave out 'h2,crlf'"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("form='crlf,cr'", "form='crlf,cr': crlf and cr contradict each other"),
+        ("forms=['x']", "forms='x': 'x' is no form"),
+        ("form='cr', forms='all'", "form= and forms= contradict each other"),
+    ],
+)
+def test_wrong_forms_are_an_error_at_collection(suite: Suite, arguments: str, message: str) -> None:
+    result = suite.run(f"@pytest.mark.wiretape(TAPE, {arguments})\ndef test_x(): pass\n")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert message in f"{result.stdout}{result.stderr}"
 
 
 def test_command_line_faults_are_added_and_in_the_header(suite: Suite) -> None:
@@ -287,6 +347,23 @@ def api() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}/v1"
         server.shutdown()
         thread.join()
+
+
+def test_only_the_run_as_recorded_records(
+    suite: Suite, api: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", api)
+    code = """
+@pytest.mark.wiretape("new.jsonl", forms=["recorded", "split", "gzip"], match="sequence")
+def test_forms(wiretape_server, wiretape_form):
+    answer = httpx.post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json={"model": "m"}, trust_env=False)
+    assert answer.json() == {"answer": 1}
+    assert wiretape_server.is_recording == (wiretape_form == "recorded" and RECORDS)
+"""
+    assert "test_forms[recorded]' --wiretape-record=once" in str(suite.run("RECORDS = 0" + code).stdout)
+    suite.run("RECORDS = 1" + code, "--wiretape-record=once").assert_outcomes(passed=3)
+    suite.run("RECORDS = 0" + code).assert_outcomes(passed=3)
+    assert '"test_only_the_run_as_recorded_records.py::test_forms"' in (pytester.path / "new.jsonl").read_text()
 
 
 NAMED = "test_a_test_records_its_own_and_replays_it_later.py::test"

@@ -8,7 +8,7 @@ import pytest
 
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Reads, RecordedExchange
-from wiretape.viewer.wings.replay import faults, schedule
+from wiretape.viewer.wings.replay import faults, forms, schedule
 from wiretape.viewer.wings.replay.positions import Places
 from wiretape.viewer.wings.replay.schedule import Schedule
 
@@ -74,16 +74,20 @@ def test_no_write_exceeds_what_may_wait_for_clients() -> None:
     assert schedule.rechunked(long, [10, 1 << 20]).ends == [10, *range(10 + (256 << 10), 1 << 20, 256 << 10), 1 << 20]
 
 
+def recut(plan: Schedule, cut: str) -> Schedule:
+    return forms.recut(plan, cut, [end for _, end in schedule.events(answer())], iter(()))
+
+
 def test_events_bytes_or_pieces_may_be_the_writes() -> None:
     plan = schedule.recorded(answer())
-    events = schedule.rechunked(plan, schedule.event_ends(answer()))
+    events = recut(plan, "event")
     assert writes(events) == [
         (100, b'data: {"a":1}\n\n'), (150, b'data: {"b":2}\n\n'), (400, b": note\n"), (450, b"\ndata: [DONE]\n\n"),
     ]  # fmt: skip
-    single = schedule.rechunked(plan, schedule.in_pieces(plan.body, 1))
+    single = recut(plan, "byte")
     assert len(single.ends) == len(plan.body)
     assert sorted(set(single.at_ns)) == AT
-    assert [len(data) for _, data in writes(schedule.rechunked(plan, schedule.in_pieces(plan.body, 40)))] == [
+    assert [len(data) for _, data in writes(recut(plan, "40"))] == [
         40,
         12,
     ]

@@ -20,6 +20,7 @@ from tests.support.compressors import COMPRESS
 from tests.support.frames import STEP, begin, body, end, exchange, head, opened, record
 from tests.support.relay import Answer, dial, fetch, on_loop, post, raw, until
 from wiretape.recorder.clock import SYSTEM, KernelTime
+from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.relay import providers, server
 from wiretape.recorder.relay.guard import Refusal
@@ -31,6 +32,7 @@ from wiretape.viewer.source.replayed import ReplaySource
 from wiretape.viewer.wings.replay import serve
 from wiretape.viewer.wings.replay.faults import parse
 from wiretape.viewer.wings.replay.matching import ReplayRequest
+from wiretape.viewer.wings.replay.pacing import APART_NS
 from wiretape.viewer.wings.replay.planning import AnswerPlan, Planner, ServingOptions
 from wiretape.viewer.wings.replay.serve import Replay, Served
 from wiretape.viewer.wings.replay.websocket import Upgrade
@@ -387,7 +389,7 @@ def packed(coding: str) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
 @pytest.mark.parametrize("framing", ["chunked", "length"])
 async def test_a_compressed_answer_is_decoded_unless_clients_accept_it(tape: Path, coding: str, framing: str) -> None:
     pieces, headers = packed(coding)
-    async with serving(taped(tape, *broken("end", pieces, headers, framing)), rechunk="event") as replay:
+    async with serving(taped(tape, *broken("end", pieces, headers, framing))) as replay:
         answer = await replay.ask(headers=[("accept-encoding", f"x, {coding};q=0.5")])
         plain = [await replay.ask(headers=more) for more in ([], [("accept-encoding", f"identity, {coding};q=0")])]
     assert (answer.body, answer.headers["content-encoding"], answer.complete) == (b"".join(pieces), coding, True)
@@ -536,3 +538,61 @@ async def test_the_bodies_of_all_requests_have_one_limit(tape: Path, monkeypatch
         for task in pending:
             task.cancel()
     assert [refusal.status for refusal in replay.refused] == [503]
+
+
+@on_loop
+@pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
+@pytest.mark.parametrize(("form", "framing"), [("crlf,{}", "length"), ("chunk-extensions,byte,{}", "close")])
+async def test_a_coding_and_chunks_carry_the_same_answer(tape: Path, form: str, framing: str, coding: str) -> None:
+    names = form.format(coding)
+    headers = [(b"content-type", b"text/event-stream"), (b"content-length", b"%d" % len(b"".join(PIECES)))]
+    async with serving(
+        taped(tape, *broken("end", PIECES, headers[: 2 if framing == "length" else 1], framing))
+    ) as replay:
+        answer = await replay.ask(f"/@form={names}{CHAT}", headers=[("accept-encoding", coding)])
+        plain = await replay.ask(headers=[("accept-encoding", "identity"), ("x-wiretape-form", f"{coding}, bom")])
+        await until(lambda: len(replay.served) == 2)
+    text = encoding.plain(coding, answer.body, [len(answer.body)])
+    assert (text.flag, text.data.replace(b"\r", b"")) == (None, b"".join(PIECES))
+    assert (answer.headers["x-wiretape-form"], answer.headers["content-encoding"], answer.complete) == (
+        names,
+        coding,
+        True,
+    )
+    assert (plain.body, plain.headers["x-wiretape-form"]) == (b"\xef\xbb\xbf" + b"".join(PIECES), "bom")
+    assert replay.served[1].choice.left_out == ((coding, "Accept-Encoding"),)
+    assert set(replay.served[0].sizes) == {1} or "byte" not in names
+
+
+@on_loop
+async def test_contradictory_forms_of_a_request_are_refused(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1")), forms=("bom",)) as replay:
+        answer = await replay.ask(headers=[("x-wiretape-form", "crlf,cr")])
+        recorded = await replay.ask("/@form=recorded" + CHAT)
+    error = json.loads(answer.body)["error"]
+    assert (answer.status, error["code"]) == (400, "bad_form")
+    assert "crlf and cr contradict each other" in error["message"]
+    assert "x-wiretape-form" not in recorded.headers
+
+
+@on_loop
+async def test_pings_go_on_through_a_silence_without_end(tape: Path) -> None:
+    frames = broken("idle_timeout", [b"data: {}\n\n"], [(b"content-type", b"text/event-stream")])
+    async with (
+        serving(taped(tape, *frames), forms=("ping:2ms", "crlf")) as replay,
+        dial(replay.base) as (reader, writer),
+    ):
+        writer.write(post(CHAT, REQUEST))
+        received = await asyncio.wait_for(reader.readuntil(b": ping\r\n\r\n\r\na\r\n: ping\r\n\r\n\r\n"), 10)
+    assert b"data: {}\r\n\r\n" in received
+
+
+@on_loop
+async def test_cuts_by_bytes_are_kept_apart(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1", PIECES)), forms=("byte",)) as replay:
+        assert (await replay.ask()).body == b"".join(PIECES)
+        await until(lambda: len(replay.served) == 1)
+    [served] = replay.served
+    assert set(served.sizes) == {1}
+    distances = [later - earlier for earlier, later in itertools.pairwise(served.written_ns)]
+    assert min(distances) >= APART_NS * 0.9
