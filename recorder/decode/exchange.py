@@ -92,7 +92,7 @@ DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
     "timeout": ("connect", "headers", "idle"),
     "http_error": ("rate_limited", "client_error", "server_error", "redirect"),
     "error_event": ("before_output", "mid_stream", "finish"),
-    "client_closed": ("stalled", _RST),
+    "client_closed": ("stalled (the client stopped reading, or sending, and was cut; no stall of the answer)", _RST),
     "truncated": (
         "eof",
         "reset",

@@ -51,22 +51,15 @@ _READ = {
 """The values read from a stream, and the measures that hold them."""
 
 
-def keys() -> str:
-    """Return the table of the viewer's keys: each action with its keys, its meanings, and its screens."""
-    screens = {"everywhere": bindings.APPLICATION, **bindings.SCREENS}
-    used: dict[str, dict[str, list[str]]] = {}
-    for screen, actions in screens.items():
-        for action in actions:
-            if screen == "everywhere" or action.name not in {everywhere.name for everywhere in bindings.APPLICATION}:
-                used.setdefault(action.name, {}).setdefault(action.meaning, []).append(screen)
-    lines = ["| key | action | meaning |\n| --- | --- | --- |\n"]
+def actions() -> str:
+    """Return the names of the viewer's actions, each with its keys."""
+    texts = []
     known = bindings.by_name()
-    for name, meanings in used.items():
-        typed = known[name].keys.split(",")
-        keys_text = ", ".join(f"`{'enter' if key == 'enter' else format_key(key)}`" for key in typed)
-        meaning_text = "; ".join(f"{', '.join(screens)}: {meaning}" for meaning, screens in meanings.items())
-        lines.append(f"| {keys_text} | {name} | {escaped(meaning_text)} |\n")
-    return "".join(lines)
+    screens = (bindings.APPLICATION, *bindings.SCREENS.values())
+    for name in dict.fromkeys(action.name for actions in screens for action in actions):
+        keys = ["enter" if key == "enter" else format_key(key) for key in known[name].keys.split(",")]
+        texts.append(f"{name} {' '.join(f'`{key}`' for key in keys)}")
+    return f"{', '.join(texts)}.\n"
 
 
 def defined(meanings: Mapping[str, str]) -> str:
@@ -140,24 +133,24 @@ def name_rows() -> list[NameRow]:
 
 
 def names() -> str:
-    """Return the table of all names, with units and meanings."""
-    lines = ["| name | heading | aliases | statistic | unit | meaning |", "|---" * 6 + "|"]
-    for row in name_rows():
-        statistic = f"`{row.statistic}`" if row.statistic else ""
-        cells = (f"`{row.name}`", row.heading, _names(row.aliases), statistic, row.unit, escaped(row.meaning))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def operators_of_fields() -> str:
-    """Return the operators and the values of each kind of field, and the names of its fields."""
+    """Return the names of all fields by kind, with the operators of each kind, and those that only statistics have."""
+    rows = {row.name: row for row in name_rows()}
     text = ""
     for kind, one in KINDS.items():
         kinds = [field for field in query.FIELDS.values() if field.kind == kind]
         expected = f" {one.expected}".replace(" a ", "; a value is a ", 1) if one.expected else ""
-        names = _names(field.name for field in kinds)
-        text += f"- {one.title}: {_names(parser.operators(kinds[0]))}{escaped(expected)}. {names}\n"
-    return text
+        text += f"## {one.title}\n\nOperators: {_names(parser.operators(kinds[0]))}{escaped(expected)}.\n\n"
+        text += _table([rows.pop(field.name) for field in kinds])
+    return f"{text}## Only in statistics\n\n{_table(rows.values())}" if rows else text
+
+
+def _table(rows: Iterable[NameRow]) -> str:
+    lines = ["| name | heading | aliases | statistic | unit | meaning |", "|---" * 6 + "|"]
+    for row in rows:
+        statistic = f"`{row.statistic}`" if row.statistic else ""
+        cells = (f"`{row.name}`", row.heading, _names(row.aliases), statistic, row.unit, escaped(row.meaning))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n\n"
 
 
 def outcomes_with_details() -> str:
@@ -284,17 +277,17 @@ def rates() -> str:
 
 
 def catalogue() -> str:
-    """Return the commands by section, each with its summary and its examples."""
+    """Return the commands by section, each with its summary and its first example."""
     text = ""
+    listed = {name for commands in SECTIONS.values() for name in commands}
     for title, commands in SECTIONS.items():
         text += f"## {title}\n\n"
         for name in commands:
-            paths = [
-                path for path in EXAMPLES if path == name or (path.startswith(f"{name} ") and path not in commands)
-            ]
-            for path in paths:
-                examples = "".join(f"{command_line(example)}\n" for example in EXAMPLES[path])
-                text += f"`wiretape {path}`: {escaped(SUMMARIES[path])}\n\n```sh\n{examples}```\n\n"
+            for path, (example, *_) in EXAMPLES.items():
+                if path == name or (path.startswith(f"{name} ") and path not in listed):
+                    summary = escaped(re.split(r": (?=wiretape |eval )", SUMMARIES[path])[0].rstrip("."))
+                    text += f"- `wiretape {path}`: {summary}: `{command_line(example)}`\n"
+        text += "\n"
     return text
 
 
