@@ -183,21 +183,26 @@ def test_every_output_in_the_readme_is_printed(command: str, shown: str, place: 
     assert [line for line in without_numbers(shown) if line not in lines] == []
 
 
-def test_the_readmes_python_works_on_the_demo(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    codes = re.findall(r"```python\n(import wiretape.*?)```", README + TOPICS["python"], re.DOTALL)
-    assert codes
+def test_the_documented_python_works_on_the_demo(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = re.findall(r"```python\n(import wiretape.*?)```", TOPICS["python"], re.DOTALL)
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(ROOT / ".package")  # as the wheel has it
+    values: list[dict[str, Any]] = []
     for code in codes:
-        names: dict[str, Any] = {}
-        exec(code, names)
-        assert len(names["frame"]) == 18
+        values.append({})
+        exec(code, values[-1])
+    reading, sessions, minutes = values
+    assert len(reading["frame"]) == 18
+    assert sessions["shares"].sum(axis=1).le(1.001).all()
+    assert sessions["shares"]["stalled_ms"].max() > 0.2
+    assert minutes["minutes"]["count"].sum() == len(minutes["frame"]) == 15
 
 
 def test_the_documented_recording_in_python_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (code,) = re.findall(r"```python\n(import openai, wiretape.*?)```", TOPICS["python"], re.DOTALL)
+    codes = re.findall(r"```python\n(import openai, wiretape.*?)```", TOPICS["python"], re.DOTALL)
+    assert len(codes) == 2
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello"}}
     completion = {"id": "c", "object": "chat.completion", "created": 1, "model": "gpt-5", "choices": [choice],
                   "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}  # fmt: skip
@@ -208,9 +213,13 @@ def test_the_documented_recording_in_python_works(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", f"{api.url}/v1")
-    exec(code.replace('upstream="openai"', f'upstream="openai={api.url}"'), {})
-    outcome, _, tokens = capsys.readouterr().out.split()
-    assert (outcome, tokens) == ("complete", "2")
+    for code in codes:
+        names: dict[str, Any] = {}
+        exec(code.replace('upstream="openai"', f'upstream="openai={api.url}"'), names)
+        outcome, _, tokens = capsys.readouterr().out.split()
+        assert (outcome, tokens) == ("complete", "2")
+        names["client"].close()
+    assert len(names["frame"]) == 1
     thread.call(api.__aexit__())
     thread.close(10)
 
