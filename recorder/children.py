@@ -14,6 +14,8 @@ from typing import Final
 
 PROXY_PASSWORD: Final = "WIRETAPE_PROXY_PASSWORD"
 """Variable with the forward proxy's password, for a recorder without a terminal that could show a random one."""
+CONTROL_TOKEN: Final = "WIRETAPE_CONTROL_TOKEN"
+"""Variable with the token by which tests control the answers of `serve`."""
 
 LEAVE: Final = b"leave\n"
 """Line that asks a companion to close the tape, and its answer; so the writer is the last to close it."""
@@ -35,11 +37,12 @@ def python(*arguments: str) -> list[str]:
 def environment(*, connects: bool = False) -> dict[str, str]:
     """Return the environment of a child; only one that `connects` gets the passwords of other proxies and of servers.
 
-    No child needs the password of this recorder's own proxy.
+    No child needs the password of this recorder's own proxy, nor the token of its control.
     """
     withheld = frozenset[str]() if connects else _OF_CONNECTIONS
     variables = {name: value for name, value in os.environ.items() if name.lower() not in withheld}
-    variables.pop(PROXY_PASSWORD, None)
+    for own in (PROXY_PASSWORD, CONTROL_TOKEN):
+        variables.pop(own, None)
     return variables
 
 

@@ -23,6 +23,7 @@ the filters.
 value, a `LiveTape`, is also a `Tape`.
 
 `WiretapeServer` is the type of the pytest plugin's fixture, and `RequestTimeline` the return type of its `timeline()`.
+Its `control` raises `ControlError`.
 
 Importing this package is cheap: pandas and the database library are loaded when a name that needs them is first used.
 Every error that wiretape foresees is a `WiretapeError`, except that an invalid filter is a `ValueError`.
@@ -47,9 +48,11 @@ if TYPE_CHECKING:
     from wiretape.viewer.record.rows import DetailRow
     from wiretape.viewer.wings.replay.background import WiretapeServer
     from wiretape.viewer.wings.replay.live_tape import LiveTape, record
+    from wiretape.viewer.wings.replay.streams import ControlError
     from wiretape.viewer.wings.replay.timeline import RequestTimeline
 
 __all__ = [
+    "ControlError",
     "DetailRow",
     "ForeignFile",
     "LiveTape",
@@ -68,6 +71,7 @@ __all__ = [
 ]
 
 _IN = {
+    "ControlError": "wiretape.viewer.wings.replay.streams",
     "DetailRow": "wiretape.viewer.record.rows",
     "LiveTape": "wiretape.viewer.wings.replay.live_tape",
     "Tape": "wiretape.viewer.export.frames",

@@ -1,10 +1,14 @@
 """The options that say how recordings answer: of `serve`, and of `run --replay`."""
 
+import os
+import re
+import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from wiretape.recorder.children import CONTROL_TOKEN
 from wiretape.recorder.commands.options import F, gathered
 from wiretape.viewer.commands import options
 
@@ -34,11 +38,34 @@ def _options(
     forms: tuple[str, ...],
     faults: list[Any],
     seed: int,
+    control: bool,
+    max_hold: str,
 ) -> "ServingOptions":
+    from wiretape.viewer.query.values import number
     from wiretape.viewer.wings.replay.planning import ServingOptions
 
     pace = options.read_pace(speed, max_gap, no_wait)
-    return ServingOptions(match, ignored, pace.speed, pace.cap_ns, forms, faults, seed, strict=strict)
+    hold_seconds = options.parsed("--max-hold", lambda text: number(text, "duration"), max_hold) / 1e9
+    return ServingOptions(
+        match,
+        ignored,
+        pace.speed,
+        pace.cap_ns,
+        forms,
+        faults,
+        seed,
+        strict=strict,
+        token=_token() if control else "",
+        hold_seconds=hold_seconds,
+    )
+
+
+def _token() -> str:
+    """Return the token of control: the user's own, or one made at random."""
+    token = os.environ.get(CONTROL_TOKEN, "")
+    if token and not re.fullmatch(r"[\w-]{16,}", token, re.ASCII):
+        raise click.UsageError(f"{CONTROL_TOKEN} must be 16 or more letters, digits, '-' or '_'")
+    return token or secrets.token_urlsafe(24)
 
 
 def answering(match: str) -> Callable[[F], F]:
@@ -66,4 +93,8 @@ def answering(match: str) -> Callable[[F], F]:
                      "status:429:0.1 (one in ten). Other positions: head, stall (behind a silence of 2 s), end. May be "
                      "repeated."),
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of random faults."),
+        click.option("--control", is_flag=True,
+                     help="Let tests hold, step and break answers by requests below /@control."),
+        click.option("--max-hold", default="60s", show_default=True, metavar="TIME",
+                     help="Cut an answer that control holds for longer; 0: no limit."),
     )  # fmt: skip

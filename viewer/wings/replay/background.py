@@ -7,6 +7,7 @@ import asyncio
 import dataclasses
 import math
 import re
+import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,12 +24,13 @@ from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.tape.masking import Rules
 from wiretape.viewer.source.replayed import LabelChoice, ReplaySource
 from wiretape.viewer.wings.replay import recording, testenv, timeline
+from wiretape.viewer.wings.replay.control import Control, ControlHandle
 from wiretape.viewer.wings.replay.marks import MarkerSettings
 from wiretape.viewer.wings.replay.network import THREADS, NetworkGuard
 from wiretape.viewer.wings.replay.planning import Planner
 from wiretape.viewer.wings.replay.recording import LabelledUpstreams, Recording
 from wiretape.viewer.wings.replay.recordings import LABEL, Shelf, label_of, selection
-from wiretape.viewer.wings.replay.serve import Replay, Served, answer_error
+from wiretape.viewer.wings.replay.serve import CONTROL_PATH, Replay, Served, answer_error
 from wiretape.viewer.wings.replay.thread import LoopThread
 from wiretape.viewer.wings.replay.timeline import RequestTimeline
 from wiretape.viewer.wings.replay.websocket import Upgrade
@@ -51,12 +53,12 @@ class _Serving:
     prefix: str
     has_waits: bool
     replay: Replay = field(init=False)
-    began_ns: int = 0
+    control: Control = field(init=False)
     requests: list[Served] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
     def timeline(self) -> list[RequestTimeline]:
-        return timeline.of(self.requests, self.began_ns, has_waits=self.has_waits)
+        return timeline.of(self.requests, self.replay.began_ns, has_waits=self.has_waits)
 
 
 class PluginServer:
@@ -70,6 +72,7 @@ class PluginServer:
         self._problems: list[str] = []
         self._report = self._problems.append
         self._count = 0
+        self._token = secrets.token_urlsafe(24)
         self.masked_count = 0
         """The secrets that were masked in new recordings; known when all tapes are closed."""
         self._thread = LoopThread(THREADS)
@@ -152,10 +155,17 @@ class PluginServer:
         upstreams: LabelledUpstreams | None,
     ) -> _Serving:
         serving = _Serving(prefix, has_waits=math.isfinite(settings.options.speed))
+
+        def direct(replay: Replay) -> Control:
+            serving.control = Control(replay, self._token)
+            return serving.control
+
         serving.replay = Replay(
             open_planner,
             upstreams=upstreams,
             upgrade=Upgrade,
+            direct=direct,
+            hold_seconds=settings.options.hold_seconds,
             thread=self._planning,
             on_came=serving.requests.append,
             on_trouble=serving.troubles.append,
@@ -163,7 +173,6 @@ class PluginServer:
         await serving.replay.start()
         self._switch.apps[prefix.encode()] = serving.replay
         self._report = serving.troubles.append  # what fails from now on is this test's
-        serving.began_ns = SYSTEM.now()
         return serving
 
     def end(self, serving: _Serving) -> None:
@@ -184,8 +193,11 @@ class PluginServer:
 
         return self._call(after_looks())
 
-    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._thread.call(coroutine, _SECONDS)
+    def _call(self, coroutine: Coroutine[Any, Any, T], seconds: float = 0.0) -> T:
+        return self._thread.call(coroutine, seconds + _SECONDS)
+
+    def control(self, serving: _Serving, base: str) -> ControlHandle:
+        return ControlHandle(serving.control, f"{base}{CONTROL_PATH.decode()}", self._call)
 
     def close(self) -> Sequence[str]:
         """End the thread, and close all tapes; return what went wrong since the last test."""
@@ -232,7 +244,8 @@ class _Switch:
 class WiretapeServer:
     """The value of the fixture `wiretape_server`: answers the requests of one test from its tape.
 
-    `url` is the base URL below which all APIs are served; `variables` are the environment variables that are set.
+    `url` is the base URL below which all APIs are served; `variables` are the environment variables that are set;
+    `control` holds, steps and ends its answers.
     """
 
     def __init__(
@@ -248,6 +261,7 @@ class WiretapeServer:
         self.guard = NetworkGuard(url, allowed_hosts)
         self.url, self.variables, self.is_recording = url, variables, is_recording
         self._background, self._serving = background, serving
+        self.control = background.control(serving, url)
 
     def url_of(self, api: str) -> str:
         """Return the base URL that the SDK of an API expects, such as `openai` or `anthropic`. Raises ValueError."""

@@ -15,6 +15,7 @@ from wiretape.recorder.tape.losses import Totals
 from wiretape.viewer.source.base import ALL
 from wiretape.viewer.source.replayed import ExchangeHead, ReplaySource, Select
 from wiretape.viewer.wings.replay import planning, recording
+from wiretape.viewer.wings.replay.control import Control
 from wiretape.viewer.wings.replay.planning import Planner
 from wiretape.viewer.wings.replay.recording import Recording
 from wiretape.viewer.wings.replay.serve import Replay, Served
@@ -90,6 +91,8 @@ class Cassette:
                 lambda: Planner(ReplaySource(path, options.choose), options.answers),
                 upstreams=None if recorder is None else recorder.labelled(options.labels, observer.recorded),
                 upgrade=Upgrade,
+                direct=(lambda app: Control(app, options.answers.token)) if options.answers.token else None,
+                hold_seconds=options.answers.hold_seconds,
                 on_served=observer.served,
                 on_refused=observer.refused,
                 on_trouble=observer.trouble,

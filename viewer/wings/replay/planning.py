@@ -74,7 +74,8 @@ class ServingOptions:
     """Options for serving recordings; `forms` are as `forms.parse` returns them, `speed` may be infinite.
 
     Requests are compared without what the rules of `redaction` replace; new recordings in text are written so. With
-    `strict`, all else of a body is compared.
+    `strict`, all else of a body is compared. With a `token`, answers can be controlled; a hold lasts `hold_seconds` at
+    most (0: without a limit).
     """
 
     mode: Mode = "request"
@@ -87,6 +88,8 @@ class ServingOptions:
     record: Record = "none"
     redaction: Rules = SECRETS
     strict: bool = False
+    token: str = ""
+    hold_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,7 +551,7 @@ def _framing(answer: RecordedExchange, writes: Schedule, choice: Choice) -> tupl
 
 def _failure(plan: AnswerPlan, fault: Fault) -> AnswerPlan:
     """Return an error that replaces the recorded answer, at once."""
-    return replace(failure(int(fault.value), fault.text), head=plan.head)
+    return replace(failure(int(fault.value), fault.text), head=plan.head, match=plan.match)
 
 
 def failure(

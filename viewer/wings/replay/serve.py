@@ -23,13 +23,14 @@ An app of the recorder's own HTTP server. The rules of an answer:
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -262,8 +263,19 @@ class Replay(HttpApp):
         answer_error(client, refusal.status, refusal.message, "refused")
 
 
-class Answering(Responder):
-    """A request on its way to its answer, over HTTP or a WebSocket: its course, its holds, the room of its data."""
+class NextWrite(NamedTuple):
+    """The next write: when the one before it was due, and when it is; the clock's ns."""
+
+    previous: int
+    due: int
+    is_spaced: bool = False
+    """True if it is a write of its own to the client, also where it is late."""
+    is_apart: bool = False
+    """True if it is one also where it is due at once."""
+
+
+class Answering(Responder, ABC):
+    """A request on its way to its answer, over HTTP or a WebSocket: its writes, its holds, the room of its data."""
 
     def __init__(self, app: Replay, client: Client, request: Request) -> None:
         self._app, self._client, self._request, self._now = app, client, request, app.clock.now
@@ -272,16 +284,28 @@ class Answering(Responder):
         self._size = 0
         """Bytes of the client that count for the limits of bodies."""
         self._is_over = False
+        self.model: str | None = None
+        """The model that the request names; only control asks for it."""
         self.stream = Stream()
         self.places: Places | None = None
         """The places in the answer, once it is planned; of a WebSocket, once its first message came."""
+        self._extra: Sequence[Fault] = ()
+        """The faults that control asked for before the request came."""
         self._waiting_faults: list[Fault] = []
         """Faults that were asked for before the answer was planned."""
+        self._cuts: list[Fault] = []
+        """The faults that have cut the answer since it was planned."""
         self._speed: float | None = None
         self._is_ready = False
         """True once its head may be written."""
         self._writing = 0
         """The number of the write that is in the pacer: a hold, a release or another speed makes it void."""
+        self._is_scheduled = self._is_blocked = False
+        """If a write is in the pacer, and if the client takes nothing."""
+        self._is_on_time = True
+        """False if the next write does not follow the one before as it was recorded: after a hold."""
+        self._apart_ns = self._written_ns = 0
+        """The earliest time of the next write, to keep it apart from the one before; the time of that."""
         self._hold_timer: asyncio.TimerHandle | None = None
         app.on_came(self.served)
         app.live.add(self)
@@ -321,16 +345,6 @@ class Answering(Responder):
         self._app.forget_body(self._size)
         self._size = 0
 
-    def _block(self, now: int) -> None:
-        """Note that the client takes nothing any more."""
-        self.served.waits.append((now - self._t0, 0))
-
-    def _unblock(self) -> int:
-        """Note that the client has taken enough of what it was sent, and return the time."""
-        now = self._now()
-        self.served.waits[-1] = (self.served.waits[-1][0], now - self._t0)
-        return now
-
     def client_left(self) -> None:
         self._end("client")
 
@@ -338,7 +352,81 @@ class Answering(Responder):
         self._end("stopped")
         self._client.close()
 
+    # the writes
+
+    @abstractmethod
+    def _next(self) -> NextWrite | None:
+        """Return the next write; None if there is none, or none yet."""
+
+    @abstractmethod
+    def _write(self, this: NextWrite) -> NextWrite | None:
+        """Send a write, up to the place of a hold; return the one that follows by its time."""
+
+    def _wrote(self, place: int, this: NextWrite, *, is_waiting: bool = False) -> NextWrite | None:
+        """Note that all before a place is written; return the next write, unless the answer is held there.
+
+        `is_waiting`: the next write waits for the client.
+        """
+        following, self._written_ns = self._next(), self._now()
+        silence_ns = 0 if is_waiting else SILENCE_NS if following is None else following.due - this.due
+        if self.stream.wrote(place, self._written_ns, silence_ns):
+            self._note_hold()
+            return None
+        return following
+
+    @abstractmethod
+    def _shift(self, ns: int) -> None:
+        """Put the next write off, and those whose times count from the same origin."""
+
+    def _add(self, due: int) -> None:
+        self._writing += 1
+        self._is_scheduled = True
+        self._app.pacer.add(due, self._client.guarded(partial(self._advance, self._writing)))
+
+    def _advance(self, writing: int, now: int) -> int | None:
+        """Write the due parts; return the time of the next, or None: not before something has happened, or never."""
+        if self._is_over or writing != self._writing or (this := self._next()) is None:
+            return None
+        if self._client.unsent > UNSENT_BYTES:
+            if not self._is_blocked:
+                self._is_blocked = True
+                self.served.waits.append((now - self._t0, 0))
+            return None
+        following, now = self._write(this), self._now()
+        self._is_scheduled = following is not None
+        if not self.served.waits:  # after one, lateness is the client's
+            self.served.late.append(max(now - max(this.due, self._apart_ns), 0))
+        self._apart_ns = 0
+        if following is None:
+            return None
+        if following.is_apart:
+            self._apart_ns = max(following.due, now + APART_NS)
+            return self._apart_ns
+        return spaced(following.due, following.due - this.due, now) if following.is_spaced else following.due
+
+    def _progressed(self) -> None:
+        """Continue once the client has taken half of the limit."""
+        if self._is_blocked and self._client.unsent < UNSENT_BYTES // 2:
+            self._is_blocked = False
+            now = self._now()
+            self.served.waits[-1] = (self.served.waits[-1][0], now - self._t0)
+            if not self.stream.is_held:
+                self._add(now)
+
     # control
+
+    @property
+    @abstractmethod
+    def _end_place(self) -> int:
+        """The place of the answer's end."""
+
+    @abstractmethod
+    def _replan(self, speed: float | None) -> None:
+        """Cut the answer by the newest of its faults, or play it at another speed."""
+
+    @abstractmethod
+    def _answer(self, plan: AnswerPlan) -> None:
+        """Answer by a plan."""
 
     def strike(self, fault: Fault) -> None:
         """Hold, cut or reset at a position, or, without one, before the next write. Raises `ControlError`."""
@@ -365,9 +453,10 @@ class Answering(Responder):
             self._note_hold()
             return
         if place == self.stream.place:
-            self.break_off("reset" if fault.kind == "reset" else "close")
+            self._break_off("reset" if fault.kind == "reset" else "close")
         else:
-            self._cut_at(fault)
+            self._cuts.append(fault)
+            self._replan(None)
         self.served.faults = (*self.served.faults, fault.text)
 
     def _strike_planned(self, holds: Sequence[Fault]) -> None:
@@ -379,47 +468,28 @@ class Answering(Responder):
             except ControlError:
                 self.served.unplaced = (*self.served.unplaced, fault.text)
 
-    def break_off(self, end: End) -> None:
-        """End now, by a close or a reset. Raises `ControlError`."""
-        raise NotImplementedError
-
-    def release(self) -> None:
-        """Write what was held at once; later writes keep their distances. Raises `ControlError`."""
-        raise NotImplementedError
-
-    def step(self, count: int) -> None:
-        """Write so many events at once, and hold again, or end behind the last. Raises `ControlError`."""
-        raise NotImplementedError
-
-    def fail(self, plan: AnswerPlan) -> None:
-        """Answer by an error. Raises `ControlError`."""
-        raise NotImplementedError
-
-    def play(self, speed: float) -> None:
-        """Go on at another speed. Raises `ControlError`."""
-        raise NotImplementedError
-
-    @property
-    def _end_place(self) -> int:
-        """The place of the answer's end."""
-        raise NotImplementedError
-
-    def _cut_at(self, fault: Fault) -> None:
-        """End by a close or a reset at a place that is still to come."""
-        raise NotImplementedError
-
     def _note_hold(self) -> None:
         """Void the next write of an answer that is held, and limit the hold."""
         if not self.stream.is_held or self._hold_timer is not None:
             return
         self._writing += 1
-        if self.stream.is_limited and self._app.hold_seconds:
-            loop, seconds = asyncio.get_running_loop(), self._app.hold_seconds
+        self._is_scheduled = False
+        if self.stream.is_limited and (seconds := self._app.hold_seconds):
+            loop = asyncio.get_running_loop()
             self._hold_timer = loop.call_later(seconds, self._client.guarded(self._expire), seconds)
 
     def _expire(self, seconds: float) -> None:
         self.served.remark = f"held for {seconds:g} s, and cut"
-        self.break_off("close")
+        self._break_off("close")
+
+    def _break_off(self, end: End) -> None:
+        """End now, by a close or a reset."""
+        self._end(end)
+        if end == "reset":
+            self._client.flush()
+            self._client.reset()
+        else:
+            self._client.cut()
 
     def _released(self) -> None:
         self.stream.require(is_held=True)
@@ -427,6 +497,67 @@ class Answering(Responder):
             self._hold_timer.cancel()
             self._hold_timer = None
         self.stream.release()
+
+    def release(self) -> None:
+        """Write what was held at once; later writes keep their distances. Raises `ControlError`."""
+        self._released()
+        self._client.guarded(self._resume)(self._now())
+
+    def _resume(self, now: int) -> None:
+        self._is_on_time, self._apart_ns = False, 0
+        if (following := self._next()) is not None:
+            self._shift(now - following.due)
+            due = self._advance(self._writing, now)
+            if due is not None:
+                self._add(due)
+
+    def step(self, count: int) -> None:
+        """Write so many events at once, and hold again, or end behind the last. Raises `ControlError`.
+
+        Those of a WebSocket's turn that has not begun follow the client's message.
+        """
+        self.stream.require(is_held=True)
+        if self.places is None:
+            raise ControlError("bad_request", "a WebSocket has no events before its first message: release it")
+        target = self.places.behind(self.stream.place, count)
+        self._released()
+        if target is not None and not self.stream.is_hold_at(target):
+            self.stream.add(Hold(target), self._now())
+        self._client.guarded(self._write_on)()
+
+    def _write_on(self) -> None:
+        """Write until the answer is held again, or over."""
+        following = self._next()
+        while following is not None:
+            self._is_on_time = False
+            following = self._write(following)
+
+    def fail(self, plan: AnswerPlan) -> None:
+        """Answer by an error. Raises `ControlError`."""
+        self.stream.require()
+        if self.stream.place > HEAD:
+            raise ControlError("head_sent", f"the head is sent, with the status {self.served.status}")
+        if self.stream.is_held:
+            self._released()
+        self.stream.forget()
+        self._waiting_faults.clear()
+        self._answer(plan)
+        self._client.guarded(self._resume)(self._now())
+
+    def play(self, speed: float) -> None:
+        """Go on at another speed. Raises `ControlError`."""
+        self.stream.require()
+        self._speed = speed
+        if self.places is None:
+            return
+        now, old = self._now(), self._next()
+        self._replan(speed)
+        new = self._next()
+        if old is not None and new is not None:  # of the wait for the next write, the same part is left
+            share = min(max(old.due - now, 0) / (old.due - old.previous), 1) if old.due > old.previous else 0
+            self._shift(now + int(share * (new.due - new.previous)) - new.due)
+            if not self.stream.is_held:
+                self._add(now + int(share * (new.due - new.previous)))
 
 
 class Response(Answering):
@@ -438,25 +569,15 @@ class Response(Answering):
         """The origin of the schedule's times."""
         self._pieces: list[bytes] = []
         self._replay_request: ReplayRequest | None = None
-        self._extra: Sequence[Fault] = ()
-        """The faults that control asked for, for this request."""
         self._settling: asyncio.Task[None] | None = None
-        self._is_requested = self._is_blocked = self._has_settled = False
+        self._is_requested = self._has_settled = False
         self._plan: AnswerPlan
-        self._cuts: list[Fault] = []
-        """The faults that have cut the schedule since it was planned."""
         self._index = 0
         """The number of the next write of the body."""
-        self._is_on_time = True
-        """False if the next write does not follow the one before as it was recorded: after a hold."""
         self._coder: Coder | None = None
         self._coded: deque[bytes] = deque()
         """Coded bytes of the last write, each to be a write."""
         self._coded_size = self._coded_place = 0
-        self._apart_ns = 0
-        """The earliest time of the next write, to keep it apart from the one before."""
-        self._written_ns = 0
-        """The time of the last write, on the clock."""
 
     # responder.Responder
 
@@ -496,7 +617,7 @@ class Response(Answering):
             if failure is None:
                 self._ask()
             else:
-                self._begin(replace(failure, holds=tuple(self._extra)))
+                self._answer(replace(failure, holds=tuple(self._extra)))
 
     def _ask(self) -> None:
         assert self._replay_request is not None  # it is kept until it is answered
@@ -517,7 +638,7 @@ class Response(Answering):
                 case Miss():
                     self._miss(outcome)
                 case AnswerPlan():
-                    self._begin(outcome)
+                    self._answer(outcome)
 
     async def _record(self, to_record: ToRecord) -> None:
         """Relay the request to upstream, unless it is answered by a recording that is about to settle."""
@@ -550,12 +671,7 @@ class Response(Answering):
         self._fail(refusal.status, refusal.message, "refused")
 
     def client_progressed(self) -> None:
-        """Continue once the client has taken half of the limit."""
-        if self._is_blocked and self._client.unsent < UNSENT_BYTES // 2:
-            self._is_blocked = False
-            now = self._unblock()
-            if not self.stream.is_held:
-                self._add(now)
+        self._progressed()
 
     def taker_failed(self, error: Exception) -> None:
         if self.served.head_ns is None:
@@ -569,7 +685,7 @@ class Response(Answering):
 
     # the answer
 
-    def _begin(self, plan: AnswerPlan) -> None:
+    def _answer(self, plan: AnswerPlan) -> None:
         self._forget_body()  # the answer may take minutes, and others wait for the room
         if self._speed is not None:
             plan = replace(plan, schedule=plan.at_speed(self._speed))
@@ -580,76 +696,34 @@ class Response(Answering):
         self._coder = None if plan.choice.coding is None else Coder(plan.choice.coding)
         self._origin += max((self.served.uploaded_ns or 0) - plan.asked_ns, 0)
         self._strike_planned(plan.holds)
-        if not self.stream.is_held and not self._is_over:
-            self._go_on()
-
-    def _add(self, due: int) -> None:
-        self._writing += 1
-        self._app.pacer.add(due, self._client.guarded(partial(self._advance, self._writing)))
-
-    def _go_on(self) -> None:
-        if not self._is_silent:  # else the client will leave
-            self._add(self._origin + self._due())
+        if not self.stream.is_held and not self._is_over and (first := self._next()):
+            self._add(first.due)
 
     @property
     def _is_before_head(self) -> bool:
         """True if the next write is the head; a recording without an answer has none."""
         return self.stream.place == HEAD and self._plan.schedule.head_ns is not None
 
-    @property
-    def _is_silent(self) -> bool:
-        """True if nothing more is written, and the answer does not end."""
-        schedule = self._plan.schedule
-        return schedule.end == "silence" and self._index >= len(schedule.at_ns) and not self._is_before_head
-
-    def _due(self) -> int:
-        schedule = self._plan.schedule
+    def _next(self) -> NextWrite | None:
+        schedule, origin, index = self._plan.schedule, self._origin, self._index
         if self._is_before_head:
-            return schedule.head_ns or 0
-        return schedule.at_ns[self._index] if self._index < len(schedule.at_ns) else schedule.end_ns
+            return NextWrite(self._t0, origin + (schedule.head_ns or 0))
+        if self._coded:
+            return NextWrite(self._written_ns, self._written_ns, is_apart=True)
+        previous = origin + (schedule.at_ns[index - 1] if index else schedule.head_ns or 0)
+        if index < len(schedule.at_ns):
+            is_spaced, is_apart = schedule.end_ns > 0, schedule.ends[index] <= schedule.apart_size  # not at speed 0
+            return NextWrite(previous, origin + schedule.at_ns[index], is_spaced, is_apart)
+        # The end adds no data that could merge.
+        return None if schedule.end == "silence" else NextWrite(previous, origin + schedule.end_ns)
 
-    def _previous_due(self) -> int:
-        schedule = self._plan.schedule
-        if self.stream.place == HEAD:
-            return 0
-        return schedule.at_ns[self._index - 1] if self._index else schedule.head_ns or 0
+    def _shift(self, ns: int) -> None:
+        self._origin += ns
 
-    def _advance(self, writing: int, now: int) -> int | None:
-        """Write the due parts; return the time of the next, or None: not before the client has taken more, or never."""
-        if self._is_over or writing != self._writing:
-            return None
-        if self._client.unsent > UNSENT_BYTES:
-            if not self._is_blocked:
-                self._is_blocked = True
-                self._block(now)
-            return None
-        due, has_more = self._due(), self._write()
-        if not self.served.waits:  # after one, lateness is the client's
-            self.served.late.append(max(self._written_ns - self._origin - max(due, self._apart_ns), 0))
-        if not has_more:
-            return None
-        due, schedule, now = self._due(), self._plan.schedule, self._now() - self._origin
-        is_write = self._index < len(schedule.at_ns)
-        self._apart_ns = 0
-        if self._coded or (is_write and schedule.ends[self._index] <= schedule.apart_size):
-            due = self._apart_ns = max(due, now + APART_NS)
-        # The end adds no data that could merge; and at speed 0 nothing is waited for.
-        elif schedule.end_ns and is_write:
-            due = spaced(due, due - self._previous_due(), now)
-        return self._origin + due
-
-    def _write(self) -> bool:
-        """Send the head, or a write of the body, or the end; parts that were read together are written together.
-
-        A write ends where the answer is to be held. Return True if more is due.
-        """
-        due, place = self._due(), self._write_parts()
-        self._written_ns = self._now()
-        if not self._is_over and place > HEAD:
-            silence_ns = SILENCE_NS if self._is_silent else self._due() - due
-            if self.stream.wrote(place, self._written_ns, silence_ns):
-                self._note_hold()
-        return not (self._is_over or self.stream.is_held or self._is_silent)
+    def _write(self, this: NextWrite) -> NextWrite | None:
+        """Send the head, or a write of the body, or the end; parts that were read together are written together."""
+        place = self._write_parts()
+        return None if self._is_over else self._wrote(place, this)
 
     def _write_parts(self) -> int:
         """Return the place up to which all is written."""
@@ -660,7 +734,7 @@ class Response(Answering):
             self._client.flush()
             return self._coded_place if not self._coded else max(place, 0)
         if self._is_before_head:
-            place = 0
+            place = self.stream.place = 0
             self.served.head_ns = self._now() - self._t0
             self._start(plan, is_head=is_head)
             is_joined = schedule.joins_head if schedule.at_ns else schedule.joins_end
@@ -681,6 +755,7 @@ class Response(Answering):
             if self._index < len(schedule.at_ns) or not schedule.joins_end or self.stream.is_hold_at(place):
                 self._client.flush()
                 return place
+        self.stream.place = place
         self._finish()
         return place
 
@@ -774,72 +849,10 @@ class Response(Answering):
     def _end_place(self) -> int:
         return 0 if self._request.method == "HEAD" else len(self._plan.schedule.body)
 
-    def _cut_at(self, fault: Fault) -> None:
-        self._cuts.append(fault)
-        self._plan = replace(self._plan, schedule=faults.applied(self._plan.schedule, [fault], self._plan.places)[0])
-
-    def break_off(self, end: End) -> None:
-        """End now, by a close or a reset. Raises `ControlError`."""
-        self.stream.require()
-        self._end(end)
-        if end == "reset":
-            self._client.flush()
-            self._client.reset()
-        else:
-            self._client.cut()
-
-    def release(self) -> None:
-        """Write what was held at once; later writes keep their distances. Raises `ControlError`."""
-        self._released()
-        self._client.guarded(self._resume)(self._now())
-
-    def _resume(self, now: int) -> None:
-        self._origin, self._is_on_time, self._apart_ns = now - self._due(), False, 0
-        if not self._is_silent:
-            due = self._advance(self._writing, now)
-            if due is not None:
-                self._add(due)
-
-    def step(self, count: int) -> None:
-        """Write so many events at once, and hold again, or end behind the last. Raises `ControlError`."""
-        self.stream.require(is_held=True)
-        assert self.places is not None  # else it would wait
-        target = self.places.behind(self.stream.place, count)
-        self._released()
-        if target is not None and not self.stream.is_hold_at(target):
-            self.stream.add(Hold(target), self._now())
-        self._client.guarded(self._write_until_held)()
-
-    def _write_until_held(self) -> None:
-        self._is_on_time = False
-        while self._write():
-            self._is_on_time = False
-
-    def fail(self, plan: AnswerPlan) -> None:
-        """Answer by an error. Raises `ControlError`."""
-        self.stream.require()
-        if self.stream.place > HEAD:
-            raise ControlError("head_sent", f"the head is sent, with the status {self.served.status}")
-        if self.stream.is_held:
-            self._released()
-        self.stream.forget()
-        self._waiting_faults.clear()
-        self._begin(plan)
-
-    def play(self, speed: float) -> None:
-        """Go on at another speed. Raises `ControlError`."""
-        self.stream.require()
-        self._speed = speed
-        if not self._is_ready:
-            return
-        now, due, previous = self._now(), self._due(), self._previous_due()
-        schedule = faults.applied(self._plan.at_speed(speed), self._cuts, self._plan.places)[0]
-        self._plan = replace(self._plan, schedule=schedule)
-        # Of the wait for the next write, the same part is left.
-        share = min(max(self._origin + due - now, 0) / (due - previous), 1) if due > previous else 0
-        self._origin = now + int(share * (self._due() - self._previous_due())) - self._due()
-        if not self.stream.is_held:
-            self._go_on()
+    def _replan(self, speed: float | None) -> None:
+        plan = self._plan
+        schedule = plan.schedule if speed is None else plan.at_speed(speed)
+        self._plan = replace(plan, schedule=faults.applied(schedule, self._cuts, plan.places)[0])
 
 
 def cors(request: Request, recorded: Sequence[tuple[bytes, bytes]] = ()) -> list[tuple[bytes, bytes]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from wiretape.recorder.children import CONTROL_TOKEN
 from wiretape.recorder.commands.options import (
     ca_file,
     db,
@@ -195,6 +196,14 @@ async def _serve(settings: "cassette.CassetteOptions", ready_file: Path | None) 
         _say(f"{counted(lacking, 'exchange')} of these cannot be served: shipped without --bodies (flag:{NOT_SHIPPED})")
     if math.isinf(settings.answers.speed) and (stalled := sum(head.has_stall for head in serving.heads)):
         _say(f"{counted(stalled, 'exchange')} of these stalled, which is not played: --speed 0 has no waits")
+    if settings.answers.token and CONTROL_TOKEN not in os.environ:
+        is_private = sys.stderr.isatty()
+        shown = (
+            f"token of control: {settings.answers.token}"
+            if is_private
+            else (f"wiretape: the token of control is shown on a terminal only: set {CONTROL_TOKEN} to one of your own")
+        )
+        print(shown, file=sys.stderr, flush=True)
     try:
         with _ready(serving.base, ready_file):
             await stopped.wait()
@@ -248,7 +257,7 @@ class _Report:
             self._missed += request.miss is not None
             if request.ending not in ("list", "relayed"):
                 reason = "the client left before it was answered" if request.ending == "client" else request.ending
-                reason = request.miss.message if request.miss else reason
+                reason = ", ".join([request.miss.message if request.miss else reason, *request.faults])
                 _say(f"{request.status or '–'} {request.method} {path}: {reason}")
             return
         self._answered += 1
@@ -264,12 +273,13 @@ class _Report:
             *([str(late)] if late.counts else []),
             *request.faults,
             *request.choice.names,
+            *([request.remark] if request.remark else []),
         ]
         notes += [f"{fault} found no such position" for fault in request.unplaced]
         if request.close_count:
             notes.append(f"{counted(request.close_count, 'write')} closer to the one before than recorded")
         if request.waits:
-            notes.append(f"held by the client {counted(len(request.waits), 'time')}")
+            notes.append(f"waited for the client {counted(len(request.waits), 'time')}")
         if request.missing:
             notes.append(f"{counted(request.missing, 'byte')} not on the tape: cut there")
         _say(f"{request.status or '–'} {request.method} {path} → {request.head.id}: {', '.join(notes)}")

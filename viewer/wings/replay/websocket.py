@@ -20,7 +20,7 @@ import asyncio
 import base64
 import binascii
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -40,15 +40,11 @@ from wiretape.recorder.relay.responder import Takeover
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.sockets import Socket
 from wiretape.viewer.wings.replay import forms, matching, turns
-from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.matching import Miss, ReplayRequest
-from wiretape.viewer.wings.replay.pacing import APART_NS, spaced
 from wiretape.viewer.wings.replay.planning import AnswerPlan, Greeting, Planner, Talk, ToRecord
 from wiretape.viewer.wings.replay.positions import HEAD
 from wiretape.viewer.wings.replay.schedule import End, Schedule
-from wiretape.viewer.wings.replay.serve import BODY_BYTES, TAIL_BYTES, UNSENT_BYTES, Answering, Replay
-from wiretape.viewer.wings.replay.streams import SILENCE_NS, ControlError, Hold
-from wiretape.viewer.wings.replay.turns import Turns
+from wiretape.viewer.wings.replay.serve import BODY_BYTES, TAIL_BYTES, Answering, NextWrite, Replay
 
 T = TypeVar("T")
 
@@ -76,11 +72,6 @@ class _Playing:
     turns: deque[_ReplayTurn] = field(default_factory=deque)
     parts_written: int = 0
     bytes_written: int = 0
-    is_scheduled: bool = False
-    is_blocked: bool = False
-    """True while the client takes nothing."""
-    is_on_time: bool = True
-    """False if the next write does not follow the one before as it was recorded: after a hold."""
 
 
 class Upgrade(Answering, Takeover):
@@ -93,10 +84,8 @@ class Upgrade(Answering, Takeover):
         self._is_planning = self._is_closing = False
         self._replay_request: ReplayRequest
         self._greeting: Greeting | AnswerPlan
-        self._extra: Sequence[Fault] = ()
-        """The faults that control asked for, for this WebSocket."""
-        self._cuts: list[Fault] = []
-        """The faults that have cut the turns since they were planned."""
+        self._switch_ns = 0
+        """When the answer to the handshake is due; the clock's ns."""
         self._socket: Socket
         self._incoming: Incoming
         self._messages: deque[_Received] = deque()
@@ -104,10 +93,6 @@ class Upgrade(Answering, Takeover):
         self._turn_count = 0
         self._talk: Talk | None = None
         self._playing = _Playing()
-        self._written_ns = 0
-        """The time of the last write, on the clock."""
-        self._apart_ns = 0
-        """The earliest time of the next write, to keep it apart from the one before."""
         self._own_frames: list[bytes] = []
         """Frames of our own, which wait until none of the recorded ones is in the middle."""
         self._greet()
@@ -131,7 +116,7 @@ class Upgrade(Answering, Takeover):
         if self._app.director is not None:
             self._extra, failure = self._app.director.take(self, target, None)
             if failure is not None:
-                self._on_greeting(failure)
+                self._answer(failure)
                 return
         offered, protocols = (
             ",".join(value.decode("latin-1") for name, value in request.headers if name == header)
@@ -163,13 +148,16 @@ class Upgrade(Answering, Takeover):
         elif isinstance(greeting, Miss):
             self._miss(greeting)
         else:
-            self._greeting, self._is_ready = greeting, True
-            at_head = [fault for fault in self._extra if fault.position is not None and fault.position.text == "head"]
-            self._extra = [fault for fault in self._extra if fault not in at_head]
-            self._strike_planned([*greeting.holds, *at_head])
-            if not self.stream.is_held and not self._is_over:
-                at_ns = greeting.at_ns if isinstance(greeting, Greeting) else 0
-                self._app.pacer.add(self._t0 + at_ns, self._client.guarded(partial(self._switch, self._writing)))
+            self._answer(greeting)
+
+    def _answer(self, plan: Greeting | AnswerPlan) -> None:
+        self._greeting, self._is_ready = plan, True
+        self._switch_ns = self._t0 + (plan.at_ns if isinstance(plan, Greeting) else 0)
+        at_head = [fault for fault in self._extra if fault.position is not None and fault.position.text == "head"]
+        self._extra = [fault for fault in self._extra if fault not in at_head]
+        self._strike_planned([*plan.holds, *at_head])
+        if not self.stream.is_held and not self._is_over:
+            self._add(self._switch_ns)
 
     def _record(self, to_record: ToRecord) -> None:
         assert self._app.upstreams is not None  # else nothing is to be recorded
@@ -181,9 +169,7 @@ class Upgrade(Answering, Takeover):
         if relayed is not None:
             self._client.hand_over(self, relayed)
 
-    def _switch(self, writing: int, _: int) -> None:
-        if self._is_over or writing != self._writing:
-            return
+    def _switch(self) -> None:
         greeting = self._greeting
         if isinstance(greeting, AnswerPlan):
             self.served.head, self.served.status = greeting.head, greeting.status
@@ -249,12 +235,8 @@ class Upgrade(Answering, Takeover):
 
     def progressed(self) -> None:
         """Continue once the client has taken half of the limit, or close once it has taken all."""
-        if self._playing.is_blocked and self._socket.unsent < UNSENT_BYTES // 2:
-            self._playing.is_blocked = False
-            now = self._unblock()
-            if not self.stream.is_held:
-                self._add(now)
-        elif self._is_over and self.served.ending == "reset" and not self._socket.unsent:
+        self._progressed()
+        if self._is_over and self.served.ending == "reset" and not self._socket.unsent:
             self._client.reset()
 
     def write_failed(self, error: OSError) -> None:
@@ -348,83 +330,61 @@ class Upgrade(Answering, Takeover):
         self._turn_count = max(number, self._turn_count)
         if number < len(schedules):  # else a fault has cut before
             self._playing.turns.append(_ReplayTurn(number, schedules[number], origin, number == len(schedules) - 1))
-            if not self._playing.is_scheduled and not self.stream.is_held:
-                self._add(self._due())
+            following = self._next()
+            if not self._is_scheduled and not self.stream.is_held and following is not None:
+                self._add(following.due)
 
-    def _add(self, due: int) -> None:
-        self._playing.is_scheduled = True
-        self._writing += 1
-        self._app.pacer.add(due, self._client.guarded(partial(self._advance, self._writing)))
-
-    def _due(self) -> int:
+    def _next(self) -> NextWrite | None:
+        if self.stream.place == HEAD:
+            return NextWrite(self._t0, self._switch_ns) if self._is_ready else None
+        if not self._playing.turns:
+            return None
         turn, part = self._playing.turns[0], self._playing.parts_written
-        at_ns = turn.schedule.at_ns
-        return turn.origin + (at_ns[part] if part < len(at_ns) else turn.schedule.end_ns)
+        at_ns, end_ns = turn.schedule.at_ns, turn.schedule.end_ns
+        previous = turn.origin + (at_ns[part - 1] if part else 0)
+        if part == len(at_ns):
+            return NextWrite(previous, turn.origin + end_ns)
+        is_apart = turn.schedule.ends[part] <= turn.schedule.apart_size
+        return NextWrite(previous, turn.origin + at_ns[part], end_ns > 0, is_apart)
 
-    def _previous_due(self) -> int:
-        turn, part = self._playing.turns[0], self._playing.parts_written
-        return turn.origin + (turn.schedule.at_ns[part - 1] if part else 0)
+    def _shift(self, ns: int) -> None:
+        self._switch_ns += ns
+        if self._playing.turns:
+            turn = self._playing.turns[0]
+            self._playing.turns[0] = turn._replace(origin=turn.origin + ns)
 
-    def _advance(self, writing: int, now: int) -> int | None:
-        """Write the due parts; return the time of the next, or None: not before something has happened, or never."""
-        playing = self._playing
-        if self._is_over or writing != self._writing or (self._is_closing and self._is_between_frames):
+    def _write(self, this: NextWrite) -> NextWrite | None:
+        """Switch to the WebSocket, or send a write of the turn that is played, or its end."""
+        if self.stream.place == HEAD:
+            self._switch()
             return None
-        if self._socket.unsent > UNSENT_BYTES:
-            if not playing.is_blocked:
-                playing.is_blocked = True
-                self._block(now)
-            return None
-        turn, due, count = playing.turns[0], self._due(), len(self.served.sizes)
-        has_more = self._write()
-        if len(self.served.sizes) > count and not self.served.waits:
-            self.served.late.append(max(self._now() - max(due, self._apart_ns), 0))
-        if not has_more:
-            playing.is_scheduled = False
-            return None
-        next_due, following, part = self._due(), playing.turns[0].schedule, playing.parts_written
-        self._apart_ns = 0
-        if part < len(following.ends) and following.ends[part] <= following.apart_size:
-            self._apart_ns = max(next_due, self._now() + APART_NS)
-            return self._apart_ns
-        is_write = turn.schedule.end_ns and part < len(following.at_ns)
-        return spaced(next_due, next_due - due, self._now()) if is_write else next_due
-
-    def _write(self) -> bool:
-        """Send a write of the turn that is played, or its end; a write ends where the answer is to be held.
-
-        Return True if more is due.
-        """
         assert self._talk is not None
-        playing, turn, due = self._playing, self._playing.turns[0], self._due()
-        schedule, silence_ns = turn.schedule, 0
-        if (index := playing.parts_written) < len(schedule.at_ns):
+        playing, turn = self._playing, self._playing.turns[0]
+        schedule, index, is_waiting = turn.schedule, playing.parts_written, True
+        if index < len(schedule.at_ns):
             start = self._talk.turns.starts[turn.number]
             end = start + schedule.ends[index]
             stop = self.stream.limit(end)
             piece = schedule.body[playing.bytes_written - start : stop - start]
             playing.parts_written += stop == end
-            playing.bytes_written = stop
+            playing.bytes_written = self.stream.place = stop
             self._socket.write(piece)
             self._written_ns = self._now()
-            gap_ns = schedule.gap_ns(index) if playing.is_on_time else 0
+            gap_ns = schedule.gap_ns(index) if self._is_on_time else 0
             self.served.wrote(self._written_ns - self._t0, len(piece), gap_ns)
             if self.served.choice.names:
                 self.served.tail = (self.served.tail + piece)[-TAIL_BYTES:]
-            playing.is_on_time = True
+            self._is_on_time = True
             self._send_between()
         elif turn.is_last:
             self._finish(schedule.end)
-            playing.turns.clear()  # after its end nothing is written, also where that is silence
-            silence_ns = SILENCE_NS
+            playing.turns.clear()  # if the end is silence, nothing more is written
+            is_waiting = False
         if playing.turns and playing.parts_written == len(schedule.at_ns) and not turn.is_last:
             playing.turns.popleft()
             playing.parts_written = 0
-        if not self._is_over:
-            silence_ns = self._due() - due if playing.turns else silence_ns
-            if self.stream.wrote(playing.bytes_written, self._now(), silence_ns):
-                self._note_hold()
-        return bool(playing.turns) and not (self._is_over or self.stream.is_held)
+        is_waiting = is_waiting and not playing.turns
+        return None if self._is_over else self._wrote(playing.bytes_written, this, is_waiting=is_waiting)
 
     @property
     def _is_between_frames(self) -> bool:
@@ -446,7 +406,7 @@ class Upgrade(Answering, Takeover):
             return None
         if now < (due := self._written_ns + interval):
             return due
-        if self._is_between_frames and not self._playing.is_blocked:
+        if self._is_between_frames and not self._is_blocked:
             self._own_frames.append(bytes(FrameProtocol(client=False, extensions=[]).ping(b"wiretape")))
             self._send_between()
             self._written_ns = now
@@ -473,101 +433,31 @@ class Upgrade(Answering, Takeover):
         schedules = self._talk.turns.schedules
         return self._talk.turns.starts[len(schedules) - 1] + len(schedules[-1].body)
 
-    def _set_turns(self, new: Turns) -> None:
-        """Go on with other schedules of the same data, or of less."""
+    def _replan(self, speed: float | None) -> None:
         assert self._talk is not None
-        self._talk = replace(self._talk, turns=new)
-        last, playing = len(new.schedules) - 1, self._playing
+        played = self._talk.turns if speed is None else self._talk.at_speed(speed)
+        played = turns.with_faults(played, self._cuts, self._talk.places)[0]
+        self._talk = replace(self._talk, turns=played)
+        last, playing = len(played.schedules) - 1, self._playing
         playing.turns = deque(
-            turn._replace(schedule=new.schedules[turn.number], is_last=turn.number == last)
+            turn._replace(schedule=played.schedules[turn.number], is_last=turn.number == last)
             for turn in playing.turns
             if turn.number <= last
         )
 
-    def _cut_at(self, fault: Fault) -> None:
-        assert self._talk is not None
-        self._cuts.append(fault)
-        self._set_turns(turns.with_faults(self._talk.turns, [fault], self._talk.places)[0])
-
-    def break_off(self, end: End) -> None:
-        """End now, by a close or a reset. Raises `ControlError`."""
-        self.stream.require()
+    def _break_off(self, end: End) -> None:
         if self.stream.place > HEAD:
             self._finish(end)
-            return
-        self._end(end)
-        if end == "reset":
-            self._client.reset()
         else:
-            self._client.cut()
-
-    def release(self) -> None:
-        """Write what was held at once; later writes keep their distances. Raises `ControlError`."""
-        self._released()
-        self._client.guarded(self._resume)(self._now())
+            super()._break_off(end)
 
     def _resume(self, now: int) -> None:
-        playing = self._playing
-        if self.stream.place == HEAD:
-            self._switch(self._writing, now)
-            return
-        playing.is_scheduled = False
-        if playing.turns:
-            turn, playing.is_on_time = playing.turns[0], False
-            playing.turns[0] = turn._replace(origin=turn.origin + now - self._due())
-            due = self._advance(self._writing, now)
-            if due is not None:
-                self._add(due)
+        super()._resume(now)
         self._process_next()
 
-    def step(self, count: int) -> None:
-        """Write so many events at once, and hold again, or end behind the last. Raises `ControlError`.
-
-        Those of a turn that has not begun follow the client's message.
-        """
-        self.stream.require(is_held=True)
-        if self.places is None:
-            raise ControlError("bad_request", "a WebSocket has no events before its first message: release it")
-        target = self.places.behind(self.stream.place, count)
-        self._released()
-        if target is not None and not self.stream.is_hold_at(target):
-            self.stream.add(Hold(target), self._now())
-        self._playing.is_scheduled = False
-        self._client.guarded(self._write_until_held)()
-
-    def _write_until_held(self) -> None:
-        self._playing.is_on_time = False
-        while self._playing.turns and self._write():
-            self._playing.is_on_time = False
+    def _write_on(self) -> None:
+        super()._write_on()
         self._process_next()
-
-    def fail(self, plan: AnswerPlan) -> None:
-        """Answer by an error. Raises `ControlError`."""
-        self.stream.require()
-        if self.stream.place > HEAD:
-            raise ControlError("head_sent", "the head is sent, with the status 101")
-        if self.stream.is_held:
-            self._released()
-        self._greeting = plan
-        self._switch(self._writing, self._now())
-
-    def play(self, speed: float) -> None:
-        """Go on at another speed. Raises `ControlError`."""
-        self.stream.require()
-        self._speed = speed
-        if self._talk is None:
-            return
-        playing, now = self._playing, self._now()
-        due, previous = (self._due(), self._previous_due()) if playing.turns else (0, 0)
-        self._set_turns(turns.with_faults(self._talk.at_speed(speed), self._cuts, self._talk.places)[0])
-        if playing.turns:
-            # Of the wait for the next write, the same part is left.
-            share = min(max(due - now, 0) / (due - previous), 1) if due > previous else 0
-            next_due = now + int(share * (self._due() - self._previous_due()))
-            turn = playing.turns[0]
-            playing.turns[0] = turn._replace(origin=turn.origin + next_due - self._due())
-            if not self.stream.is_held:
-                self._add(next_due)
 
 
 def _is_key(key: bytes) -> bool:

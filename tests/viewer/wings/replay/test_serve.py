@@ -30,6 +30,7 @@ from wiretape.recorder.tape import journal, retention
 from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.source.replayed import ReplaySource
 from wiretape.viewer.wings.replay import serve
+from wiretape.viewer.wings.replay.control import Control
 from wiretape.viewer.wings.replay.faults import parse
 from wiretape.viewer.wings.replay.matching import ReplayRequest
 from wiretape.viewer.wings.replay.pacing import APART_NS
@@ -40,6 +41,7 @@ from wiretape.viewer.wings.replay.websocket import Upgrade
 CHAT = "/v1/chat/completions"
 PIECES = [b"data: {}\n\n", b"data: {", b"}\n\n", b"data: [DONE]\n\n"]
 REQUEST = b'{"model":"gpt-test","stream":true}'
+TOKEN = "sixteen-or-more-characters"
 
 
 @pytest.fixture
@@ -68,7 +70,8 @@ async def serving(tape: Path, **options: Any) -> AsyncIterator[Serving]:
     settings = ServingOptions(**{"speed": math.inf} | options)
     app = Replay(lambda: Planner(ReplaySource(tape), settings), on_served=api.served.append,
                  on_refused=api.refused.append, on_trouble=api.troubles.append,
-                 upgrade=Upgrade)  # fmt: skip
+                 upgrade=Upgrade, direct=(lambda app: Control(app, TOKEN)) if settings.token else None,
+                 hold_seconds=settings.hold_seconds)  # fmt: skip
     sock = server.listen("127.0.0.1", 0)
     await app.start()
     front = server.Server(app, sock, api.refused.append, kernel_time=KernelTime(SYSTEM))

@@ -1,0 +1,523 @@
+"""Controls answers while they are sent: by requests below `/@control`, and by calls from other threads.
+
+Requests are numbered from 1. What is asked for the next request is an entry until one takes it: the oldest of each verb
+that fits. All of this runs in the server's loop; `ControlHandle` calls it from any other thread.
+"""
+
+import asyncio
+import hmac
+import re
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from wiretape.recorder.children import CONTROL_TOKEN
+from wiretape.recorder.decode.operation import model_in_path
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.relay.client import Client
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.request import Request
+from wiretape.recorder.relay.responder import Responder
+from wiretape.recorder.tape.redact import Redactor
+from wiretape.viewer.query.values import number
+from wiretape.viewer.wings.replay import positions
+from wiretape.viewer.wings.replay.faults import Fault
+from wiretape.viewer.wings.replay.planning import AnswerPlan, failure, served_headers
+from wiretape.viewer.wings.replay.serve import CONTROL_PATH, Answering, Replay, answer_error
+from wiretape.viewer.wings.replay.streams import ControlError, StreamState
+
+_STREAMS: Final = 1000
+"""Limit of requests that are listed; older ones are forgotten."""
+_BODY_BYTES: Final = 1 << 20
+_STATUS: Final = {"bad_request": 400, "unknown_stream": 404, "unknown_path": 404, "wrong_method": 405}
+"""By the code of an error; any other is a conflict with the state of a stream, 409."""
+_VERBS: Final = frozenset({"hold", "step", "release", "cut", "reset", "fail", "speed"})
+_REFERENCE: Final = re.compile(r"@(?:-(\d{1,9}))?|([1-9]\d{0,8})")
+_STATES: Final = {state.label: state for state in StreamState}
+_REDACTOR: Final = Redactor(None)
+
+T = TypeVar("T")
+
+
+class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a verb without arguments."""
+
+
+class _Position(_Nothing):
+    """The position of a hold, a cut or a reset."""
+
+    at: str | None = None
+
+
+class _Failure(_Nothing):
+    """An error to answer with; a body that is no text is sent as JSON."""
+
+    status: Annotated[int, msgspec.Meta(ge=400, le=599)]
+    headers: dict[str, str] = {}
+    body: Any = msgspec.UNSET
+
+
+_Times = Annotated[int, msgspec.Meta(ge=0)]
+"""How many requests to come an entry is for; 0: all that fit."""
+
+
+class _NextPosition(_Position):
+    """A hold, a cut or a reset of requests to come, with patterns of their path and model."""
+
+    times: _Times = 1
+    path: str | None = None
+    model: str | None = None
+
+
+class _NextFailure(_Failure):
+    """An error for requests to come, with patterns of their path and model."""
+
+    times: _Times = 1
+    path: str | None = None
+    model: str | None = None
+
+
+class _Count(_Nothing):
+    """The size of a step."""
+
+    events: Annotated[int, msgspec.Meta(ge=1)] = 1
+
+
+class _Speed(_Nothing):
+    """A factor of the recorded speed; 0: without waits."""
+
+    speed: float
+
+
+class _Model(msgspec.Struct):
+    """The model in the body of a request."""
+
+    model: str | None = None
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A verb for requests to come."""
+
+    verb: str
+    asked: _NextPosition | _NextFailure
+    effect: Fault | AnswerPlan
+
+    def fits(self, path: str, model: str | None) -> bool:
+        """Return True for a request with this path, of which the pattern may be the end, and with this model."""
+        is_at = self.asked.path is None or fnmatchcase(path, f"*{self.asked.path}")
+        return is_at and (self.asked.model is None or fnmatchcase(model or "", self.asked.model))
+
+    @property
+    def described(self) -> dict[str, object]:
+        return {"verb": self.verb, **msgspec.to_builtins(self.asked)}
+
+
+class Control:
+    """The control of one server's answers; used by its loop."""
+
+    def __init__(self, app: Replay, token: str) -> None:
+        self._app, self.token = app, token
+        self._streams: dict[int, Answering] = {}
+        self._count = 0
+        self._entries: list[_Entry] = []
+        self._change = asyncio.Event()
+        """Set, and replaced, when a stream is added or changes its state."""
+        self._calls: set[asyncio.Task[None]] = set()
+
+    # serve.Director
+
+    def add(self, answering: Answering) -> None:
+        """Note a new request."""
+        self._count += 1
+        self._streams[self._count] = answering
+        while len(self._streams) > _STREAMS:
+            del self._streams[next(iter(self._streams))]
+        answering.stream.on_change = self._wake
+        self._wake()
+
+    def take(
+        self, answering: Answering, target: bytes, body: bytes | None
+    ) -> tuple[Sequence[Fault], AnswerPlan | None]:
+        """Return the faults, and the error, that are to strike a request; `body`: None for a WebSocket."""
+        path = target.decode("latin-1").partition("?")[0]
+        try:
+            model = msgspec.json.decode(body or b"{}", type=_Model).model
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            model = None
+        model = answering.model = model or model_in_path(path)
+        taken: dict[str, _Entry] = {}
+        for entry in list(self._entries):
+            if entry.verb not in taken and entry.fits(path, model):
+                taken[entry.verb] = entry
+                if entry.asked.times == 1:
+                    self._entries.remove(entry)
+                entry.asked.times = max(entry.asked.times - 1, 0)
+        effects = [entry.effect for entry in taken.values()]
+        faults = [effect for effect in effects if isinstance(effect, Fault)]
+        return faults, next((effect for effect in effects if isinstance(effect, AnswerPlan)), None)
+
+    def _wake(self) -> None:
+        self._change.set()
+        self._change = asyncio.Event()
+
+    def serve(self, client: Client, request: Request) -> Responder | None:
+        """Answer a request below the path of control."""
+        headers = dict(request.headers)
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if b"origin" in headers:
+            answer_error(client, 403, "a web page may not control answers: call from the test", "refused")
+        elif scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self.token.encode()):
+            message = f"send Authorization: Bearer TOKEN, with the token of {CONTROL_TOKEN}"
+            answer_error(client, 401, message, "wrong_token", [(b"www-authenticate", b"Bearer")])
+        else:
+            call = _Call(self, client, request)
+            call.body_came()
+            return call
+        return None
+
+    def begin(self, call: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run a call until it is over, or the server stops."""
+        task = asyncio.get_running_loop().create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return task
+
+    def trouble(self, error: Exception) -> None:
+        self._app.on_trouble(f"control failed by a fault of wiretape's own: {error!r}")
+
+    def close(self) -> None:
+        """Answer nothing more."""
+        for task in list(self._calls):
+            task.cancel()
+
+    # requests
+
+    async def handle(self, method: str, path: str, query: str = "", body: bytes = b"") -> tuple[int, object]:
+        """Return the status of the answer to a request, and its value as JSON has it. Raises `ControlError`."""
+        parts = path.split("/")
+        allowed = _allowed(parts)
+        if not allowed:
+            raise ControlError("unknown_path", f"there is no {path}: see 'wiretape help replay'")
+        if method not in allowed:
+            raise ControlError("wrong_method", f"{path} takes {' and '.join(allowed)} only")
+        match parts:
+            case ["streams"]:
+                return 200, {"streams": [await self._described(no) for no in list(self._streams)]}
+            case ["streams", reference]:
+                return 200, await self._waited(reference, query)
+            case ["streams", reference, verb]:
+                no = self._find(reference)
+                await self._read_places(no)
+                self._direct(self._streams[no], verb, body)
+                return 200, await self._described(no)
+            case ["speed"]:
+                speed = _read_speed(body)
+                await self._app.planned(lambda planner: planner.set_speed(speed))
+                for answering in list(self._app.live):
+                    answering.play(speed)
+                return 200, {"speed": _read(body, _Speed).speed}
+            case ["next"]:
+                if method == "DELETE":
+                    self._entries.clear()
+                return 200, {"next": [entry.described for entry in self._entries]}
+        self._entries.append(entry := _entry(parts[0], body))
+        return 201, entry.described
+
+    def _direct(self, answering: Answering, verb: str, body: bytes) -> None:
+        """Let a stream do what a verb says. Raises `ControlError`."""
+        match verb:
+            case "release":
+                _read(body, _Nothing)
+                answering.release()
+            case "step":
+                answering.step(_read(body, _Count).events)
+            case "fail":
+                answering.fail(_failure(_read(body, _Failure)))
+            case "speed":
+                answering.play(_read_speed(body))
+            case _:
+                answering.strike(_fault(verb, _read(body, _Position).at))
+
+    def _find(self, reference: str) -> int:
+        """Return the number of a stream. Raises `ControlError`."""
+        match = _REFERENCE.fullmatch(reference)
+        no = 0 if match is None else int(match[2]) if match[2] else self._count - int(match[1] or 0)
+        if no not in self._streams:
+            count = counted(self._count, "request")
+            raise ControlError("unknown_stream", f"there is no stream {reference}: {count} came; use 1, @ or @-1")
+        return no
+
+    async def _waited(self, reference: str, query: str) -> dict[str, object]:
+        """Return a stream, once it is in one of the states that the query names. Raises `ControlError`."""
+        fields = dict(parse_qsl(query, keep_blank_values=True))
+        until, seconds = fields.pop("until", None), _read_seconds(fields.pop("timeout", "5s"))
+        states = {_STATES.get(name) for name in (until or "").split(",")}
+        if fields or (until is not None and None in states):
+            raise ControlError(
+                "bad_request", f"{query}: use until=STATE,… and timeout=5s; states: {', '.join(_STATES)}"
+            )
+        if until is None:
+            return await self._described(self._find(reference))
+        state = None
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    change = self._change
+                    try:
+                        stream = self._streams[no := self._find(reference)].stream
+                    except ControlError:
+                        if not _REFERENCE.fullmatch(reference):
+                            raise
+                    else:
+                        state = stream.state
+                        if state in states:
+                            return await self._described(no)
+                        if stream.is_over and not reference.startswith("@"):
+                            break
+                    await change.wait()
+        except TimeoutError:
+            pass
+        reached = "no such request came" if state is None else f"it is {state.label}"
+        raise ControlError("not_reached", f"stream {reference} did not reach {until}: {reached}")
+
+    async def _read_places(self, no: int) -> None:
+        """Count the events of a stream in the planner's thread: that takes milliseconds."""
+        places = self._streams[no].places
+        if places is not None:
+            await self._app.planned(lambda _: places.spans)
+
+    async def _described(self, no: int) -> dict[str, object]:
+        await self._read_places(no)
+        answering = self._streams[no]
+        served, stream, places = answering.served, answering.stream, answering.places
+        held_ns = None if stream.held_ns is None else stream.held_ns - served.requested
+        return {
+            "stream": no,
+            "state": stream.state.label,
+            "method": served.method,
+            "path": _REDACTOR.path(served.path),
+            "model": answering.model or (served.head.model if served.head else None),
+            "exchange": served.head.id if served.head else None,
+            "match": served.match.step if served.match else None,
+            "form": ",".join(served.choice.names) or None,
+            "faults": list(served.faults),
+            "status": served.status,
+            "event": None if places is None else places.event(stream.place),
+            "events": None if places is None else len(places.spans),
+            "size": sum(served.sizes),
+            "asked_ms": (served.requested - self._app.began_ns) / 1e6,
+            "held_ms": None if held_ns is None else held_ns / 1e6,
+            "ended_ms": None if served.ended_ns is None else served.ended_ns / 1e6,
+            "ended": served.ending or None,
+        }
+
+
+def _allowed(parts: Sequence[str]) -> Sequence[str]:
+    """Return the methods of a path; none for one that there is not."""
+    match parts:
+        case ["streams"] | ["streams", _]:
+            return ("GET",)
+        case ["next"]:
+            return ("GET", "DELETE")
+        case ["hold" | "cut" | "reset" | "fail" | "speed"]:
+            return ("POST",)
+        case ["streams", _, verb] if verb in _VERBS:
+            return ("POST",)
+    return ()
+
+
+def _read(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body.strip() or b"{}", type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ControlError("bad_request", f"the body: {error}") from error
+
+
+def _read_speed(body: bytes) -> float:
+    speed = _read(body, _Speed).speed
+    if speed and not 1e-6 <= speed <= 1e6:
+        raise ControlError("bad_request", f"speed {speed:g}: use 0, or 1e-06 to 1e+06")
+    return speed or float("inf")
+
+
+def _read_seconds(text: str) -> float:
+    try:
+        return float(text) if text.replace(".", "", 1).isdecimal() else number(text, "duration") / 1e9
+    except ValueError as error:
+        raise ControlError("bad_request", f"timeout={text}: use 5s or 500ms") from error
+
+
+def _fault(verb: str, at: str | None) -> Fault:
+    try:
+        position = None if at is None else positions.parse(at)
+    except ValueError as error:
+        raise ControlError("bad_request", f"at: {error}") from error
+    return Fault(verb if at is None else f"{verb}@{at}", verb, position=position, is_limited=True)
+
+
+def _failure(asked: _Failure) -> AnswerPlan:
+    pairs = [(name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace"))
+             for name, value in asked.headers.items()]  # fmt: skip
+    if refused := [name.decode("latin-1") for name, value in pairs if not served_headers([(name, value)])]:
+        raise ControlError("bad_request", f"headers: {refused[0]} cannot be set")
+    body = None if asked.body is msgspec.UNSET else asked.body
+    if isinstance(body, str):
+        if not any(name == b"content-type" for name, _ in pairs):
+            pairs.append((b"content-type", b"text/plain; charset=utf-8"))
+        body = body.encode()
+    elif asked.body is not msgspec.UNSET:
+        body = msgspec.json.encode(body)
+    return failure(asked.status, f"status:{asked.status}", pairs, body)
+
+
+def _entry(verb: str, body: bytes) -> _Entry:
+    if verb == "fail":
+        failing = _read(body, _NextFailure)
+        return _Entry(verb, failing, _failure(failing))
+    placed = _read(body, _NextPosition)
+    placed.at = placed.at or "head"
+    return _Entry(verb, placed, _fault(verb, placed.at))
+
+
+class _Call(Responder):
+    """A request to control."""
+
+    def __init__(self, control: Control, client: Client, request: Request) -> None:
+        self._control, self._client, self._request = control, client, request
+        self._body = b""
+        self._task: asyncio.Task[None] | None = None
+
+    def body_came(self) -> None:
+        """Read the body, and handle the request once it is whole."""
+        self._body += self._request.take()
+        if len(self._body) > _BODY_BYTES:
+            self.request_failed(Refusal(413, f"the body is larger than {_BODY_BYTES >> 20} MiB"))
+        elif self._request.complete and self._task is None:
+            self._task = self._control.begin(self._run())
+
+    async def _run(self) -> None:
+        target = self._request.target[len(CONTROL_PATH) :].decode("latin-1")
+        path, _, query = target.partition("?")
+        try:
+            status, value = await self._control.handle(self._request.method, path.strip("/"), query, self._body)
+            self._client.answer(status, msgspec.json.encode(value), "application/json")
+        except ControlError as error:
+            allow = [(b"allow", ", ".join(_allowed(path.strip("/").split("/"))).encode())]
+            headers = allow if error.code == "wrong_method" else []
+            answer_error(self._client, _STATUS.get(error.code, 409), str(error), error.code, headers)
+        except Exception as error:  # noqa: BLE001 - any failure is reported to the client and the user
+            self._client.failed(error)
+
+    def request_failed(self, refusal: Refusal) -> None:
+        answer_error(self._client, refusal.status, refusal.message, "bad_request")
+
+    def client_left(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def taker_failed(self, error: Exception) -> None:
+        self._control.trouble(error)
+
+
+class _Verbs:
+    """The verbs that requests to come and a single stream have in common."""
+
+    _path = ""
+
+    def __init__(self, control: Control, call: Callable[[Coroutine[Any, Any, Any], float], Any]) -> None:
+        self._control, self._call = control, call
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: str = "", seconds: float = 0
+    ) -> Any:
+        data = b"" if body is None else msgspec.json.encode(body)
+        return self._call(self._control.handle(method, path, query, data), seconds)[1]
+
+    def hold(self, at: str | None = None, **choice: Any) -> None:
+        """Hold at a position such as `#3`; without one, before the head, and a stream before its next write."""
+        self._send("POST", f"{self._path}hold", {"at": at, **choice})
+
+    def cut(self, at: str | None = None, **choice: Any) -> None:
+        """Close the connection at a position; without one, before the head, and a stream at once."""
+        self._send("POST", f"{self._path}cut", {"at": at, **choice})
+
+    def reset(self, at: str | None = None, **choice: Any) -> None:
+        """Reset the connection at a position; without one, before the head, and a stream at once."""
+        self._send("POST", f"{self._path}reset", {"at": at, **choice})
+
+    def fail(self, status: int, **more: Any) -> None:
+        """Answer by an error, with `headers` and a `body` if they are given."""
+        self._send("POST", f"{self._path}fail", {"status": status, **more})
+
+    def speed(self, speed: float) -> None:
+        """Go on at a factor of the recorded speed; 0: without waits."""
+        self._send("POST", f"{self._path}speed", {"speed": speed})
+
+
+class ControlledStream(_Verbs):
+    """A request to the test's server, by its number or as `@`; fields are read when they are used.
+
+    They are those of a stream in `wiretape help replay`: `state`, `event`, `size`, `exchange`, `ended` and others.
+    """
+
+    def __init__(
+        self, control: Control, call: Callable[[Coroutine[Any, Any, Any], float], Any], reference: str
+    ) -> None:
+        super().__init__(control, call)
+        self._reference, self._path = reference, f"streams/{reference}/"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        fields = self._send("GET", f"streams/{self._reference}")
+        if name not in fields:
+            raise AttributeError(f"a stream has no field {name!r}, but {', '.join(fields)}")
+        return fields[name]
+
+    def step(self, events: int = 1) -> None:
+        """Write so many events, and hold again; behind the last, the end is written."""
+        self._send("POST", f"{self._path}step", {"events": events})
+
+    def release(self) -> None:
+        """Go on from a hold."""
+        self._send("POST", f"{self._path}release", {})
+
+    def wait(self, *states: str, timeout: float = 5.0) -> "ControlledStream":
+        """Wait until it is in one of the states, also if it is still to come; return it."""
+        query = f"until={','.join(states)}&timeout={timeout:f}"
+        self._send("GET", f"streams/{self._reference}", query=query, seconds=timeout)
+        return self
+
+
+class ControlHandle(_Verbs):
+    """Control of the answers of a test's server, from any thread; `url` and `token` are for other processes.
+
+    The verbs are for the requests to come: `times` says how many (0: all), `path` and `model` which ones.
+    """
+
+    def __init__(self, control: Control, url: str, call: Callable[[Coroutine[Any, Any, Any], float], Any]) -> None:
+        super().__init__(control, call)
+        self.url, self.token = url, control.token
+
+    def next(self) -> list[dict[str, Any]]:
+        """Return what is asked for requests to come."""
+        entries: list[dict[str, Any]] = self._send("GET", "next")["next"]
+        return entries
+
+    def forget(self) -> None:
+        """Forget what is asked for requests to come."""
+        self._send("DELETE", "next")
+
+    def streams(self) -> list[ControlledStream]:
+        """Return all requests, oldest first."""
+        rows = self._send("GET", "streams")["streams"]
+        return [self.stream(row["stream"]) for row in rows]
+
+    def stream(self, reference: int | str = "@") -> ControlledStream:
+        """Return a request by its number from 1, or as `@` (whichever is the newest) or `@-1`."""
+        return ControlledStream(self._control, self._call, str(reference))
