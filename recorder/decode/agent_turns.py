@@ -27,6 +27,8 @@ _MOST_IDS: Final = 100_000
 _THREAD_PATH = re.compile(r"/sessions/[^/]+/threads/([^/?]+)/")
 
 OutputKind = Literal["content", "reasoning", "tool"]
+_OUTPUTS: Final[dict[str, OutputKind]] = {"text": "content", "reasoning": "reasoning", "call": "tool"}
+"""The effects that bring output, and its kind."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,12 +60,14 @@ class _Text:
         self.heard[connection] = position + len(text)
         return text[max(self.size - position, 0) :]
 
-    def remainder(self, text: str) -> str | None:
-        """Return what a whole text adds; None if it says nothing new. One that differs takes the place of all."""
+    def remainder(self, text: str) -> str:
+        """Return what a whole text adds; one that differs takes the place of all before it."""
+        if not text:
+            return ""
         spoken = "".join(output.text for output in self.outputs)
         self.is_whole = True
         if text.startswith(spoken):
-            return text[len(spoken) :] or None
+            return text[len(spoken) :]
         for output in self.outputs:
             output.text = ""
         self.size = 0
@@ -95,7 +99,6 @@ class AgentTurn(TurnDraft):
     calls: dict[str, str] = field(default_factory=dict)
     tool_spans: list[tuple[int, int]] = field(default_factory=list)
     waits: list[tuple[int, int | None]] = field(default_factory=list)
-    usages: list[JsonObject] = field(default_factory=list)
     error_message: str | None = None
     is_interrupted: bool = False
     last_error: Effect | None = None
@@ -103,8 +106,8 @@ class AgentTurn(TurnDraft):
     """The mark of an error that is the last word so far."""
     parts: dict[tuple[OutputKind, str], dict[int, _Text]] = field(default_factory=dict)
     """The texts by kind, message and part."""
-    request_tokens: list[TurnTokens] = field(default_factory=list)
-    end_tokens: TurnTokens | None = None
+    requests: dict[str, Effect] = field(default_factory=dict)
+    """The counts of the requests to the model by their ids, or those of all."""
     running: set[str] = field(default_factory=set)
     last_mark: int = 0
     """The last call or output: since then a tool runs, if any does."""
@@ -134,10 +137,21 @@ class AgentTurn(TurnDraft):
     def settle(self) -> None:
         """Set what is known once all events are there: texts, tokens, and the outcome of a turn without an end."""
         self.texts = [self._joined(*key) for key in self.parts if key[0] == "content"]
-        self.tokens = self.end_tokens or _sum(self.request_tokens)
+        self.tokens = TurnTokens(
+            input=self._total("input"), input_cached=self._total("input_cached"), output=self._total("output")
+        )
         if self.end is None and self.failed_at is not None and self.last_error is not None:
             self.end, self.outcome = self.failed_at, "error"
             self.error, self.error_message = self.last_error.code, self.last_error.message
+
+    @property
+    def usages(self) -> list[JsonObject]:
+        return [request.usage for request in self.requests.values() if request.usage]
+
+    def _total(self, name: str) -> int | None:
+        """Add up a count of all requests to the model; None if none reports it."""
+        counts = [getattr(request.tokens, name, None) for request in self.requests.values()]
+        return sum(known) if (known := [count for count in counts if count is not None]) else None
 
     def _joined(self, kind: OutputKind, key: str) -> str:
         parts = self.parts.get((kind, key), {})
@@ -247,8 +261,8 @@ class TurnMachine:
         if turn.end is not None:
             return
         turn.end, turn.outcome, turn.finish_reason = mark, effect.outcome, effect.reason
-        turn.end_tokens = effect.tokens
-        turn.usages += [effect.usage] if effect.usage else []
+        if effect.tokens is not None:  # those of the whole turn
+            turn.requests = {"": effect}
         error = turn.last_error
         # A session that terminates behind an error failed.
         has_failed = effect.name == "close" and error is not None and not error.is_retried
@@ -271,11 +285,10 @@ class TurnMachine:
             turn.is_begin_known = turn.is_begin_known or (bool(event.turn) and turn.first_output is None)
         elif name == "end":
             self._end(mark, turn, effect)
-        elif name in ("text", "reasoning"):
+        elif name in _OUTPUTS:
             self._say(mark, event, effect, turn, connection)
         elif name == "tokens":
-            turn.request_tokens += [effect.tokens] if effect.tokens else []
-            turn.usages += [effect.usage] if effect.usage else []
+            turn.requests[effect.key] = effect
         elif name == "error":
             turn.last_error = effect
             turn.failed_at = None if effect.is_retried else mark
@@ -286,9 +299,7 @@ class TurnMachine:
 
     def _work(self, mark: int, effect: Effect, turn: AgentTurn) -> None:
         """Apply an effect on the tools of a turn, or on its wait for the client."""
-        if effect.name == "call":
-            self._call(mark, effect, turn)
-        elif effect.name == "wait":
+        if effect.name == "wait":
             turn.waits += [(mark, None)] if turn.end is None else []
         else:
             self._end_waits(mark, turn)
@@ -298,39 +309,25 @@ class TurnMachine:
                 turn.last_mark = mark
 
     def _say(self, mark: int, event: SessionEvent, effect: Effect, turn: AgentTurn, connection: int) -> None:
-        kind: OutputKind = "content" if effect.name == "text" else "reasoning"
+        """Apply an effect that may be output."""
+        kind = _OUTPUTS[effect.name]
         part = turn.part_of(kind, effect.key, effect.part)
         if effect.is_whole:
-            text = part.remainder(effect.text) if effect.text else None
+            text = part.remainder(effect.text)
         else:
-            text = part.added(effect.text, connection, is_identified=bool(event.id)) or None
-        if text is not None:
-            turn.add(mark, kind, text, part)
+            text = part.added(effect.text, connection, is_identified=bool(event.id))
+        is_new_call = kind == "tool" and effect.key not in turn.calls
+        if kind == "tool":
+            turn.calls[effect.key] = turn.calls.get(effect.key) or effect.tool
+        if text or is_new_call:
+            turn.add(mark, kind, text, part, effect.tool if is_new_call else "", effect.key)
             self._end_waits(mark, turn)
-
-    def _call(self, mark: int, effect: Effect, turn: AgentTurn) -> None:
-        part = turn.part_of("tool", effect.key, 0)
-        is_new = effect.key not in turn.calls
-        turn.calls[effect.key] = turn.calls.get(effect.key) or effect.tool
-        text = part.remainder(effect.text) if effect.text else None
-        if is_new or text is not None:
-            turn.add(mark, "tool", text or "", part, effect.tool if is_new else "", effect.key)
         if effect.runs:
             turn.running.add(effect.key)
 
     def _end_waits(self, mark: int, turn: AgentTurn) -> None:
         if turn.waits and turn.waits[-1][1] is None:
             turn.waits[-1] = turn.waits[-1][0], mark
-
-
-def _sum(requests: list[TurnTokens]) -> TurnTokens:
-    """Add up the tokens of requests to the model; a count that none reports is unknown."""
-
-    def total(name: str) -> int | None:
-        counts = [count for tokens in requests if (count := getattr(tokens, name)) is not None]
-        return sum(counts) if counts else None
-
-    return TurnTokens(input=total("input"), input_cached=total("input_cached"), output=total("output"))
 
 
 def thread_at(path: str) -> str:

@@ -394,7 +394,8 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
         decoded.turns, decoded.drafts = session_streams.settle(decoded.runs, exchange)
     decoded.api = _api(decoded, path_api)
     # A session may have told nothing yet.
-    decoded.is_session |= decoded.stream and decoded.api is None and path_api in registry.SESSION_APIS
+    is_declared = decoded.declared is not None and decoded.declared.has_turns
+    decoded.is_session |= decoded.stream and decoded.api is None and (is_declared or path_api in registry.SESSION_APIS)
     if decoded.api == "unknown" and path_api is None:  # its events may have any format
         decoded.flags.discard("malformed")
         decoded.misfit = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wiretape.recorder.decode.effects import SessionEvent
 from wiretape.recorder.decode.exchange import Operation
+from wiretape.recorder.decode.turns import TurnTokens
 from wiretape.recorder.decode.values import JsonObject, count
 
 if TYPE_CHECKING:
@@ -151,6 +152,11 @@ class Tokens:
     cache_write: int | None = None
     cache_write_1h: int | None = None
     has_other_models: bool = False
+
+    @property
+    def of_turn(self) -> TurnTokens:
+        """The counts that a turn of a session has."""
+        return TurnTokens(input=self.input, input_cached=self.cache_read, output=self.output)
 
     @property
     def uncached(self) -> int | None:

@@ -41,7 +41,7 @@ class Effect:
     """One effect of an event on a turn.
 
     `key` is the id of the message, the call, the request to the model or the client's event; `part` numbers the texts
-    of a message. `is_whole`: `text` is all of that part. Of a call, `text` are the arguments, and `runs` says that the
+    of a message. `is_whole`: `text` is all of that part. Of a call, `text` are arguments, and `runs` says that the
     provider runs it now. `ask` is a word of `turns.BEGINNINGS`; `waits`: the client's event is still in the queue.
     `reason`, `outcome`, `code` and `message` are those of an end or an error; `is_retried`: the server tries again.
     """

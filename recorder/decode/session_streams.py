@@ -64,7 +64,7 @@ def _set_chunks(runs: Sequence[ItemRun], machine: TurnMachine, turns: list[Agent
         kinds = {kind for kind, _ in added}
         run.chunk = replace(
             run.chunk,
-            id=turns[0].id if turns and run.item == turns[0].first else "",
+            id=(turns[0].id or run.chunk.id) if turns and run.item == turns[0].first else "",
             model=event.model or run.chunk.model,
             pieces=tuple(piece for _, piece in added),
             content="content" in kinds,
@@ -73,7 +73,10 @@ def _set_chunks(runs: Sequence[ItemRun], machine: TurnMachine, turns: list[Agent
             fault=faults.pop(run.item, None),
             ends=run.item in ends,
             usage=(usage or None) if index == last else None,
-            attributes=(("unknown_events", unknown_count),) if unknown_count and index == last else (),
+            attributes=(("unknown_events", unknown_count),)
+            if unknown_count and index == last
+            else run.chunk.attributes,
+            finals=(),
         )
 
 

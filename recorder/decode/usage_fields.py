@@ -10,7 +10,6 @@ from typing import Final
 
 from wiretape.recorder.decode.declared import paths
 from wiretape.recorder.decode.dialect import Tokens
-from wiretape.recorder.decode.turns import TurnTokens
 from wiretape.recorder.decode.values import JsonObject, count
 
 
@@ -263,10 +262,6 @@ def _sum(*counts: int | None) -> int | None:
     """Add up the known counts; None if none is."""
     numbers = [number for number in counts if number is not None]
     return count(sum(numbers)) if numbers else None
-
-
-def turn_tokens(counts: Tokens) -> TurnTokens:
-    return TurnTokens(input=counts.input, input_cached=counts.cache_read, output=counts.output)
 
 
 def merge(api: str, total: JsonObject, usage: JsonObject) -> None:

@@ -357,9 +357,40 @@ WORKERS_AI = DeclaredWire(
     ending=(DONE,),
 )  # fmt: skip
 
+
+def _studio(type: str, role: str = "assistant", **data: Any) -> dict[str, Any]:
+    return {"object": "message", "id": f"msg_out_{type}", "role": role, "type": type,
+            "content": [{"type": "data", "data": data}]}  # fmt: skip
+
+
+def _studio_text(text: str, role: str = "assistant") -> dict[str, Any]:
+    return {"object": "message", "role": role, "type": "message", "content": [{"type": "text", "text": text}]}
+
+
+def _studio_status(status: str, **more: Any) -> dict[str, Any]:
+    return _studio("session_status", "tool", session_status=status, **more)
+
+
+AGENTSTUDIO = DeclaredWire(
+    "agentstudio",
+    "/api/v1/agentstudio/sessions/s1/events/stream",
+    _events(
+        _studio_text("Please", "user"), _studio_status("running"), _studio_text("Let me "), _studio_text("see."),
+        _studio("tool_call", call_id="c1", name="lamp", arguments='{"on":true}'),
+        _studio("tool_call_output", "tool", call_id="c1", output="lit"),
+        _studio_status("idle", stop_reason={"type": "end_turn"}),
+    ),
+    {"operation": "agent_session", "content": "Let me see.", "finish_reason": "end_turn",
+     "calls": [("c1", "lamp", '{"on":true}')]},
+    3,
+    "Let me ",
+    (event(_studio_status("idle", stop_reason={"type": "retries_exhausted"})), "retries_exhausted", None),
+)  # fmt: skip
+
 DECLARED_WIRES: Final = {
     "ai-sdk-ui": AI_SDK_UI, "mcp": MCP, "mcp-2026": MCP_2026, "ag-ui": AG_UI, "langgraph": LANGGRAPH,
     "langgraph-partial": LANGGRAPH_PARTIAL, "a2a": A2A, "a2a-http": A2A_OVER_HTTP, "a2a-0.3": A2A_03,
     "speech": SPEECH, "transcription": TRANSCRIPTION,
     "cartesia": SPEECH_OF_CARTESIA, "tgi": TGI, "llamacpp": LLAMACPP, "workers-ai": WORKERS_AI,
+    "agentstudio": AGENTSTUDIO,
 }  # fmt: skip

@@ -15,6 +15,8 @@ from tests.support.declared_wires import DECLARED_WIRES, DeclaredWire, event
 from tests.support.decoding import derived
 from tests.support.wires import COMPLETIONS, CORTEX, WIRES, Wire
 from wiretape.recorder.decode.decoder import framing_of
+from wiretape.recorder.decode.dialects import anthropic_sessions, openai_agents
+from wiretape.recorder.decode.effects import EFFECTS
 from wiretape.recorder.decode.exchange import DETAILS, OUTCOMES, Exchange, Read, Reads
 from wiretape.recorder.decode.metrics import METRICS, Measures
 from wiretape.recorder.relay import providers
@@ -319,6 +321,20 @@ def wires() -> str:
         is_read = [any(column) for column in zip(*map(_is_read_declared, streams), strict=True)]
         table.append(f"| `{api}` | {paths} | `sse` | {' | '.join('✓' if is_true else '–' for is_true in is_read)} |")
     return "\n".join(table) + "\n"
+
+
+def agent_events() -> str:
+    """Return a table of the events of hosted agents' sessions: each effect, and the types with it by API."""
+    tables = {openai_agents.API: openai_agents.TABLE, anthropic_sessions.API: anthropic_sessions.TABLE}
+    lines = [f"| an event | {' | '.join(f'`{api}`' for api in tables)} |", "|---" * (1 + len(tables)) + "|"]
+    for name, meaning in (*EFFECTS.items(), ("", "changes no turn")):
+        cells = [
+            " ".join(f"`{kind}`" for kind, row in table.rows.items() if name in row.effects.split(", ")) or "–"
+            for table in tables.values()
+        ]
+        lines.append(f"| {meaning} | {' | '.join(cells)} |".replace("`agent.session.", "`…"))
+    sources = "; ".join(f"`{api}`: {table.source} ({table.date})" for api, table in tables.items())
+    return "\n".join([*lines, "", f"Sources, and when they were read: {sources}."]) + "\n"
 
 
 def _is_read_declared(wire: DeclaredWire) -> list[bool]:

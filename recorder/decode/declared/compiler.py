@@ -23,14 +23,17 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.recorder.decode import rpc
+from wiretape.recorder.decode.agent_turns import thread_at
 from wiretape.recorder.decode.allowance import Allowance
 from wiretape.recorder.decode.declared import matching, paths
 from wiretape.recorder.decode.declared.matching import Alternative
 from wiretape.recorder.decode.declared.paths import Condition, Getter
 from wiretape.recorder.decode.declared.table import CheckedTable, DeclarationError, Key, flag, tests, text, texts
 from wiretape.recorder.decode.dialect import Chunk, Dialect, FinalText, Parse, Piece, ReportedError, Tokens, ToolPiece
+from wiretape.recorder.decode.effects import SILENT_FLAGS, Effect, SessionEvent
 from wiretape.recorder.decode.exchange import OPERATIONS, Exchange, Operation
 from wiretape.recorder.decode.operation import UNKNOWN
+from wiretape.recorder.decode.turns import TurnOutcome
 from wiretape.recorder.decode.values import JsonObject, compact, index
 
 _COUNTED: Final = frozenset({"timestamp", "index", "sequence_number", "obfuscation", "created"})
@@ -63,11 +66,22 @@ class _Draft:
     finals: list[FinalText] | None = None
     runs_tool: bool = False
     has_result: bool = False
+    event: SessionEvent | None = None
 
     @property
     def has_findings(self) -> bool:
         """True if there is anything but a text or a finish reason."""
-        marks = (self.is_audio, self.ends, self.begins, self.aborts, self.finals, self.fault, self.usage, self.id)
+        marks = (
+            self.is_audio,
+            self.ends,
+            self.begins,
+            self.aborts,
+            self.finals,
+            self.fault,
+            self.usage,
+            self.id,
+            self.event,
+        )
         return any(marks)
 
     @property
@@ -83,7 +97,9 @@ class _Past:
 
     `foreign` are the ids of messages that are not the answer's, `message` the id of the latest message,
     `progress_texts` are the answer only if no other text comes, and `unanswered_ids` those of requests of a batch.
-    `uncounted_steps` are those that are not counted in the `Allowance` yet: this counts lines.
+    `uncounted_steps` are those that are not counted in the `Allowance` yet: this counts lines. In a session of turns,
+    the findings are those in one turn; `whole_count` counts its finished texts, and `called_at` has the ids of its
+    calls by their indexes.
     """
 
     is_recognised: bool = False
@@ -98,6 +114,18 @@ class _Past:
     progress_texts: list[str] = field(default_factory=list)
     unanswered_ids: set[str] = field(default_factory=set)
     uncounted_steps: int = 0
+    thread: str = ""
+    is_in_turn: bool = False
+    whole_count: int = 0
+    called_at: dict[int, str] = field(default_factory=dict)
+
+    def begin_turn(self) -> None:
+        """Forget the findings of the turn before, unless it is running: they say nothing of the next."""
+        if self.is_in_turn:
+            return
+        self.has_content = self.has_reasoning = False
+        self.so_far, self.usages, self.total, self.progress_texts = {}, {}, Counter(), []
+        self.called_at, self.called_ids, self.is_in_turn = {}, set(), True
 
 
 @dataclass(slots=True)
@@ -130,6 +158,27 @@ class _Rule(NamedTuple):
 
     action: _Action
     walks: int
+
+
+class _TurnRule(NamedTuple):
+    """The kinds of events that begin a turn, and that end it, and the getter of the id of an event's turn, if any."""
+
+    begins: frozenset[str]
+    ends: frozenset[str]
+    by: Getter | None
+
+    def around(self, rules: Sequence[_Rule], kind: str) -> list[_Rule]:
+        """Return the rules for events of a kind, whose findings become those of a turn."""
+
+        def begin(root: Any, draft: _Draft, past: _Past) -> None:
+            past.begin_turn()
+
+        def tell(root: Any, draft: _Draft, past: _Past) -> None:
+            if effects := _effects(self, kind, draft, past):
+                id = "" if self.by is None else _as_text(self.by(root))
+                draft.event = SessionEvent(type=kind, effects=effects, turn=id, thread=past.thread)
+
+        return [*([_Rule(begin, 0)] if kind in self.begins else []), *rules, _Rule(tell, 0)]
 
 
 class _Rules(NamedTuple):
@@ -183,8 +232,10 @@ def compile(table: Mapping[str, Any], reserved: Sequence[str] = ()) -> DeclaredD
         tokens=tokens,
         finish_ends=events.finish_ends,
         has_done=events.has_done,
-        repeats=not _tests_texts(table),
-        silent=frozenset(flag for flag, is_declared in silent.items() if not is_declared),
+        repeats=not _tests_texts(table) and "turn" not in table,
+        silent=frozenset(flag for flag, is_declared in silent.items() if not is_declared)
+        | (SILENT_FLAGS if "turn" in table else frozenset()),
+        has_turns="turn" in table,
         is_declared=True,
         declaration=table,
         version=version_of(table),
@@ -241,6 +292,8 @@ class _Events:
         self._ids = [_path(path) for path, expected in (self._answer or {}).items() if str(expected).startswith("$")]
         self.has_done = table.read("done", flag, False)
         self.finish_ends = table.read("finish-ends", flag, False)
+        rules = [_turn_rule(entry) for entry in table.tables("turn")]
+        self._turn = rules[0] if rules else None
         self._common: list[_Rule] = []
         self._by_kind: dict[str, list[_Rule]] = {}
         self._read_rules(table)
@@ -260,6 +313,7 @@ class _Events:
             for request in batch if isinstance(batch, list) else ():
                 past.unanswered_ids |= {str(id) for get in self._ids if (id := get(request)) is not None}
         name, kind_of, root_of, root_test = self._name, self._kind, self._root, self._only
+        past.thread = thread_at((exchange or Exchange()).path)
         common = _Rules.of(self._common)
         by_kind = {kind: _Rules.of(rules) for kind, rules in self._by_kind.items()}
 
@@ -318,7 +372,8 @@ class _Events:
                 action = maker(entry)
                 rule = _Rule(action if condition is None else _conditional(condition, action), _walks(entry.values))
                 rules.append((kinds, rule))
-        all_kinds = table.read("kinds", texts, ())
+        all_kinds = {*table.read("kinds", texts, ())}
+        all_kinds |= set() if self._turn is None else self._turn.begins | self._turn.ends
         if self._kind is None and (all_kinds or any(kinds for kinds, _ in rules)):
             raise DeclarationError(table.key, "on names kinds of events: key must say where an event has its kind")
         from_events = table.read("attributes", _of_events, {})
@@ -327,9 +382,12 @@ class _Events:
             _Rule(_attribute(name, get), _walks({name: paths_by_name[name]})) for name, get in from_events.items()
         ]
         rules += [((), rule) for rule in self._attributes]
-        for kind in {*all_kinds}.union(*(kinds for kinds, _ in rules)):
-            self._by_kind[kind] = [rule for kinds, rule in rules if not kinds or kind in kinds]
+        for kind in all_kinds.union(*(kinds for kinds, _ in rules)):
+            actions = [rule for kinds, rule in rules if not kinds or kind in kinds]
+            self._by_kind[kind] = actions if self._turn is None else self._turn.around(actions, kind)
         self._common = [rule for kinds, rule in rules if not kinds]
+        if self._turn is not None:
+            self._common = self._turn.around(self._common, "")
 
 
 def _walks(entry: Mapping[str, Any]) -> int:
@@ -381,7 +439,40 @@ def _chunk(api: str, draft: _Draft, is_answer: bool, is_own: bool) -> Chunk | No
         finals=tuple(draft.finals) if draft.finals else (),
         provider_calls=int(draft.runs_tool),
         provider_results=int(draft.has_result),
+        event=draft.event,
     )
+
+
+def _effects(turn: _TurnRule, kind: str, draft: _Draft, past: _Past) -> tuple[Effect, ...]:
+    """Return the findings in an event as effects on the turns of a session."""
+    effects = [Effect(name="begin")] if kind in turn.begins else []
+    message = f"{past.message}/{past.whole_count}"
+    effects += [Effect(name="reasoning", key=message, text=draft.reasoning)] if draft.reasoning else []
+    effects += [Effect(name="text", key=message, text=draft.content)] if draft.content else []
+    for tool in draft.tools or ():
+        key = tool.id or past.called_at.get(-1 if tool.index is None else tool.index, "")
+        past.called_at[-1 if tool.index is None else tool.index] = key
+        effects.append(Effect(name="call", key=key, tool=tool.name, text=tool.arguments))
+    for final in draft.finals or ():
+        if final.name == "content":
+            effects.append(Effect(name="text", key=message, text=final.text, is_whole=True))
+            past.whole_count += 1
+        else:
+            key = final.id or past.called_at.get(-1 if final.part is None else final.part, "")
+            effects.append(Effect(name="call", key=key, text=final.text, is_whole=True))
+    effects += [Effect(name="wait")] if draft.runs_tool else []
+    effects += [Effect(name="resume")] if draft.has_result else []
+    if draft.usage:
+        effects.append(Effect(name="tokens", usage=draft.usage, tokens=tokens(draft.usage).of_turn))
+    fault = draft.fault or ReportedError(None, None)
+    if kind in turn.ends:
+        outcome: TurnOutcome = "cancelled" if draft.aborts else "error" if draft.fault is not None else "complete"
+        reason = draft.finish or draft.reason or None
+        effects.append(Effect(name="end", outcome=outcome, reason=reason, code=fault.code, message=fault.message))
+        past.is_in_turn = False
+    elif draft.fault is not None:
+        effects.append(Effect(name="error", code=fault.code, message=fault.message))
+    return tuple(effects)
 
 
 def _merge_batch(chunks: Sequence[Chunk]) -> Chunk | None:
@@ -404,6 +495,13 @@ def _conditional(condition: Condition, action: _Action) -> _Action:
             action(root, draft, past)
 
     return act
+
+
+def _turn_rule(entry: CheckedTable) -> _TurnRule:
+    begins, ends = entry.read("on", texts, ()), entry.read("ends", texts, ())
+    if not begins or not ends:
+        raise DeclarationError(entry.key, "turn needs on and ends: the kinds of events that begin a turn, and end it")
+    return _TurnRule(frozenset(begins), frozenset(ends), entry.read("by", _path, None))
 
 
 def _foreign(entry: CheckedTable) -> _Action:

@@ -76,7 +76,8 @@ def _call(payload: JsonObject, *, is_provider: bool) -> Effects:
     # A call that needs a confirmation runs in a later turn.
     runs = is_provider and payload.get("evaluated_permission") != "ask"
     key, tool, arguments = text(payload.get("id")), text(payload.get("name")), payload.get("input")
-    return (Effect(name="call", key=key, tool=tool, text="" if arguments is None else compact(arguments), runs=runs),)
+    whole = "" if arguments is None else compact(arguments)
+    return (Effect(name="call", key=key, tool=tool, text=whole, is_whole=True, runs=runs),)
 
 
 def _result(key: str) -> EventRow:
@@ -86,7 +87,7 @@ def _result(key: str) -> EventRow:
 def _request_end(payload: JsonObject) -> Effects:
     usage = usage_in(payload, "model_usage")  # Qoder counts credits in it, which are no tokens
     key = text(payload.get("model_request_start_id"))
-    return (Effect(name="tokens", key=key, usage=usage, tokens=usage_fields.turn_tokens(tokens(usage or {}))),)
+    return (Effect(name="tokens", key=key, usage=usage, tokens=tokens(usage or {}).of_turn),)
 
 
 _PROVIDER_CALL: Final = EventRow("call", partial(_call, is_provider=True))

@@ -42,7 +42,7 @@ def _end(outcome: TurnOutcome) -> EventRow:
             code=text(error.get("code")) or None,
             message=text(error.get("message")) or None,
             usage=usage,
-            tokens=None if usage is None else usage_fields.turn_tokens(tokens(usage)),
+            tokens=None if usage is None else tokens(usage).of_turn,
         )
         return (end,)
 
@@ -96,7 +96,7 @@ def _item(payload: JsonObject) -> Effects:
         value = {"command": item["command"]}
     arguments = value if isinstance(value, str) else compact(value) if value else ""
     tool = text(item.get("name")) or kind
-    call = Effect(name="call", key=key, tool=tool, text=arguments, runs=runs and not is_done)
+    call = Effect(name="call", key=key, tool=tool, text=arguments, is_whole=True, runs=runs and not is_done)
     return (Effect(name="result", key=key, runs=True), call) if runs and is_done else (call,)
 
 

@@ -315,3 +315,83 @@ def test_rules_are_work_that_is_limited() -> None:
     large = event({"l": [{"y": 1}] * 100_000})
     measures = derived(large, path="/v2/parts", dialects=json.dumps([many(100, " | ".join(["l[].z"] * 24))]))
     assert "decode_limit" in measures.flags
+
+
+TURNS = PARTS | {
+    "operation": "agent_session",
+    "turn": {"on": "start", "ends": ["stop", "gone"]},
+    "tool": {"on": "call", "id": "id", "key": "index", "name": "name", "args": "args"},
+    "run": {"on": "call"},
+    "result": {"on": "result"},
+    "final": {"on": "whole", "at": "value"},
+    "finish": {"on": "stop", "at": "why"},
+    "usage": {"on": "count", "per": "request", "input": "in", "output": "out"},
+    "error": [{"on": "stop", "finish": "failed"}, {"on": "trouble", "code": "code"}],
+    "abort": {"on": "gone"},
+}
+
+
+def turns_of(*payloads: dict[str, Any], **more: Any) -> list[tuple[Any, ...]]:
+    names = ("text", "outcome", "finish_reason", "error_code", "input_tokens", "output_tokens")
+    return [tuple(turn.get(name) for name in names) for turn in measured(TURNS | more, *payloads).turns or ()]
+
+
+def part(value: str) -> dict[str, Any]:
+    return {"kind": "part", "value": value}
+
+
+START, STOP = {"kind": "start"}, {"kind": "stop", "why": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("payloads", "expected"),
+    [
+        (
+            [START, part("a"), STOP, START, part("b"), STOP],
+            [("a", "complete", "ok", None), ("b", "complete", "ok", None)],
+        ),
+        ([START, part("a"), {"kind": "stop", "why": "failed"}], [("a", "error", "failed", "failed")]),
+        ([START, part("a"), {"kind": "gone"}], [("a", "cancelled", None, None)]),
+        ([START, part("a"), {"kind": "trouble", "code": 7}], [("a", "error", None, "7")]),
+        ([START, part("a"), {"kind": "trouble", "code": 7}, part("b"), STOP], [("ab", "complete", "ok", None)]),
+        ([START, part("a")], [("a", "truncated", None, None)]),
+        ([STOP, START, STOP, STOP], [(None, "complete", "ok", None)]),
+        ([START, part("a"), {"kind": "whole", "value": "abc"}, part("d"), STOP], [("abcd", "complete", "ok", None)]),
+        ([START, part("x"), {"kind": "whole", "value": "abc"}, STOP], [("abc", "complete", "ok", None)]),
+    ],
+)
+def test_a_declaration_tells_turns_apart(payloads: list[Any], expected: list[Any]) -> None:
+    assert [turn[:4] for turn in turns_of(*payloads)] == expected
+
+
+def test_a_turn_counts_its_own_usage() -> None:
+    first, second = ({"kind": "count", "request": number, "in": 3, "out": 2} for number in "ab")
+    turns = turns_of(START, first, second, STOP, START, first, STOP)
+    assert [turn[4:] for turn in turns] == [(6, 4), (3, 2)]
+    assert measured(TURNS, START, first, STOP, START, first, STOP).output_tokens == 4
+
+
+def test_a_turn_named_by_events_may_overlap_another() -> None:
+    by = {"turn": {"on": "start", "ends": "stop", "by": "turn"}}
+    events = [START, part("a"), {"kind": "stop"}]
+    mixed = [event | {"turn": id} for event in events for id in ("t1", "t2")]
+    assert [turn[:2] for turn in turns_of(*mixed, **by)] == [("a", "complete"), ("a", "complete")]
+
+
+def test_a_turns_call_may_come_in_pieces() -> None:
+    call = {"kind": "call", "index": 0}
+    measures = measured(
+        TURNS,
+        START,
+        call | {"id": "c1", "name": "lamp", "args": '{"on":'},
+        call | {"args": "1}"},
+        {"kind": "result"},
+        STOP,
+    )
+    (made,) = measures.tool_calls or ()
+    assert (made["id"], made["name"], made["arguments"], measures.outcome) == ("c1", "lamp", '{"on":1}', "complete")
+
+
+def test_turns_need_a_beginning_and_an_end() -> None:
+    with pytest.raises(DeclarationError, match="turn needs on and ends"):
+        compile(PARTS | {"turn": {"on": "start"}})
