@@ -12,7 +12,7 @@ from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.attribution import Attribution, Slowness
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.exchange import Exchange, Reads, RecordedExchange, Standing
-from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.decode.stalls import Span, Thresholds
 from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.exchange import markers
 from wiretape.viewer.exchange.markers import Marker
@@ -122,6 +122,13 @@ class OpenedExchange:
     @property
     def stalls(self) -> list[Verdict]:
         return [verdict for verdict in self.verdicts if verdict.kind == "stall"]
+
+    @property
+    def stall_spans(self) -> list[Span] | None:
+        """The begin and end of each stall; None until all of it is judged."""
+        if not self.judged or self.live:
+            return None
+        return [(stall.from_ns, stall.from_ns + stall.lasted_ns) for stall in self.stalls]
 
     @property
     def live(self) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
 
+from wiretape.recorder.decode.stalls import Span
 from wiretape.viewer.exchange import race_drawing
 from wiretape.viewer.exchange.events import without_nul
 from wiretape.viewer.exchange.markers import label
@@ -48,14 +49,22 @@ class Lane:
     """One exchange of a race; `end_ns` and `first_byte_ns` are in ns since T0, the latter None if not known.
 
     `at` is when each event had certainly come: one without a timestamp when the next had, or at the end. `output_at`
-    are the timestamps of the output chunks that have one. `is_live` says whether more events may come.
+    are the timestamps of the output chunks that have one. `is_live` says whether more events may come. Until it is
+    judged, its `stalls` are None.
     """
 
     def __init__(
-        self, transcript: Transcript, end_ns: int, first_byte_ns: int | None, *, is_live: bool = False
+        self,
+        transcript: Transcript,
+        end_ns: int,
+        first_byte_ns: int | None,
+        *,
+        stalls: Sequence[Span] | None = None,
+        is_live: bool = False,
     ) -> None:
         self.transcript = transcript
         self.is_live = is_live
+        self.stalls = stalls
         self.end_ns = max(end_ns, transcript.at[-1] if len(transcript) else 0)
         self.at = array("q", transcript.at)
         if not all(transcript.timed):
@@ -101,7 +110,8 @@ class Lane:
             return self.transcript.characters(bisect_right(self.at, at_ns - shift_ns))
 
         outputs, unit_ns = [at_ns + shift_ns for at_ns in self.output_at], self.transcript.gap_unit_ns
-        return Course(shift_ns, outputs, self.end_ns + shift_ns, count, unit_ns, self.is_timed, self.is_live)
+        stalls = self.stalls and [(from_ns + shift_ns, to_ns + shift_ns) for from_ns, to_ns in self.stalls]
+        return Course(shift_ns, outputs, self.end_ns + shift_ns, count, unit_ns, self.is_timed, self.is_live, stalls)
 
     def reached_ns(self, length: int) -> int:
         """Return the timestamp at which all texts together had a length that they reach, in ns since T0."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, Literal, NamedTuple
 
+from wiretape.recorder.decode.stalls import Span
 from wiretape.viewer.exchange import strips
 from wiretape.viewer.exchange.strips import WaitKind
 from wiretape.viewer.text import curve, formatting, sparkline
@@ -36,7 +37,7 @@ class Course:
     """One lane on the axis of a race: its request, its outputs and its end, in ns since the axis begins.
 
     `count` returns how many characters had come by a timestamp, `unit_ns` is the unit of the bars of its gaps. The
-    waits of a lane that is not timed are unknown.
+    waits of a lane that is not timed are unknown, and which of them are stalls until it is judged.
     """
 
     start_ns: int
@@ -46,6 +47,7 @@ class Course:
     unit_ns: int
     is_timed: bool = True
     is_live: bool = False
+    stalls: Sequence[Span] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ def draw(courses: tuple[Course, Course], axis_ns: int, zero_ns: int, cells: int,
 
 def _strip(number: int, course: Course, axis_ns: int, cells: int, unit_ns: int) -> list[RaceCell]:
     """Return the row of a lane's gaps, its waits shaded with their lengths."""
-    waits = strips.waits(course.output_at, course.start_ns, course.end_ns, axis_ns, cells) if course.is_timed else []
+    places = course.output_at, course.start_ns, course.end_ns, axis_ns, cells
+    waits = strips.waits(*places, course.stalls) if course.is_timed else []
     longest = strips.longest_gaps(course.output_at, axis_ns, cells)
     bars = sparkline.bars([sparkline.height(gap, 1, unit_ns) if gap >= 0 else 0 for gap in longest], 1)[0]
     ends = (course.output_at[0], course.output_at[-1]) if course.output_at else None

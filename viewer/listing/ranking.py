@@ -280,7 +280,7 @@ def line(entry: RankedExchange, layout: Layout, winners: dict[str, frozenset[int
 
 
 def _title(name: str, with_unit: bool) -> str:
-    word_titles = {"id": "ID", "model": "MODEL", "upstream": "HOST"}
+    word_titles = {"id": "ID", "model": "MODEL", "upstream": "UPSTREAM"}
     return word_titles.get(name) or label(name, with_unit=with_unit)
 
 

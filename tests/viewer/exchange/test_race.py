@@ -179,6 +179,14 @@ def test_gaps_are_drawn_on_one_axis() -> None:
     assert [race.places(race.drawing(cells), cells) for cells in (12, 1)] == [(0, 0), (0, 0)]
 
 
+def test_a_long_wait_of_a_tool_is_no_stall_in_a_race() -> None:
+    texts = [(100, "a"), (3100, "b"), (6200, "c")]
+    judged = Lane(lane(texts).transcript, 6200 * MS, None, stalls=[(3100 * MS, 6200 * MS)])
+    race = Race(lane(FAST), judged, Now(), "first content")
+    waits = [cell.wait for cell in race.drawing(60).rows[1] if cell.wait]
+    assert list(dict.fromkeys(waits)) == ["slow", "stalled"]
+
+
 def test_playhead_stays_within_the_strip() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     race.playback.seek_to(10**12)

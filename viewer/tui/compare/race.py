@@ -68,12 +68,13 @@ class RaceSide:
         if facts is None or exchange is None:
             return False
         lane, runs = self.lane, self.pulse.runs
+        stalls = exchange.stall_spans
         is_same = lane is not None and lane.transcript is exchange.transcript and lane.is_live == runs
-        if is_same and self._lane_row == facts.row:
+        if is_same and lane is not None and lane.stalls == stalls and self._lane_row == facts.row:
             return False
         self._lane_row = facts.row
         first_ns = units.ns(facts.row.derived["ttf_byte_ms"])
-        self.lane = Lane(exchange.transcript, self.pulse.end_ns, first_ns, is_live=runs)
+        self.lane = Lane(exchange.transcript, self.pulse.end_ns, first_ns, stalls=stalls, is_live=runs)
         return True
 
     def _take_facts(self, facts: Known) -> None:

@@ -156,9 +156,7 @@ class StreamTimeline(CachedLines, Scrubbing):
                 exchange.markers,
                 end_ns,
                 *room,
-                [(stall.from_ns, stall.from_ns + stall.lasted_ns) for stall in exchange.stalls]
-                if exchange.judged and not exchange.live
-                else None,
+                exchange.stall_spans,
                 is_whole=not exchange.missing,
             )
         self.strips = await in_thread(work)

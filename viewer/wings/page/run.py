@@ -32,7 +32,16 @@ from wiretape.viewer.report.stats import explained
 from wiretape.viewer.source.base import Columns, OutputText
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
-from wiretape.viewer.stats.summary import AttemptCounts, Sample, field_name, moving, row, supported, without_nan
+from wiretape.viewer.stats.summary import (
+    AttemptCounts,
+    Sample,
+    field_name,
+    moving,
+    percentiles,
+    row,
+    supported,
+    without_nan,
+)
 from wiretape.viewer.stats.trend import Trend
 from wiretape.viewer.text import formatting
 from wiretape.viewer.wings.page import document, sessions, stream
@@ -88,6 +97,12 @@ FEW_EVENTS: Final = 3_000
 MOST_EVENTS: Final = 50_000
 """Limit of events in all exchanges that can be played."""
 
+COMPARED: Final = "compared"
+"""The field of the two groups that `--base` and `--new` name."""
+
+GAP_PERCENTS: Final = (5, 25, 50, 75, 90, 95, 99)
+"""The percentiles of gaps in the tables of distributions."""
+
 _STATISTICS: Final = ("n", "p50", "p90", "p95", "p99", "max")
 _SHOWN: Final = ("ttft", "gap", "tps_user", "latency", "max_silence", "max_event_silence", "max_output_silence")
 _HEADLINES: Final = {
@@ -99,11 +114,15 @@ _HEADLINES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The exchanges of one group, as `stats` counts them; `spread` counts the gaps between their reads by step."""
+    """The exchanges of one group, as `stats` counts them; `spread` counts the gaps between their reads by step.
+
+    `gap_shares` are `GAP_PERCENTS` of those gaps, exactly, in ms; none without a gap.
+    """
 
     name: str | None
     row: TableRow
     spread: list[tuple[int, int]]
+    gap_shares: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +261,7 @@ def _group(group: Group) -> JsonObject:
         },
         "steps": deltas(step for step, _ in group.spread),
         "counts": [count for _, count in group.spread],
+        "gap_shares": group.gap_shares,
     }
 
 
@@ -458,8 +478,18 @@ def groups(samples: Sequence[Sample], by: str) -> list[Group]:
 
 def group(sample: Sample, by: str | None) -> Group:
     """Return a group of a sample, whose gaps are reordered in place."""
-    name = None if by is None else _name(sample.key[0])
-    return Group(name, row(sample, () if by is None else (by,)), gap_counts(moving(sample.gaps)))
+    return _named(None if by is None else _name(sample.key[0]), sample, () if by is None else (by,))
+
+
+def side(name: str, sample: Sample) -> Group:
+    """Return a group that is compared, whose gaps are reordered in place."""
+    return _named(name, sample, ())
+
+
+def _named(name: str | None, sample: Sample, keys: Sequence[str]) -> Group:
+    figures, gaps = row(sample, keys), moving(sample.gaps)
+    shares = [share / 1e6 for share in percentiles(gaps, GAP_PERCENTS)] if len(gaps) else []
+    return Group(name, figures, gap_counts(gaps), shares)
 
 
 def _largest(samples: Iterable[Sample]) -> list[Sample]:

@@ -88,9 +88,9 @@ def read_run(source: Source, content: PageContent, limits: Thresholds) -> run.Ru
     keys = ["model", *(f"label.{key}" for key in source.label_keys(covered)[:_MOST_LABELS])]
     samples = {by: source.samples(covered, (by,), gaps=True) for by in keys}
     everything, total = run.group(everything_sample, None), source.count(selection)
-    comparisons, played = list[run.Comparison](), list[str]()
+    sides, comparisons, played = dict[str, list[run.Group]](), list[run.Comparison](), list[str]()
     if content.is_whole:
-        comparisons = [*_asked_for(source, content, columns), *run.comparisons(samples, columns)]
+        comparisons = [*_asked_for(source, content, columns, sides), *run.comparisons(samples, columns)]
         played = run.to_play(columns, (id for comparison in comparisons for id in comparison.worst if id is not None))
     numbers = dict(zip(columns.values["id"], columns.numbers, strict=True))
     return run.RunPage(
@@ -100,7 +100,11 @@ def read_run(source: Source, content: PageContent, limits: Thresholds) -> run.Ru
         every_operation=covered is selection,
         left_out=coverage.described(counts) if counts else None,
         headlines=run.headlines(everything_sample, everything.row),
-        groups={"": [everything], **{by: run.groups(group_samples, by) for by, group_samples in samples.items()}},
+        groups={
+            "": [everything],
+            **sides,
+            **{by: run.groups(group_samples, by) for by, group_samples in samples.items()},
+        },
         smaller={
             by: len(group_samples) - run.MOST_GROUPS
             for by, group_samples in samples.items()
@@ -161,16 +165,20 @@ def _played(
             yield id, exchange(source, no, limits, mask)
 
 
-def _asked_for(source: Source, content: PageContent, columns: Columns) -> Iterator[run.Comparison]:
-    """Compare the two requested groups. Raise `NotFound` if one of them has no exchanges."""
+def _asked_for(
+    source: Source, content: PageContent, columns: Columns, sides: dict[str, list[run.Group]]
+) -> Iterator[run.Comparison]:
+    """Compare the two requested groups, and add them to `sides`. Raise `NotFound` if one of them has no exchanges."""
     if content.sides is None:
         return
     samples, members = list[Sample](), list[list[int]]()
     places = {no: at for at, no in enumerate(columns.numbers)}
     for side in content.sides:
         covered = content.selection.narrowed(side).covered(content.every_operation)
-        samples += source.samples(covered)
+        samples += source.samples(covered, gaps=True)
         members.append([places[no] for no in reversed(source.numbers(covered)) if no in places])
         if not samples[-1].size:
             raise NotFound(f"nothing to compare: no exchange matches {side}")
-    yield run.compared(None, (str(content.sides[0]), str(content.sides[1])), samples, members, columns)
+    names = str(content.sides[0]), str(content.sides[1])
+    sides[run.COMPARED] = [run.side(name, sample) for name, sample in zip(names, samples, strict=True)]
+    yield run.compared(None, names, samples, members, columns)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.browser import Page, chromium
 from tests.support.commands import run
-from tests.support.sample_tape import recorded
+from tests.support.sample_tape import DONE, begin, end, event, recorded, response
 from tests.support.session_tape import ELSEWHERE, FIRST, KEY, LIMITED, SECOND, frames, session_tape
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.tape import journal
@@ -432,3 +432,58 @@ def test_a_session_of_a_page_is_chosen_by_keys(page: Page, agents: Path) -> None
     page.press("Enter", 13)
     assert KEY in page.run(f"{CHOSEN}.textContent")
     assert page.run("document.querySelector('.filter').value") == f'conversation:"{KEY}"'
+
+
+@pytest.fixture(scope="module")
+def closing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape of an answer whose end came long after its last output, and of one that was quick."""
+    path = tmp_path_factory.mktemp("closing") / "closing.db"
+    texts = [(10 * at, event({"content": "a"})) for at in range(1, 202)]
+    coming = list[journal.Frame]()
+    for id, end_ms in (("a" * 16, 9000), ("b" * 16, 2011)):
+        parts = [*texts, (end_ms, event({}, "stop") + DONE)]
+        coming += [begin(id, 0, b'{"model": "m"}'), *response(id, parts), end(id, parts)]
+    return recorded(path, coming)
+
+
+def test_no_percentile_of_gaps_is_above_the_longest(page: Page, closing: Path) -> None:
+    page.open(exported(closing))
+    page.run(UNPACK)
+    gaps = page.run("[...gapValues(run, [0, 1])]")
+    assert (len(gaps), max(gaps)) == (400, 10.0)
+
+
+def test_a_comparisons_page_opens_with_it_and_colours_its_groups(page: Page, fixture: Path, tmp_path: Path) -> None:
+    names = ["model:gpt-x", "model:gpt-x-mini"]
+    page.open(exported(fixture, "--base", names[0], "--new", names[1], to=tmp_path / "compared.html"))
+    assert page.faults == []
+    heads = page.run("[...document.querySelectorAll('#page > h2')].map((one) => one.textContent)")
+    assert heads[:2] == ["Comparison", "Exchanges over time"]
+    assert page.run("[...document.querySelectorAll('select')].map((one) => one.value)")[1:3] == ["compared"] * 2
+    legend = page.run("""[...document.querySelectorAll('.timeline + .legend span')]
+      .filter((one) => !one.hidden).map((one) => one.textContent)""")
+    assert legend[:4] == ["wait", "reasoning", *names]
+    page.run(UNPACK)
+    assert page.run(
+        "laned(run, COMPARED, [...run.rows.id.keys()]).filter((one) => one.first).map((one) => one.name)"
+    ) == [
+        *names,
+        None,
+    ]
+
+
+def test_the_lanes_of_one_session_show_tools_and_backoff(page: Page, agents: Path) -> None:
+    tape, file = agents.with_suffix(".db"), agents.with_name("one.html")
+    run(tape, "export", "--html", f"s:{KEY}", "-o", str(file))
+    page.open(file)
+    page.run(UNPACK)
+    assert page.run("document.querySelector('select[aria-label=lanes]').value") == "conversation"
+    words = page.run("[...document.querySelectorAll('.timeline + .legend span')].filter((one) => !one.hidden)"
+                     ".map((one) => one.textContent)")  # fmt: skip
+    assert [word for word in words if word in ("tools", "backoff")] == ["tools", "backoff"]
+    places = page.run("""(() => {
+      const session = [...unpackSessions(run)][0];
+      const pauses = session.stretches.filter(({ part }) => PAUSES.includes(part));
+      return pauses.map(({ part, from, to }) => [part, from, to]);
+    })()""")
+    assert places == [["tools", 1_450_000, 3_450_000], ["backoff", 3_500_000, 4_500_000]]

@@ -116,7 +116,7 @@ function forest(run, comparison) {
     Object.fromEntries(Object.keys(run.compared).map((name, place) => [name, row[place]])),
   );
   const judged = rows.filter((row) => row.low !== null && row.base);
-  const left = 150;
+  const left = 176;
   const right = 120;
   const high = 18;
   const share = (row, value) => (100 * value) / Math.abs(row.base);
@@ -223,13 +223,22 @@ function comparing(run, pageView) {
     // A group has the sign that it has elsewhere on the page, as far as the two can be told apart.
     const signs = () => {
       const found = comparison.names.map((name) =>
-        comparison.by === pageView.by ? pageView.names.get(name) : undefined,
+        (comparison.by ?? COMPARED) === pageView.by ? pageView.names.get(name) : undefined,
       );
       return found.every((sign) => sign < GROUP_SIGNS) ? found : [0, 1];
     };
     const series = () => ({
       unit: run.quantities[pageView.metric][0],
-      series: members.map((rows, side) => seriesOf(run, pageView.metric, names[side], signs()[side], rows)),
+      series: members.map((rows, side) =>
+        seriesOf(
+          run,
+          pageView.metric,
+          names[side],
+          signs()[side],
+          rows,
+          comparison.by === null ? run.groups[COMPARED][side] : null,
+        ),
+      ),
     });
     const paired = curves(220, series);
     const key = el("div", {}, legendOf(series().series));

@@ -3,6 +3,7 @@
 const GROUP_SIGNS = 6;
 const LANE = 15;
 const PARTS = { axis: 22, lanes: 300, between: 26, ttft: 130, running: 70 };
+const PAUSES = ["tools", "backoff"]; // parts of a session's time without an exchange that its lanes show
 const BAD_TONES = { error: "bad", warning: "warn" };
 
 // Return the colours that pictures of a run use, computed once for each theme.
@@ -84,6 +85,11 @@ function clockAxis(run) {
     cut,
     length: Math.max(length - cut, 1),
     at: run.at.map(place),
+    // Return the position of any time: one in an idle time that is cut is in the cut.
+    placed(us) {
+      const period = periods[Math.max(after(starts, us) - 1, 0)];
+      return period ? period.at + Math.min(us - period.start, period.end - period.start + cut) : us;
+    },
     end: run.end.map((us, row) => place(run.at[row]) + us - run.at[row]),
     // Return the time of a position; that of a cut is the end of what ran before.
     time(at) {
@@ -95,7 +101,7 @@ function clockAxis(run) {
 
 // Return rows in lanes: in a lane, one follows the other. Groups stand one below the other, each with lanes of its own.
 function laned(run, by, rows) {
-  const groups = new Map();
+  const groups = new Map(by === COMPARED ? run.groups[by].map((group) => [group.name, []]) : []);
   for (const row of rows) {
     const name = by ? run.groupOf(by, row) : null;
     if (!groups.has(name)) groups.set(name, []);
@@ -167,10 +173,11 @@ function groupSign(pen, place, x, y, size) {
 // Return the picture of a run over time. `pageView` gives what is shown: `chosen` (row → whether it is selected), `rows` (of
 // the selected), `by` and `signOf` (row → which sign its group has); `opened` is called with a row that is chosen.
 function runTimeline(run, pageView, { opened, told }) {
-  let every, wall, last, ttfts, edges;
+  let every, wall, last, ttfts, edges, sessions;
   function measure() {
     every = Array.from({ length: run.size }, (_, row) => row);
     wall = clockAxis(run);
+    sessions = new Map(unpackSessions(run).map((session) => [session.key, session]));
     last = wall.length;
     ttfts = every.map((row) => run.rows.ttft_ms[row]).filter((value) => value > 0);
     edges = edgesAround(Math.min(...minmax(ttfts)), Math.max(...minmax(ttfts)));
@@ -272,8 +279,11 @@ function runTimeline(run, pageView, { opened, told }) {
     pen.globalAlpha = pageView.chosen(row) ? 1 : 0.15;
     const outcome = run.states[run.text("outcome", row)];
     const bad = colours[BAD_TONES[outcome ? outcome[1] : ""]];
+    const sign = pageView.signOf(row);
+    const content =
+      pageView.by !== COMPARED ? colours.content : sign < GROUP_SIGNS ? colours.groups[sign] : colours.muted;
     if (to - from < 4) {
-      pen.fillStyle = bad || colours.content;
+      pen.fillStyle = bad || content;
       pen.fillRect(from, y, to - from, height);
     } else {
       const at = (us) => x(wall.at[row] + us, width);
@@ -288,7 +298,7 @@ function runTimeline(run, pageView, { opened, told }) {
       if (begin !== null) {
         const thinking = rows.thinking_ms[row];
         const answer = rows.ttfo_ms[row];
-        part(begin, done ?? total, colours.content);
+        part(begin, done ?? total, content);
         if (thinking !== null && answer !== null) part(answer - thinking, answer, colours.reasoning);
         else if (answer === null && run.text("outcome", row) !== "open") part(begin, done ?? total, colours.reasoning);
         if (to - from > 260 && run.gaps(row)) outputs(pen, row, y, width, height);
@@ -320,6 +330,16 @@ function runTimeline(run, pageView, { opened, told }) {
       pen.lineWidth = 2;
       pen.strokeRect(from - 1, y - 1, to - from + 2, height + 2);
       pen.lineWidth = 1;
+    }
+  }
+
+  // Draw what passed between the exchanges of a session, while none was open: tools, and the waits of retries.
+  function pauses(pen, session, y, width) {
+    for (const { part, from, to } of session?.stretches ?? []) {
+      if (!PAUSES.includes(part)) continue;
+      const [left, until] = [from, to].map((us) => x(wall.placed(session.started_us - run.first + us), width));
+      pen.fillStyle = colours[SESSION_COLOURS[part]];
+      pen.fillRect(left, y + LANE / 2 - 3, Math.max(until - left, 0.5), 4);
     }
   }
 
@@ -355,6 +375,7 @@ function runTimeline(run, pageView, { opened, told }) {
     pen.restore();
     clip(marginOf(width) - 3);
     seen.forEach((lane, place) => {
+      if (lane.first && pageView.lanes === "conversation") pauses(pen, sessions.get(lane.name), y(place), width);
       let drawn = -1;
       for (let at = beginning(lane.rows); at < lane.rows.length && wall.at[lane.rows[at]] <= view[1]; at += 1) {
         const row = lane.rows[at];

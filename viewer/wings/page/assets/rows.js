@@ -1,5 +1,7 @@
 // The exchanges of a run, unpacked: one number a row for each, durations in µs, and the gaps of those that are kept.
 
+const COMPARED = "compared"; // the field of the two groups that an export compares
+
 function unpackRun(data, packed) {
   const { rows } = data;
   const started = undelta(rows.started_us);
@@ -69,8 +71,13 @@ function unpackRun(data, packed) {
   run.isMeasured = (row) => run.covers(row) && run.text("outcome", row) === "complete";
   // Silences are of every outcome.
   run.isIncluded = (name, row) => (run.quantities[name]?.[2] ? run.covers(row) : run.isMeasured(row));
+  // The two groups that were to be compared, by the rows that are in them.
+  const compared = new Map();
+  for (const { by, names, members } of data.comparisons)
+    if (by === null) members.forEach((group, side) => undelta(group).forEach((row) => compared.set(row, names[side])));
   run.groupOf = (by, row) => {
     if (!by) return null;
+    if (by === COMPARED) return compared.get(row) ?? null;
     if (!by.startsWith("label.")) return run.text(by, row);
     return rows.labels.values[rows.labels.places[row]]?.[by.slice(6)] ?? null;
   };
@@ -88,10 +95,12 @@ function valuesOf(run, name, rows) {
   return found.sort();
 }
 
+const isEnough = (n, percent) => n * (100 - percent) >= 100;
+
 // Return a percentile of ascending values, as `stats` defines it: between the two neighbours by linear interpolation;
 // null if they are fewer than 1/(1 − p), which is little but their maximum.
 function percentile(ascending, percent) {
-  if (ascending.length * (100 - percent) < 100) return null;
+  if (!isEnough(ascending.length, percent)) return null;
   const rank = ((ascending.length - 1) * percent) / 100;
   const low = ascending[Math.floor(rank)];
   return low + (ascending[Math.ceil(rank)] - low) * (rank - Math.floor(rank));
@@ -110,7 +119,9 @@ function gapValues(run, rows) {
       found[from + place] = Math.min(run.scale[step], longest) / 1000;
       if (step > steps[last]) last = place;
     });
-    for (const stall of run.stallsOf.get(row) ?? []) found[from + stall.gap] = stall.us / 1000;
+    // The silence in which it ended is none of its gaps, and a stall with a tool in it is shorter than its gap.
+    for (const stall of run.stallsOf.get(row) ?? [])
+      if (stall.gap !== null) found[from + stall.gap] = Math.min(stall.us, longest) / 1000;
     if (steps.length && longest < Infinity) found[from + last] = longest / 1000;
     from += steps.length;
   }

@@ -3,6 +3,7 @@
 const OUTCOME_COLOURS = { success: "good", warning: "warn", error: "bad", accent: "accent" };
 
 const STATISTICS = ["n", "p50", "p90", "p95", "p99", "max"]; // the order of a group's figures
+const GAP_PERCENTS = [5, 25, 50, 75, 90, 95, 99]; // of the gaps of a group, and of a table of distributions
 const POOLED = "gap"; // all gaps between reads with output together; other quantities have one value of each exchange
 
 // Return a distribution of some rows. Of all exchanges together it is of what the program counted, also where the page
@@ -19,7 +20,7 @@ function seriesOf(run, metric, name, sign, rows, group = null) {
     name,
     sign,
     n: counts.reduce((all, count) => all + count, 0),
-    figures: group?.figures.gap,
+    shares: group?.gap_shares,
     get values() {
       return group ? null : gapValues(run, measured);
     },
@@ -27,13 +28,19 @@ function seriesOf(run, metric, name, sign, rows, group = null) {
   };
 }
 
+// Return true if all exchanges are of one session.
+function isOfOneSession(run) {
+  const { places } = run.rows.conversation;
+  return places.length > 1 && places.every((place) => place !== null && place >= 0 && place === places[0]);
+}
+
 // What is shown: of which exchanges, in which groups; all pictures and the table go by it.
 function showing(run) {
   let every = Array.from({ length: run.size }, (_, row) => row);
   const pageView = {
     filter: "",
-    by: "model",
-    lanes: "model",
+    by: COMPARED in run.groups ? COMPARED : "model",
+    lanes: COMPARED in run.groups ? COMPARED : isOfOneSession(run) ? "conversation" : "model",
     metric: "ttft",
     rows: every,
     again: () => {},
@@ -208,22 +215,23 @@ function longestGap(run, rows) {
 function distributionTable(run, pageView) {
   const rows = pageView.series().map((series) => {
     const { values } = series;
-    const of = (percent) => {
-      if (values) return percentile(values, percent);
-      const counted = series.figures[STATISTICS.indexOf(`p${percent}`)];
-      return counted ?? series.points.find((point) => point[1] >= percent / 100)?.[0] ?? null;
-    };
-    return { name: series.name, n: series.n, of };
+    const of = (percent, place) =>
+      values ? percentile(values, percent) : isEnough(series.n, percent) ? series.shares[place] : null;
+    return { name: series.name, n: series.n, isExact: !values, of };
   });
   const columns = [
     column(pageView.by || "all", (row) => row.name),
     column("n", (row) => row.n, { number: true, shown: (value) => format.number(value) }),
   ];
-  for (const percent of [5, 25, 50, 75, 90, 95, 99])
+  GAP_PERCENTS.forEach((percent, place) =>
     columns.push(
-      column(`p${percent}`, (row) => row.of(percent), { number: true, shown: (value) => format.number(value, 2) }),
-    );
-  const about = pageView.metric === POOLED ? " (exact to 1 %)" : "";
+      column(`p${percent}`, (row) => row.of(percent, place), {
+        number: true,
+        shown: (value) => format.number(value, 2),
+      }),
+    ),
+  );
+  const about = pageView.metric === POOLED && rows.some((row) => !row.isExact) ? " (exact to 1 %)" : "";
   return table(
     `${pageView.metric} of what is selected, in ${run.quantities[pageView.metric][0]}${about}`,
     columns,
@@ -717,6 +725,9 @@ boot(async (data) => {
   });
   const opened = live ? elsewhere(run) : panel(run, timeline);
   const idle = swatch("raised", "idle time, cut, with its length above", "blank");
+  const content = swatch("content", "content");
+  const sides = (run.groups[COMPARED] || []).map((group, place) => swatch(`group${place}`, visible(group.name)));
+  const pauses = PAUSES.map((name) => swatch(SESSION_COLOURS[name], name));
   const pointer = el(
     "div",
     {
@@ -773,11 +784,15 @@ boot(async (data) => {
     pageView.again();
     timeline.update();
     idle.hidden = !timeline.hasCuts();
+    content.hidden = pageView.by === COMPARED;
+    for (const side of sides) side.hidden = !content.hidden;
+    for (const pause of pauses) pause.hidden = pageView.lanes !== "conversation";
     list.draw(isAgain === true);
   }
   const term = (by, name) => {
     const value = name === UNKNOWN ? null : `"${name.replace(/[\\"]/g, "\\$&")}"`;
     const [, labelled] = /^label\.(.*)$/.exec(by) || [];
+    if (by === COMPARED) return `(${name})`;
     if (labelled) return value ? `label:${labelled}=${value}` : `-label:${labelled}`;
     return value ? `${by}:${value}` : `-has:${by}`;
   };
@@ -952,6 +967,13 @@ boot(async (data) => {
     remarks(run),
   ]);
   const left = block(() => banner(run.banner));
+  const comparison = run.comparisons.length
+    ? [
+        el("h2", {}, "Comparison"),
+        el("p", { class: "muted small" }, "As compare prints it, of all exchanges of the export, whatever is selected."),
+        ...comparing(run, pageView),
+      ]
+    : [];
   live?.follow(async (fresh) => {
     const before = offered();
     Object.assign(run, unpackRun(fresh, await unpack("gaps")));
@@ -964,6 +986,7 @@ boot(async (data) => {
   });
   return [
     head.node,
+    ...(COMPARED in run.groups ? [...comparison, el("h2", {}, "Exchanges over time")] : []),
     ...(trendOf(run) ?? []),
     run.trend ? el("h2", {}, `The newest ${format.number(run.size)}`) : null,
     el(
@@ -980,8 +1003,10 @@ boot(async (data) => {
       "div",
       { class: "legend" },
       swatch("wait", "wait"),
-      swatch("reasoning", "thinking"),
-      swatch("content", "content"),
+      swatch("reasoning", "reasoning"),
+      content,
+      sides,
+      pauses,
       swatch("stall", `stall: more than ${format.span(run.stall_ns)} without output`, "hatched"),
       swatch("bad", "failed"),
       idle,
@@ -998,17 +1023,7 @@ boot(async (data) => {
     el("h2", {}, "Groups"),
     el("p", { class: "muted small" }, `Of ${scope}, whatever is selected; as stats --by prints them.`),
     grouped.node,
-    ...(run.comparisons.length
-      ? [
-          el("h2", {}, "Comparison"),
-          el(
-            "p",
-            { class: "muted small" },
-            "As compare prints it, of all exchanges of the export, whatever is selected.",
-          ),
-          ...comparing(run, pageView),
-        ]
-      : []),
+    ...(COMPARED in run.groups ? [] : comparison),
     el("h2", {}, "Exchanges"),
     el("p", { class: "muted small" }, "What is selected; a click on a head sorts, on a row opens."),
     listed.node,
