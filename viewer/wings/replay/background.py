@@ -287,8 +287,9 @@ class WiretapeServer:
 
     @property
     def notices(self) -> Sequence[str]:
-        """Messages about answers to requests that differ from the recorded ones."""
-        return [request.match.notice for request in self._serving.requests if request.match is not None]
+        """Messages about answers to requests that differ from the recorded ones, and about forgotten holds."""
+        requests = self._serving.requests
+        return [notice for row in requests for notice in (row.match.notice if row.match else "", row.remark)]
 
     @property
     def troubles(self) -> Sequence[str]:

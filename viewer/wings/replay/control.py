@@ -1,7 +1,8 @@
 """Controls answers while they are sent: by requests below `/@control`, and by calls from other threads.
 
-Requests are numbered from 1. What is asked for the next request is an entry until one takes it: the oldest of each verb
-that fits. All of this runs in the server's loop; `ControlHandle` calls it from any other thread.
+Requests are numbered from 1. What is asked for the next request is an entry until one takes it: the oldest hold that
+fits, and the oldest cut, reset or failure. All of this runs in the server's loop; `ControlHandle` calls it from any
+other thread.
 """
 
 import asyncio
@@ -150,10 +151,10 @@ class Control:
         except (msgspec.DecodeError, UnicodeDecodeError):
             model = None
         model = answering.model = model or model_in_path(path)
-        taken: dict[str, _Entry] = {}
+        taken: dict[bool, _Entry] = {}
         for entry in list(self._entries):
-            if entry.verb not in taken and entry.fits(path, model):
-                taken[entry.verb] = entry
+            if (is_hold := entry.verb == "hold") not in taken and entry.fits(path, model):
+                taken[is_hold] = entry
                 if entry.asked.times == 1:
                     self._entries.remove(entry)
                 entry.asked.times = max(entry.asked.times - 1, 0)

@@ -623,3 +623,73 @@ def test_own():
         monkeypatch.setenv(name, value)
     suite.run(code).assert_outcomes(passed=1)
     assert Api.count == 1
+
+
+def test_a_test_holds_steps_and_releases_its_streams(suite: Suite) -> None:
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+import wiretape
+
+@pytest.mark.wiretape(TAPE)
+def test_held(wiretape_server):
+    control = wiretape_server.control
+    control.hold(at="#3", times=1, model="demo-*")
+    assert [entry["at"] for entry in control.next()] == ["#3"]
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(ask)
+        stream = control.stream("@").wait("held", timeout=60)
+        assert (stream.event, stream.status, control.next()) == (3, 200, [])
+        stream.step(events=2)
+        assert (stream.state, stream.event) == ("held", 5)
+        pool.submit(stream.release).result()
+        assert answer.result().text.endswith("[DONE]\\n\\n")
+    assert [stream.state for stream in control.streams()] == ["done"]
+    with pytest.raises(wiretape.ControlError) as raised:
+        control.stream(1).release()
+    assert raised.value.code == "over"
+    for call in (lambda: control.hold(at="3"), lambda: control.fail(200), lambda: control.stream(9).state):
+        with pytest.raises(wiretape.ControlError):
+            call()
+
+@pytest.mark.wiretape(TAPE)
+def test_failed(wiretape_server):
+    control = wiretape_server.control
+    control.fail(429, headers={"retry-after": "0"})
+    control.cut(at="50%")
+    control.cut(at="#9", path="/nowhere")
+    control.speed(4)
+    answer = ask()
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "0")
+    assert [entry["verb"] for entry in control.next()] == ["cut", "cut"]
+    control.forget()
+    assert ask().status_code == 200
+    assert [row.status for row in wiretape_server.timeline()] == [429, 200]
+
+@pytest.mark.wiretape(TAPE)
+def test_by_http(wiretape_server):
+    control = wiretape_server.control
+    headers = {"authorization": f"Bearer {control.token}"}
+    httpx.post(f"{control.url}/fail", json={"status": 503}, headers=headers, trust_env=False).raise_for_status()
+    assert ask().status_code == 503
+    assert httpx.get(f"{control.url}/streams", headers=headers, trust_env=False).json()["streams"][0]["status"] == 503
+    assert len(wiretape_server.timeline()) == 1
+
+THREADS = []
+
+@pytest.mark.wiretape(TAPE)
+@pytest.mark.parametrize("model", ["openai", "anthropic"])
+def test_that_forgets_to_release(wiretape_server, model):
+    import threading
+    wiretape_server.control.hold(at="head")
+    def run():
+        with pytest.raises(httpx.HTTPError):
+            ask()
+    THREADS.append(threading.Thread(target=run))
+    THREADS[-1].start()
+    wiretape_server.control.stream().wait("held", timeout=60)
+
+def test_after_it():
+    for thread in THREADS:
+        thread.join()
+"""
+    suite.run(code).assert_outcomes(passed=6)
