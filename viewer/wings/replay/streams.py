@@ -32,7 +32,7 @@ class StreamState(State):
     """The state of an answer; its name in lower case is the one that users see."""
 
     WAITING = "no head is written yet"
-    HELD = "all before a place is written, and nothing more until it is released"
+    HELD = "all before a position is written, and nothing more until it is released"
     SENDING = "the next write is due soon"
     STALLED = "the next write is due after a silence of 2 s or more"
     CUT = "it ended by a close, a reset or garbage"

@@ -1,13 +1,17 @@
 """The command `serve`, from the outside: its output and its end."""
 
+import json
+import os
+import re
 import signal
+import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.support import forked
-from tests.support.commands import run, started
+from tests.support.commands import RUN, run, started
 from tests.support.frames import until
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS
 
@@ -83,3 +87,22 @@ def test_a_targets_key_is_not_in_the_log(tape: Path) -> None:
     assert KEY not in report
     assert "short" not in report
     assert report.count("REDACTED") >= len(targets)
+
+
+def test_the_documented_control_by_curl_works(demo: tuple[Path, str], tmp_path: Path) -> None:
+    topic = (forked.ROOT / "viewer/help/replay.md").read_text("utf-8")
+    (script,) = re.findall(r"<!-- control by curl -->\n```sh\n(.*?)```", topic, re.DOTALL)
+    environment = os.environ | {"WIRETAPE_CONTROL_TOKEN": "sixteen-or-more-characters", "no_proxy": "127.0.0.1"}
+    command = [*RUN, "serve", "--db", str(demo[0]), "--control", "--no-wait", "--ready-file", str(tmp_path / "ready")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=forked.ROOT, stdout=pipe, stderr=pipe, env=environment) as process:
+        until((tmp_path / "ready").exists)
+        done = subprocess.run(["bash", "-ec", f"{script}\nwait"], cwd=tmp_path, env=environment, capture_output=True)
+        process.send_signal(signal.SIGTERM)
+        report = process.communicate()[1].decode()
+    answers = [json.loads(answer) for answer in done.stdout.decode().replace("}{", "}\n{").splitlines()]
+    assert [answer["state"] for answer in answers if "state" in answer] == ["held", "held", "done", "done"]
+    assert [answer["event"] for answer in answers if "event" in answer][:2] == [3, 5]
+    assert (tmp_path / "answer").read_bytes().endswith(b"data: [DONE]\n\n")
+    assert "the token of control is shown" not in report
+    assert "1 request answered, 0 not recorded" in report
