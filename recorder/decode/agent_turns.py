@@ -88,13 +88,16 @@ class AgentTurn(TurnDraft):
     """A turn of a hosted agent; `thread` is that of a sub-agent, "" of the root.
 
     `asks` are the client's events that the streams repeated for it, `connections` the streams that told it, in their
-    order. `tool_spans` are the marks between which a tool ran, `waits` those between which it waited for the client,
-    None at the end of one that goes on. `calls` are the ids of its calls with their names.
+    order, each with the mark of its first event; `last_event` is the mark of the last one. `tool_spans` are the marks
+    between which a tool ran, `waits` those between which it waited for the client, None at the end of one that goes on.
+    `calls` are the ids of its calls with their names.
     """
 
-    thread: str = ""
     asks: list[Ask] = field(default_factory=list)
-    connections: list[int] = field(default_factory=list)
+    connections: dict[int, int] = field(default_factory=dict)
+    last_event: int = 0
+    is_begun_elsewhere: bool = False
+    """True if this is what another stream tells of it: its tokens count where it began."""
     outputs: list[Output] = field(default_factory=list)
     calls: dict[str, str] = field(default_factory=dict)
     tool_spans: list[tuple[int, int]] = field(default_factory=list)
@@ -189,11 +192,20 @@ class TurnMachine:
             else:
                 turn = self._turn(mark, event, effect)
                 if turn is not None:
-                    if connection not in turn.connections:
-                        turn.connections.append(connection)
+                    turn.connections.setdefault(connection, mark)
+                    turn.last_event = mark
                     self._apply(mark, event, effect, turn, connection)
                 elif effect.name == "error":
                     self.fault = mark, effect
+
+    def part(self, event: SessionEvent, connection: int) -> None:
+        """Leave a turn without a number open if another one begins on a stream that told nothing of it.
+
+        To be called where events may be missing before the stream: the end was among them.
+        """
+        turn = None if event.turn or not event.effects else self._open.get(event.thread)
+        if turn is not None and connection not in turn.connections and event.effects[0].name == "begin":
+            del self._open[event.thread]
 
     def finish(self) -> list[AgentTurn]:
         """Return the turns in the order of their first events, once all events are there."""

@@ -44,7 +44,7 @@ from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.payloads import PayloadReader
 from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.templates import Templates
-from wiretape.recorder.decode.turns import ResponseTurn, TurnDraft, union
+from wiretape.recorder.decode.turns import ResponseTurn, TurnDraft, TurnMeasures, union
 
 MAX_ITEMS: Final = 1_000_000
 """Limit of items and payloads decoded of one body: more than in 64 MiB of a real stream."""
@@ -152,6 +152,10 @@ class Decoded:
     turns: list[ResponseTurn] = field(default_factory=list)
     drafts: Sequence[TurnDraft] = ()
     """The responses over a WebSocket, or the turns of a hosted agent, and the same with their contents."""
+    turn_measures: Sequence[TurnMeasures] | None = None
+    tools: Sequence[tuple[int, int]] | None = None
+    """The values of the turns of a hosted session that began here, linked to other exchanges, and the times in which
+    tools ran in those of its own thread, in ns since T0; None: not linked."""
     is_session: bool = False
     """True if it is a stream of a hosted agent's session: no answer is awaited outside of its turns."""
     audio: dict[int, AudioPart] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wiretape.recorder.decode import direct, encoding, layers, payloads, plain, reported, turns
+from wiretape.recorder.decode.agent_turns import thread_at
 from wiretape.recorder.decode.assembly import Answer, assemble
 from wiretape.recorder.decode.conversation import RecordedRequest, answers_tools, belonging
 from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
@@ -37,7 +38,7 @@ from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.operation import GENERATIONS, GPT_LIVE, UNKNOWN, api_asked, operation, resumed
 from wiretape.recorder.decode.sessions import session_id
 from wiretape.recorder.decode.silences import silent_end
-from wiretape.recorder.decode.stalls import StreamSilences
+from wiretape.recorder.decode.stalls import AwaitedAnswer, StreamSilences
 from wiretape.recorder.decode.values import JsonObject, text
 
 _OF_THE_END = frozenset({
@@ -104,9 +105,14 @@ def derive(
     values |= reported.values(exchange, answer.reported, values["ttfb_ns"], values["duration_ns"])
     values |= _error_values(fault, outcome, decoded, cleaner)
     values |= _declared_values(exchange, answer, decoded, api, cleaner)
+    session = session_id(exchange, decoded)
     if request is not None:
-        session = session_id(exchange, decoded)
         values |= _request_values(with_message(request, decoded), exchange, requested, api, answer, session)
+    if (turn_measures := decoded.turn_measures) is None:
+        turn_measures = turns.turn_measures(decoded.drafts, decoded.at_ns)
+    else:
+        thread = thread_at(exchange.path) or None
+        values["ttft_ns"] = next((turn.ttft_ns for turn in turn_measures if turn.thread == thread), None)
     values = answer.values | values
     if "decode_limit" in decoded.flags and not decoded.ended:
         values |= dict.fromkeys(_OF_THE_END & values.keys())
@@ -123,7 +129,7 @@ def derive(
         flags=tuple(sorted(flags)),
         turn_spans=_turn_spans(decoded),
         event_runs=plain.event_runs(exchange, decoded) if is_timed else None,
-        turns=turns.measured(decoded.drafts, decoded.at_ns, cleaner),
+        turns=turns.stored(turn_measures, session, cleaner),
         **values,
     )
 
@@ -143,10 +149,15 @@ def silent(timeline: Timeline, decoded: Decoded, outcome: Outcome, silences: Seq
         "last_silence_ns": None if lasting is None else lasting[1] - lasting[0],
         "silences": layers.packed(timeline.silences, layers.ending(outcome, end)),
         "ping_gaps": layers.ping_gaps(decoded, answers),
-        "tool_spans": [[*span] for answer in answers for span in answer.tools] or None,
+        "tool_spans": [[*span] for span in _tools(decoded, answers)] or None,
         "silent_end_by": None if end is None else end.who or "unclear",
         "silent_end_is_quiet": None if end is None else end.is_quiet,
     }
+
+
+def _tools(decoded: Decoded, answers: Sequence[AwaitedAnswer]) -> Sequence[tuple[int, int]]:
+    """Return the times in which tools ran; of a hosted session those in its turns that began here."""
+    return decoded.tools if decoded.tools is not None else [span for answer in answers for span in answer.tools]
 
 
 def stall_flags(values: JsonObject) -> set[str]:
@@ -238,7 +249,14 @@ def _turn_spans(decoded: Decoded) -> list[list[Any]] | None:
         edges = (output_ns[0], output_ns[-1]) if output_ns else (None, None)
         is_message = turn.request in decoded.sent
         message = decoded.data[decoded.starts[turn.request] : decoded.ends[turn.request]] if is_message else b""
-        spans.append([asked_ns, *edges, end_ns, len(output_ns), number in calling, answers_tools(message)])
+        calls_tool, answers_tool, outcome = number in calling, answers_tools(message), None
+        if (measures := turn.measures) is not None:  # of a hosted agent: its provider runs most tools within the turn
+            if measures.first_output_at_ns is not None and measures.last_ns is not None:
+                edges = measures.first_output_at_ns, asked_ns + measures.last_ns
+            end_ns = measures.ended_at_ns
+            calls_tool = measures.finish_reason == "requires_action"
+            answers_tool, outcome = measures.begun_by in ("tool_result", "confirmation"), measures.outcome
+        spans.append([asked_ns, *edges, end_ns, len(output_ns), calls_tool, answers_tool, outcome])
     return spans
 
 

@@ -216,6 +216,8 @@ def _turns(decoded: "Decoded", exchange: Exchange) -> list[tuple[int, int]]:
     for turn in decoded.turns:
         asked_ns = decoded.asked_ns(turn)
         end_ns = exchange.end_ns if turn.last is None else decoded.at_ns[turn.last]
+        if turn.measures is not None and turn.measures.ended_at_ns is not None:
+            end_ns = turn.measures.ended_at_ns
         if asked_ns is not None and end_ns is not None:
             spans.append((asked_ns, max(end_ns, asked_ns)))
     return union(spans)
@@ -553,8 +555,8 @@ class Measures(Timing):
     retries: int | None = internal("number of earlier attempts at the same request, by the client's SDK")
     answers_tools: bool | None = internal("whether the request's messages after the last answer have results of tools")
     turn_spans: list[list[Any]] | None = value(
-        "of a WebSocket, [asked, first output, last output, end, outputs, calls a tool, answers one] of each response: "
-        "ns since T0",
+        "of a WebSocket or hosted session, [asked, first output, last output, end, outputs, calls a tool, answers one, "
+        "outcome of a hosted turn] of each response: ns since T0",
         is_shown=False,
     )
     answers: int | None = internal(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from wiretape.recorder.decode import usage_fields
 from wiretape.recorder.decode.agent_turns import AgentTurn, Output, OutputKind, TurnMachine, thread_at
 from wiretape.recorder.decode.dialect import Piece, ReportedError, ToolPiece
+from wiretape.recorder.decode.effects import Effect
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.turns import ResponseTurn
@@ -24,22 +25,24 @@ def settle(runs: Sequence[ItemRun], exchange: Exchange) -> tuple[list[ResponseTu
     turns = [turn for turn in drafts if turn.thread == thread]
     if exchange.method == "POST" and turns:  # the request that created the session asked for its first turn
         turns[0].start_ns, turns[0].begun_by, turns[0].is_begin_known = 0, "create", True
-    _set_chunks(runs, machine, turns)
-    responses = [
-        ResponseTurn(
-            turn.start,
-            turn.first,
-            turn.end,
-            start_ns=turn.start_ns,
-            tools=[*turn.tool_spans, *turn.waits],
-            is_begin_known=turn.is_begin_known,
-        )
-        for turn in turns
-    ]
-    return responses, drafts
+    set_chunks(runs, turns, machine.fault)
+    return list(map(response, turns)), drafts
 
 
-def _set_chunks(runs: Sequence[ItemRun], machine: TurnMachine, turns: list[AgentTurn]) -> None:
+def response(turn: AgentTurn) -> ResponseTurn:
+    """Return the place of a turn in its stream."""
+    return ResponseTurn(
+        turn.start,
+        turn.first,
+        turn.end,
+        start_ns=turn.start_ns,
+        tools=[*turn.tool_spans, *turn.waits],
+        is_begin_known=turn.is_begin_known,
+    )
+
+
+def set_chunks(runs: Sequence[ItemRun], turns: Sequence[AgentTurn], fault: tuple[int, Effect] | None = None) -> None:
+    """Make the chunks of a stream carry the output of turns, and an error outside of all turns if there is none."""
     pieces: dict[int, list[tuple[OutputKind | None, Piece]]] = {}
     for number, turn in enumerate(turns):
         for output in turn.outputs:
@@ -48,11 +51,11 @@ def _set_chunks(runs: Sequence[ItemRun], machine: TurnMachine, turns: list[Agent
             pieces.setdefault(turn.end, []).append((None, Piece(number, finish_reason=turn.finish_reason)))
     ends = {turn.end: turn for turn in turns}
     faults = {turn.end: ReportedError(turn.error, turn.error_message) for turn in turns if turn.outcome == "error"}
-    if not turns and machine.fault is not None:
-        mark, error = machine.fault
+    if not turns and fault is not None:
+        mark, error = fault
         faults[mark] = ReportedError(error.code, error.message)
     # The usage of a part of the turns would pass for that of all.
-    is_counted = all(turn.usages for turn in turns if turn.end is not None)
+    is_counted = all(turn.usages or turn.is_begun_elsewhere for turn in turns if turn.end is not None)
     usage = usage_fields.summed(*(usage for turn in turns for usage in turn.usages)) if is_counted else {}
     unknown_count, last = 0, max((index for index, run in enumerate(runs) if run.chunk.event), default=-1)
     for index, run in enumerate(runs):

@@ -37,14 +37,17 @@ def session_named(path: str) -> str | None:
     return unquote(match[1]) if match else None
 
 
+def creates_session(path: str) -> bool:
+    """Return True if a hosted session is created by a POST to a path."""
+    return "/sessions" in path and _CREATED.search(path) is not None
+
+
 def session_id(exchange: Exchange, decoded: Decoded) -> str | None:
     """Return the id of the hosted session that an exchange belongs to; None if it is of none."""
-    if "/sessions" not in exchange.path:  # as of nearly all
-        return None
     if (session := session_named(exchange.path)) is not None:
         return session
     succeeded = exchange.status is not None and exchange.status < 300
-    if exchange.method != "POST" or not succeeded or not decoded.kinds or not _CREATED.search(exchange.path):
+    if exchange.method != "POST" or not succeeded or not decoded.kinds or not creates_session(exchange.path):
         return None
     item = next((number for number, kind in enumerate(decoded.kinds) if kind != COMMENT), 0)
     try:

@@ -4,7 +4,7 @@ Readers of the wires (`dialects.openai_realtime`, `dialects.gemini_live`; `agent
 turns as their messages come, by the numbers of the items; `measured` turns these into timestamps.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal
 
@@ -80,6 +80,7 @@ class TurnDraft:
     tokens: TurnTokens = TurnTokens()
     start_ns: int | None = None
     is_begin_known: bool = True
+    thread: str = ""
 
     def note_output(self, item: int, audio_bytes: int = 0) -> None:
         """Note output in a message, and the bytes of audio in it."""
@@ -94,6 +95,11 @@ class TurnDraft:
         """The transcript of its audio, or else its text."""
         return "".join(self.transcript or self.texts)
 
+    @property
+    def tool_calls(self) -> list[tuple[str, str, str]]:
+        """The id, name and arguments of each call; none of a session of voice."""
+        return []
+
 
 @dataclass(slots=True)
 class ResponseTurn:
@@ -102,7 +108,8 @@ class ResponseTurn:
     `request` is the item with the client's request for it, or that starts its clock; None if the tape has none.
     `start_ns` is the time of its request since T0, where no item is that. `generates`: it generates an answer; Codex
     first requests one that does not (`"generate": false`), to warm up. `tools` are the items between which a tool ran.
-    Without `is_begin_known`, something may have come before its first item.
+    Without `is_begin_known`, something may have come before its first item. `measures` are its values where other
+    exchanges tell a part of it.
     """
 
     request: int | None
@@ -110,6 +117,7 @@ class ResponseTurn:
     last: int | None = None
     generates: bool = True
     start_ns: int | None = None
+    measures: "TurnMeasures | None" = None
     tools: Sequence[tuple[int, int | None]] | None = None
     is_begin_known: bool = True
 
@@ -150,14 +158,27 @@ class TurnMeasures:
     output_text_tokens: int | None = optional("of these, text")
     output_audio_tokens: int | None = optional("of these, audio")
     audio_format: str | None = optional("encoding and samples per second of its audio: pcm16/24000, g711_ulaw/8000, …")
-    audio_bytes: int = required("bytes of its audio, decoded from base64")
+    audio_bytes: int | None = optional("bytes of its audio, decoded from base64; NULL: of a hosted agent")
     audio_ns: int | None = optional("how long its audio plays; NULL: no audio, or of an unknown format")
     underrun_ns: int | None = optional("silence that a listener hears who plays its audio from the first piece on")
     text: str | None = optional("the transcript of its audio as received, or its text")
+    session: str | None = optional("the provider's id of the session; NULL: a WebSocket")
+    thread: str | None = optional("the thread or id of the sub-agent whose turn it is; NULL: none")
+    begun_by_id: str | None = optional("the exchange of the request that began it; NULL: the tape has none")
+    continued_in: str | None = optional("further streams that told it, by the ids of their exchanges")
+    missing: int | None = optional(
+        "places where its events may be missing: no stream was open, and the next one was opened later"
+    )
+    tool_calls: list[JsonObject] | None = optional("tool calls, by the provider or the client: id, name, arguments")
+    tools_ns: int | None = optional("time in which tools ran in it, or it waited for the client")
 
 
 TURN_FIELDS: Final = {value.name: value for value in fields(TurnMeasures)}
 """The fields of a turn by their names."""
+
+
+Times = Sequence[int | None] | Mapping[int, int]
+"""The times of items by their numbers."""
 
 
 def union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -176,20 +197,18 @@ def by_start(drafts: Sequence[TurnDraft]) -> list[TurnDraft]:
     return sorted(drafts, key=lambda draft: draft.first if draft.start is None else draft.start)
 
 
-def turn_measures(drafts: Sequence[TurnDraft], at_ns: Sequence[int | None]) -> list[TurnMeasures]:
+def turn_measures(drafts: Sequence[TurnDraft], at_ns: Times) -> list[TurnMeasures]:
     """Return the values of the turns in the order of their starts."""
     return [_of(number, draft, at_ns) for number, draft in enumerate(by_start(drafts), 1)]
 
 
-def measured(drafts: Sequence[TurnDraft], at_ns: Sequence[int | None], cleaner: Cleaner) -> list[JsonObject] | None:
-    """Return the values of the turns in the order of their starts, without unknown ones; None if there are none."""
-    if not drafts:
-        return None
-    rows = map(asdict, turn_measures(drafts, at_ns))
-    return [cleaner.value({name: value for name, value in row.items() if value is not None}) for row in rows]
+def stored(measures: Sequence[TurnMeasures], session: str | None, cleaner: Cleaner) -> list[JsonObject] | None:
+    """Return the values of turns without unknown ones, each with its session; None if there are none."""
+    rows = [asdict(turn) | {"session": session} for turn in measures]
+    return [cleaner.value({name: value for name, value in row.items() if value is not None}) for row in rows] or None
 
 
-def _of(number: int, draft: TurnDraft, at_ns: Sequence[int | None]) -> TurnMeasures:
+def _of(number: int, draft: TurnDraft, at_ns: Times) -> TurnMeasures:
     def at(item: int | None) -> int | None:
         return None if item is None else at_ns[item]
 
@@ -225,4 +244,6 @@ def _of(number: int, draft: TurnDraft, at_ns: Sequence[int | None]) -> TurnMeasu
         audio_ns=audio_ns,
         underrun_ns=underrun_ns,
         text=draft.text or None,
+        thread=draft.thread or None,
+        tool_calls=[{"id": id, "name": name, "arguments": text} for id, name, text in draft.tool_calls] or None,
     )

@@ -132,7 +132,7 @@ _NAMED: Final = {
     "measures.usage": _json(dict[str, Any]),
     "measures.tool_calls": _json(list[StoredToolCall]),
     "measures.choices": _json(list[dict[str, Any]]),
-    "measures.turn_spans": _json(list[tuple[Timestamp, _Time, _Time, _Time, Place, bool, bool]]),
+    "measures.turn_spans": _json(list[tuple[Timestamp, _Time, _Time, _Time, Place, bool, bool, str | None]]),
     "measures.event_runs": _json(list[tuple[str, Place, _Time]]),
     "measures.tool_spans": _json(list[tuple[Timestamp, Timestamp]]),
     "measures.turns": _json(list[TurnMeasures]),

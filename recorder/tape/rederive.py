@@ -12,9 +12,8 @@ from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.tape.column_types import damage_of
-from wiretape.recorder.tape.file import driver_of
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
-from wiretape.recorder.tape.settle import MEASURES, Stored, derived, measures_row
+from wiretape.recorder.tape.settle import Stored, derived, linked_streams
 from wiretape.recorder.tape.store import Store
 
 
@@ -65,13 +64,11 @@ def _rederive(store: Store, no: int) -> bool:
     """Derive one exchange again; if its body is missing, or cannot be unpacked, keep its measures."""
     connection = store.connection
     with connection.begin():
-        facts = Stored.of(connection, [no]).unsettled(no)
+        facts = store.settling.with_session(Stored.of(connection, [no]).unsettled(no))
         if not facts.exchange.has_bytes or no in damage_of(connection).exchanges:
             return False
-        measured = derived(facts)
-        query = f"SELECT {MEASURES} FROM measures WHERE exchange_no = ?"
-        stored_row = driver_of(connection).execute(query, (no,)).fetchone()
-        if measured is None or stored_row == measures_row(no, measured):
+        measured = derived(facts, linked_streams(facts).get(facts.id))
+        if measured is None or not store.settling.is_changed(no, measured):
             return False
         is_stored = not store.settling.put_measures([(no, measured)])
         if is_stored:

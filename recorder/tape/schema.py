@@ -268,10 +268,11 @@ def _of_turn(field: Field[Any]) -> Column[Any]:
     kind, name, about = kinds(field)[0], field.name, field.metadata["doc"]
     if name.endswith("_ns"):
         return Column(f"{name[:-3]}_ms", Float, comment=f"{about}; ms")
-    return Column(name, _TYPES[kind] if kind is str else Integer(), nullable=name not in _REQUIRED, comment=about)
+    type = Integer() if kind is int else Text()
+    return Column(name, type, nullable=name not in _REQUIRED, comment=about)
 
 
-_REQUIRED: Final = ("turn", "outcome", "audio_bytes")
+_REQUIRED: Final = ("turn", "outcome")
 
 turns = Table(
     "turns",
@@ -279,7 +280,7 @@ turns = Table(
     Column("exchange_no", _KEY, ForeignKey(exchanges.c.no), primary_key=True, comment="exchanges.no"),
     Column("exchange_id", String(16), comment="exchanges.id"),
     *map(_of_turn, TURN_FIELDS.values()),
-    comment="the turns of sessions over WebSockets, as Realtime's; of one that has ended",
+    comment="the turns of sessions: over WebSockets, as Realtime's, and of hosted agents; of one that has ended",
 )
 """A view, for people: programs read `measures.turns`."""
 
@@ -542,7 +543,8 @@ WHERE gap_ns IS NOT NULL"""
 
 def _value_of_turn(name: str) -> str:
     """Return the SQL of a value of a turn; SQLite refuses `json_extract` in views of an untrusted schema."""
-    value = f"(SELECT value FROM json_each(each.value, '$.{name}'))"
+    # Of an array, the text: a path into it would give its elements.
+    value = f"(SELECT value FROM json_each(each.value) WHERE key = '{name}')"
     return f"{value} / 1e6 AS {name[:-3]}_ms" if name.endswith("_ns") else f"{value} AS {name}"
 
 

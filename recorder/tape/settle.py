@@ -27,11 +27,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from sqlalchemy import JSON, Connection, select
 
-from wiretape.recorder.clock import Clock
+from wiretape.recorder.clock import Clock, wall_ns
+from wiretape.recorder.decode import hosted
 from wiretape.recorder.decode.conversation import RecordedRequest
+from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.sessions import creates_session, session_id, session_named
 from wiretape.recorder.errors import DAMAGED, sqlite_code
 from wiretape.recorder.tape import faults, journal, packing, reading
 from wiretape.recorder.tape.column_types import declared
@@ -68,7 +71,8 @@ _WITHOUT_SALT: Final = Redactor(None)
 class Unsettled:
     """An ended exchange as it stands on the tape.
 
-    `is_settled`: it was settled before, and is only shown again; `is_packed`: its bodies are stored packed.
+    `is_settled`: it was settled before, and is only shown again; `is_packed`: its bodies are stored packed. `session`
+    are the other exchanges of its hosted session, if the turns of that are to be linked anew.
     """
 
     no: int
@@ -79,6 +83,7 @@ class Unsettled:
     request: RecordedRequest
     is_settled: bool
     is_packed: bool
+    session: tuple["Unsettled", ...] | None = None
 
     @classmethod
     def of(cls, no: int, facts: Facts, dialects: str | None) -> "Unsettled":
@@ -154,28 +159,46 @@ class BodyRow(NamedTuple):
 class Settled:
     """The rows of a finished exchange: its packed reads and bytes of each direction that is not stored packed yet.
 
-    `measures` are None if a bug prevented them.
+    `measures` are None if a bug prevented them; `linked` are those of the other streams of its session, by number.
     """
 
     facts: Unsettled
     bodies: dict[Stream, BodyRow]
     measures: Measures | None
+    linked: dict[int, Measures] = dataclasses.field(default_factory=dict)
 
 
 def settle(facts: Unsettled) -> Settled:
     """Derive measures and pack the body: pure, and the one thing in a writer that can take long."""
-    if facts.is_packed:
-        return Settled(facts, {}, derived(facts))
-    packed = {FROM_UPSTREAM: BodyRow.of(facts.reads, facts.body)}
-    if (sent := facts.exchange.sent) is not None:
-        packed[FROM_CLIENT] = BodyRow.of(sent.reads, sent.data)
-    return Settled(facts, packed, derived(facts))
+    packed = dict[Stream, BodyRow]()
+    if not facts.is_packed:
+        packed[FROM_UPSTREAM] = BodyRow.of(facts.reads, facts.body)
+        if (sent := facts.exchange.sent) is not None:
+            packed[FROM_CLIENT] = BodyRow.of(sent.reads, sent.data)
+    streams = linked_streams(facts)
+    others = {each.no: derived(each, streams[each.id]) for each in facts.session or () if each.id in streams}
+    linked = {no: measures for no, measures in others.items() if measures is not None}
+    return Settled(facts, packed, derived(facts, streams.get(facts.id)), linked)
 
 
-def derived(facts: Unsettled) -> Measures | None:
+def linked_streams(facts: Unsettled) -> dict[str, Decoded]:
+    """Return the streams of an exchange's hosted session, decoded and linked, by the ids of their exchanges."""
+    if facts.session is None:
+        return {}
+    members = sorted([facts, *facts.session], key=attrgetter("no"))
+    try:
+        return hosted.decoded_streams(
+            [hosted.SessionExchange(each.id, each.exchange, each.reads, each.body, each.request) for each in members]
+        )
+    except Exception as error:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are derived again
+        faults.report(error)
+        return {}
+
+
+def derived(facts: Unsettled, decoded: Decoded | None = None) -> Measures | None:
     """Return the measures without credentials: an API may repeat the key that it refuses in its error."""
     try:
-        measured = derive(facts.exchange, facts.reads, facts.body, request=facts.request)
+        measured = derive(facts.exchange, facts.reads, facts.body, decoded, facts.request)
     except Exception as error:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are derived again
         faults.report(error)
         return None
@@ -188,6 +211,23 @@ def derived(facts: Unsettled) -> Measures | None:
         for turn in measured.turns
     ]
     return dataclasses.replace(measured, error_code=code, error_message=message, turns=turns)
+
+
+_MEMBERS: Final = """SELECT e.no, e.started_at, e.end_ns, m.operation = 'agent_session'
+    FROM exchanges AS e JOIN measures AS m ON m.exchange_no = e.no
+    WHERE e.upstream = ? AND m.conversation_key = ? AND m.conversation_key_from = 'session' AND e.no != ?
+    AND (e.method = 'POST' OR m.operation = 'agent_session')"""
+
+
+def _session_key(facts: Unsettled) -> str | None:
+    """Return the id of an exchange's hosted session, as its conversation; None if it is of none."""
+    exchange = facts.exchange
+    if "/sessions" not in exchange.path:  # as of nearly all
+        return None
+    name = session_named(exchange.path)
+    if name is None and creates_session(exchange.path):
+        name = session_id(exchange, decode(exchange, facts.reads, facts.body))
+    return name
 
 
 class Settling:
@@ -228,7 +268,28 @@ class Settling:
                         from_tape = Stored.of(self._connection, [no])
                     unsettled.append(from_tape.unsettled(no))
                 size += unsettled[-1].size
-        return unsettled
+            return [self.with_session(facts, unsettled) for facts in unsettled]
+
+    def with_session(self, facts: Unsettled, others: Sequence[Unsettled] = ()) -> Unsettled:
+        """Return an exchange with those of its hosted session, if it is of one and may change the turns of a stream.
+
+        A stream does, and so does a request that is settled behind a stream that went on after it. `others` are settled
+        at the same time.
+        """
+        key = _session_key(facts)
+        if key is None:
+            return facts
+        peers = {each.no: each for each in others if each is not facts and _session_key(each) == key}
+        rows = self._driver.execute(_MEMBERS, (facts.exchange.upstream, key, facts.no)).fetchall()
+        until_ns = [
+            (wall_ns(started_at) or 0) + (end_ns or 0) for _, started_at, end_ns, is_stream in rows if is_stream
+        ]
+        is_late = bool(until_ns) and max(until_ns) >= (wall_ns(facts.exchange.started_at) or 0)
+        if not is_late and not hosted.is_stream(facts.exchange):
+            return facts
+        stored = Stored.of(self._connection, [no for no, *_ in rows if no not in peers])
+        members = [*peers.values(), *(stored.unsettled(no) for no in stored.rows)]
+        return dataclasses.replace(facts, session=tuple(members))
 
     def _within(self, numbers: Sequence[int], most_bytes: int) -> Sequence[int]:
         """Return the first exchanges, at least one, up to the one whose stored bytes reach a limit."""
@@ -259,11 +320,19 @@ class Settling:
                     self._driver.executemany(statement, [row[:1] for row in rows])
             measured = [(exchange.facts.no, exchange.measures) for exchange in new if exchange.measures is not None]
             refused = self.put_measures(measured)
-            self.number([exchange.facts.no for exchange in new])
+            linked = {no: measures for exchange in settled for no, measures in exchange.linked.items()}
+            changed = [(no, measures) for no, measures in linked.items() if self.is_changed(no, measures)]
+            refused |= self.put_measures(changed)
+            self.number([*(exchange.facts.no for exchange in new), *(no for no, _ in changed)])
         return [
             _summary(exchange.facts, None if exchange.facts.no in refused else exchange.measures)
             for exchange in settled
         ]
+
+    def is_changed(self, no: int, measured: Measures) -> bool:
+        """Return True if other measures of a settled exchange are stored than these."""
+        row = self._driver.execute(f"SELECT {MEASURES} FROM measures WHERE exchange_no = ?", (no,)).fetchone()
+        return bool(row != measures_row(no, measured))
 
     def put_measures(self, measured: Sequence[tuple[int, Measures]]) -> set[int]:
         """Store measures of exchanges, in place of any before; return the numbers of those that are refused."""

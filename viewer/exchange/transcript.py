@@ -178,6 +178,11 @@ class Transcript:
         self._ended_turns = {
             draft.end: turn for draft, turn in zip(turns.by_start(decoded.drafts), self.turns, strict=True)
         }
+        if decoded.turn_measures is not None:  # a turn may have begun, or end, on another stream
+            self.turns = [*decoded.turn_measures]
+            turn_by_end: dict[int | None, TurnMeasures] = {turn.ended_at_ns: turn for turn in self.turns}
+            ends = {end: turn_by_end.get(decoded.at_ns[end]) for end in self._ended_turns if end is not None}
+            self._ended_turns = {end: turn for end, turn in ends.items() if turn is not None}
         self.starts, self.ends = array("q", decoded.starts), array("q", decoded.whole_ends)
         self.kinds = bytearray((_NO_CHUNK,)) * len(self.at)
         self._first_track = array("q", (UNKNOWN,)) * len(self.at)

@@ -29,9 +29,9 @@ TURN_FIELDS: Final = {
     "closing_ms": "its time after its last output",
     "failed_ms": "its time before its first and after its last output, if it failed",
     "backoff_ms": "time before it in which none was open, and it continues one that failed",
-    "tools_ms": "time before it in which none was open, and tools ran",
+    "tools_ms": "time before it in which none was open, and tools ran; of a hosted turn, in it, too",
     "idle_ms": "time before it in which none was open, all else",
-    "outcome": "how the exchange ended",
+    "outcome": "how the exchange ended, or the turn of a hosted agent",
     "operation": "kind of request",
     "model": "the model asked for",
     "input_tokens": "tokens of the request, from usage",
@@ -178,12 +178,19 @@ def turn_rows(turn_times: Sequence[TurnTime], exchanges: Mapping[int, TableRow])
     Tokens of a WebSocket are those of all of its turns, and stand at its first.
     """
     seen = set[int]()
-    for number, turn in enumerate(turn_times, 1):
+    # Beside hosted turns, requests are what begins these.
+    is_hosted = any(turn.span.outcome is not None for turn in turn_times)
+    rows = [turn for turn in turn_times if turn.span.is_generation or not is_hosted]
+    for number, turn in enumerate(rows, 1):
         exchange_facts = exchanges.get(turn.span.no, {})
+        if turn.span.outcome is not None:
+            exchange_facts = {**exchange_facts, "outcome": turn.span.outcome}
         first_ns = turn.span.first_ns
         parts = {f"{name}_ms": ms(took_ns) for name, took_ns in turn.parts.items() if name not in _BEFORE}
         parts = parts if turn.span.is_timed else dict.fromkeys(parts)
-        pauses = {f"{name}_ms": ms(turn.pause_ns if name == turn.pause else 0) for name in _BEFORE}
+        before = {name: turn.pause_ns if name == turn.pause else 0 for name in _BEFORE}
+        before["tools"] += turn.parts["tools"]
+        pauses = {f"{name}_ms": ms(took_ns) for name, took_ns in before.items()}
         row = {
             "turn": number,
             "start_ms": ms(turn.span.start_ns - turn_times[0].span.start_ns),

@@ -8,7 +8,6 @@ fits an open span decides; while none is open, the next one to start and the one
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from heapq import heappop, heappush
-from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.decode.metrics import percentile
@@ -23,7 +22,8 @@ PARTS: Final = {
     "closing": "an exchange that does not fail is after its last output",
     "failed": "an exchange that fails is before its first or after its last output",
     "backoff": "none is open; the next to start continues one that failed, or repeats one that was given up in a stall",
-    "tools": "none is open; the next to start continues a tool call, or begins a branch while one is unanswered",
+    "tools": "none is open; the next to start continues a tool call, or begins a branch while one is unanswered; or, "
+    "of a hosted turn, a tool runs",
     "idle": "none is open, all else: the user, or the program itself",
 }
 """The parts of a session's time with their meanings: of several that fit an instant, the first one counts."""
@@ -38,7 +38,8 @@ class Span(NamedTuple):
     `continues` is the number of its predecessor, or of the failed attempt at the same request before it; of a later
     turn, its own; `repeats`: with the same request. `begins`: it begins a branch. `answers_tool`: its request ends in
     results of tools. `stalls` are those behind its first output. `given_up`: the client left it in a stall. Without
-    `is_timed` nothing is known of its time but its start and its end. None is unknown.
+    `is_timed` nothing is known of its time but its start and its end. A hosted turn has an `outcome` of its own; in its
+    `tools`, a tool call is unanswered and no output comes. None is unknown.
     """
 
     no: int
@@ -58,6 +59,8 @@ class Span(NamedTuple):
     repeats: bool = False
     given_up: bool = False
     is_timed: bool = True
+    tools: Sequence[tuple[int, int]] = ()
+    outcome: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +124,11 @@ MEANINGS: Final = {
 """The meanings of the figures of an `Account`."""
 
 
-def account(spans: Iterable[Span], limits: Thresholds = DEFAULT, *, clock_step: bool = False) -> Account:
-    """Return the account of a session's exchanges."""
-    ordered = sorted(spans, key=attrgetter("start_ns"))
+def account(
+    spans: Iterable[Span], limits: Thresholds = DEFAULT, *, clock_step: bool = False, silent: int = 0
+) -> Account:
+    """Return the account of a session's exchanges, of which as many as `silent` have no time of their own."""
+    ordered = _by_start(spans)
     totals, links = dict.fromkeys(PARTS, 0), _Links()
     parallel_ns, most_open, last_ns = 0, 0, ordered[0].start_ns if ordered else 0
     for cluster, end_ns in _clusters(ordered):
@@ -143,7 +148,7 @@ def account(spans: Iterable[Span], limits: Thresholds = DEFAULT, *, clock_step: 
         wall_ns=last_ns - ordered[0].start_ns if ordered else 0,
         **{f"{name}_ns": took_ns for name, took_ns in totals.items()},
         parallel_ns=parallel_ns,
-        exchanges=len({span.no for span in ordered}),
+        exchanges=len({span.no for span in ordered}) + silent,
         turns=len(turns),
         failed=len({span.no for span in ordered if span.failed}),
         open=len({span.no for span in ordered if span.is_open}),
@@ -152,6 +157,11 @@ def account(spans: Iterable[Span], limits: Thresholds = DEFAULT, *, clock_step: 
         clock_step=clock_step,
         is_known=all(span.is_timed for span in ordered),
     )
+
+
+def _by_start(spans: Iterable[Span]) -> list[Span]:
+    """Return spans in the order of their starts; a hosted turn starts with the request that begins it, and first."""
+    return sorted(spans, key=lambda span: (span.start_ns, span.outcome is None))
 
 
 class _Links:
@@ -174,7 +184,8 @@ class _Links:
 
     def _answered_exchange(self, span: Span) -> int:
         """Return the number of the exchange whose answer a request follows, behind all failed attempts."""
-        while (previous := self._predecessor(span)) is not None and previous.failed:
+        # The predecessor of a failed turn, by its number, is the last turn of its own exchange.
+        while (previous := self._predecessor(span)) is not None and previous.failed and previous is not span:
             span = previous
         return -1 if previous is None else previous.no
 
@@ -221,7 +232,7 @@ def _spent(cluster: Sequence[Span], limits: Thresholds) -> Iterator[tuple[str, i
     changes = [(start_ns, part, 1) for part, start_ns, _ in times] + [(end_ns, part, -1) for part, _, end_ns in times]
     open_counts, last_ns = dict.fromkeys(PARTS, 0), 0
     for at_ns, part, change in sorted(changes):
-        if at_ns > last_ns and (open_part := next((name for name, count in open_counts.items() if count), None)):
+        if at_ns > last_ns and (open_part := next((name for name in _FIRST_MATCH if open_counts[name]), None)):
             yield open_part, at_ns - last_ns  # of several parts at once the first of `PARTS`: the sum is the wall time
         last_ns = at_ns
         open_counts[part] += change
@@ -229,6 +240,18 @@ def _spent(cluster: Sequence[Span], limits: Thresholds) -> Iterator[tuple[str, i
 
 def phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
     """Yield the parts of a span's own time, with their starts and ends, in order even if its times are not."""
+    for part, from_ns, to_ns in _phases(span, limits):
+        at_ns = from_ns
+        for tool_ns, until_ns in span.tools:
+            start_ns, end_ns = max(tool_ns, at_ns), min(until_ns, to_ns)
+            if start_ns < end_ns:
+                yield part, at_ns, start_ns
+                yield "tools", start_ns, end_ns
+                at_ns = end_ns
+        yield part, at_ns, to_ns
+
+
+def _phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
     start_ns, end_ns, first_ns, last_ns = span.start_ns, _end(span), span.first_ns, span.last_ns
     earlier_part, later_part = ("failed", "failed") if span.failed else ("waiting", "closing")
     if first_ns is None:
@@ -257,6 +280,9 @@ def _pauses_around(last_ns: int, later_part: str, from_ns: int, to_ns: int) -> I
     yield later_part, border_ns, to_ns
 
 
+_FIRST_MATCH: Final = ("tools", *OWN_PARTS)
+
+
 def _most_open(ordered: Sequence[Span]) -> int:
     if len(ordered) == 1:
         return 1
@@ -272,7 +298,7 @@ def _most_open(ordered: Sequence[Span]) -> int:
 def stretches(spans: Iterable[Span], limits: Thresholds = DEFAULT) -> Iterator[tuple[str, int]]:
     """Yield the parts of a session's time as they follow each other, with durations: together its wall time."""
     links, last_ns = _Links(), None
-    for cluster, end_ns in _clusters(sorted(spans, key=attrgetter("start_ns"))):
+    for cluster, end_ns in _clusters(_by_start(spans)):
         if last_ns is not None:
             yield links.reason(cluster[0]), cluster[0].start_ns - last_ns
         yield from _spent(cluster, limits)
@@ -292,7 +318,7 @@ class TurnTime(NamedTuple):
 def by_turn(spans: Iterable[Span], limits: Thresholds = DEFAULT) -> Iterator[TurnTime]:
     """Yield the time of each exchange or turn, in the order of their starts."""
     links, last_ns = _Links(), None
-    for cluster, end_ns in _clusters(sorted(spans, key=attrgetter("start_ns"))):
+    for cluster, end_ns in _clusters(_by_start(spans)):
         pause_part, pause_ns = links.reason(cluster[0]), 0 if last_ns is None else cluster[0].start_ns - last_ns
         for span in cluster:
             parts = dict.fromkeys(PARTS, 0)

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.decode.exchange import FAILURES, Operation, Outcome
 from wiretape.recorder.decode.operation import is_covered
@@ -16,7 +16,9 @@ from wiretape.viewer.sessions.axis import IMPORTED, placed
 
 _FAILURES: Final = frozenset(FAILURES)
 
-Turn = Sequence[int | bool | None]
+_FAILED_TURNS: Final = ("error", "truncated")
+
+Turn = Sequence[Any]
 """A response over a WebSocket, as `turn_spans` of the measures has it."""
 
 
@@ -62,15 +64,20 @@ class SessionExchange(NamedTuple):
 
 
 class SessionSpans(NamedTuple):
-    """The spans of a session; `clock_step`: the wall clock was set back between two of its exchanges."""
+    """The spans of a session; `clock_step`: the wall clock was set back between two of its exchanges.
+
+    As many exchanges as `silent` have none: streams of hosted sessions in which no turn began.
+    """
 
     spans: list[Span]
     clock_step: bool
+    silent: int = 0
 
 
 def spans(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAULT) -> SessionSpans:
     """Return the spans of a session's exchanges, which come in the order of their numbers, in that of their starts."""
     starts, is_stepped = placed(exchanges)
+    silent = 0
     spans_made, by_request = list[Span](), dict[str, SessionExchange]()
     for start_ns, exchange in sorted(zip(starts, exchanges, strict=True), key=itemgetter(0)):
         earlier = None if exchange.request is None else by_request.get(exchange.request)
@@ -79,17 +86,19 @@ def spans(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAULT) ->
         continues = exchange.continued if repeated is None else repeated.no
         if exchange.request is not None:
             by_request[exchange.request] = exchange
-        if exchange.turn_spans:
+        if exchange.operation == "agent_session" and not exchange.turn_spans and not exchange.failed:
+            silent += 1
+        elif exchange.turn_spans:
             spans_made += _turns(exchange, start_ns, continues, limits)
         else:
             spans_made.append(_span(exchange, start_ns, continues, limits)._replace(repeats=repeated is not None))
-    return SessionSpans(spans_made, is_stepped)
+    return SessionSpans(spans_made, is_stepped, silent)
 
 
 def account_of(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAULT) -> Account:
     """Return the account of a session's exchanges, which come in the order of their numbers."""
-    session_spans, is_stepped = spans(exchanges, limits)
-    return account(session_spans, limits, clock_step=is_stepped)
+    session_spans, is_stepped, silent = spans(exchanges, limits)
+    return account(session_spans, limits, clock_step=is_stepped, silent=silent)
 
 
 def own_time(exchange: SessionExchange, limits: Thresholds = DEFAULT) -> dict[str, int]:
@@ -156,10 +165,10 @@ def _tools(exchange: SessionExchange) -> list[Silence]:
 
 
 def _turns(exchange: SessionExchange, start_ns: int, continues: int | None, limits: Thresholds) -> Iterator[Span]:
-    """Yield the responses over a WebSocket: its last one ends as the exchange does."""
+    """Yield the responses over a WebSocket, whose last one ends as the exchange does, or the turns of a session."""
     gaps, tools = iter(_unpacked(exchange.gaps or b"")), _tools(exchange)
     turns = exchange.turn_spans or ()
-    for number, (asked_ns, first_ns, last_ns, end_ns, outputs, calls, answers) in enumerate(turns):
+    for number, (asked_ns, first_ns, last_ns, end_ns, outputs, calls, answers, outcome) in enumerate(turns):
         is_last = number == len(turns) - 1
         # The surest first: a response whose end nobody knows ends with its last output.
         known_ns = (end_ns, exchange.end_ns if is_last else None, last_ns, asked_ns)
@@ -176,14 +185,16 @@ def _turns(exchange: SessionExchange, start_ns: int, continues: int | None, limi
             None if last_ns is None else start_ns + last_ns,
             () if first_ns is None else [(start_ns + from_ns, start_ns + to_ns) for from_ns, to_ns in stalls],
             is_open=exchange.outcome == "open" and is_last and end_ns is None,
-            failed=is_last and exchange.failed,
-            client_closed=is_last and exchange.outcome == "client_closed",
+            failed=outcome in _FAILED_TURNS or (outcome is None and is_last and exchange.failed),
+            client_closed=end_ns is None and is_last and exchange.outcome == "client_closed",
             calls_tool=bool(calls),
             answers_tool=bool(answers),
             continues=exchange.no if number else continues,
             begins=not number and continues is None and not exchange.follows_answer,
             given_up=is_last and bool(exchange.given_up),
             is_timed=exchange.clock != "none",
+            tools=[(start_ns + from_ns, start_ns + to_ns) for from_ns, to_ns in tools] if outcome else (),
+            outcome=outcome,
         )
 
 

@@ -21,7 +21,13 @@ def taken(*streams: list[Event], api: Any = anthropic_sessions) -> list[AgentTur
 def test_two_open_streams_tell_a_turn_once() -> None:
     events = [running(10), delta(20, "He"), delta(30, "llo"), message(40, "Hello"), idle(50)]
     (turn,) = taken(events, [Event(event.at_ms + 1, event.data) for event in events])
-    assert (turn.text, turn.first_output, turn.last_output, turn.end, turn.connections) == ("Hello", 20, 30, 50, [0, 1])
+    assert (turn.text, turn.first_output, turn.last_output, turn.end, [*turn.connections]) == (
+        "Hello",
+        20,
+        30,
+        50,
+        [0, 1],
+    )
 
 
 def test_repeated_additions_count_from_the_longest_on() -> None:
@@ -38,8 +44,8 @@ def test_a_resumed_turn_ends_on_the_next_stream() -> None:
          delta(1_190, "Yes", "m2")],
         [message(1_600, "Yes, sir", id="m2"), idle(1_620)],
     )  # fmt: skip
-    assert (first.text, first.connections) == ("Hello", [0])
-    assert (second.text, second.outcome, second.connections, second.last_output) == (
+    assert (first.text, [*first.connections]) == ("Hello", [0])
+    assert (second.text, second.outcome, [*second.connections], second.last_output) == (
         "Yes, sir",
         "complete",
         [0, 1],

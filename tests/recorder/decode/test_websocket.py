@@ -54,10 +54,10 @@ def test_each_response_has_its_own_times() -> None:
     result = json.dumps(json.loads(ASK) | {"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]})
     sent[1] = (500, bytes(side(client=True).send_data(result)))
     first, second = derive(*websocket(received, sent)).turn_spans or ()
-    assert first == [100 * MS, 150 * MS, 170 * MS, 180 * MS, 2, False, False]
-    assert second == [500 * MS, 560 * MS, 600 * MS, 610 * MS, 3, False, True]
+    assert first == [100 * MS, 150 * MS, 170 * MS, 180 * MS, 2, False, False, None]
+    assert second == [500 * MS, 560 * MS, 600 * MS, 610 * MS, 3, False, True, None]
     unended = conversation(ONE, (500, TWO[1][:2]), close=None)
-    assert (derive(*websocket(*unended)).turn_spans or ())[1] == [500 * MS, 560 * MS, 560 * MS, None, 1, False, False]
+    assert (derive(*websocket(*unended)).turn_spans or ())[1][:5] == [500 * MS, 560 * MS, 560 * MS, None, 1]
     assert derive(*websocket(*conversation(close=None))).turn_spans is None
 
 

@@ -29,7 +29,7 @@ def gaps(*ms: float) -> bytes:
 
 def test_a_session_is_accounted_from_its_facts() -> None:
     """A stall in the last turn, a rate limit before it, a tool between the turns."""
-    turns, is_stepped = spans([
+    turns, is_stepped, _ = spans([
         call(1, 0, 1450, 400, 1400, calls_tool=True, request="a"),
         call(2, 3450, 50, outcome="http_error", continued=1, answers_tools=True, follows_answer=True, request="b"),
         call(3, 4500, 3900, 500, 3900, gaps=gaps(200, 3000, 200), continued=1, answers_tools=True, request="b"),
@@ -77,9 +77,9 @@ def test_a_branch_begins_where_a_request_holds_no_answer() -> None:
 
 def test_each_websocket_response_has_its_stalls_and_end() -> None:
     turns = [
-        [10 * MS, 20 * MS, 3020 * MS, 3030 * MS, 2, True, False],
-        [3040 * MS, None, None, 3041 * MS, 0, False, True],
-        [4000 * MS, 4001 * MS, 7001 * MS, None, 3, False, False],
+        [10 * MS, 20 * MS, 3020 * MS, 3030 * MS, 2, True, False, None],
+        [3040 * MS, None, None, 3041 * MS, 0, False, True, None],
+        [4000 * MS, 4001 * MS, 7001 * MS, None, 3, False, False, None],
     ]
     exchange = call(1, 0, 8000, outcome="truncated", turn_spans=turns, gaps=gaps(3000, 1, 2999))
     parts = spans([exchange], LIMITS).spans
@@ -108,7 +108,7 @@ def test_own_times_add_up_to_the_duration() -> None:
 
 
 def test_only_an_exchange_beginning_alone_has_time_before_it() -> None:
-    turns = [[0, 1, 2, 10 * MS, 2, True, False], [500 * MS, 501 * MS, 510 * MS, None, 2, False, True]]
+    turns = [[0, 1, 2, 10 * MS, 2, True, False, None], [500 * MS, 501 * MS, 510 * MS, None, 2, False, True, None]]
     exchanges = [
         call(1, 0, 600, turn_spans=turns),
         call(2, 700, 50, continued=1),
@@ -120,7 +120,10 @@ def test_only_an_exchange_beginning_alone_has_time_before_it() -> None:
 
 
 def test_a_websockets_own_time_is_its_responses() -> None:
-    turns = [[10 * MS, 20 * MS, 30 * MS, 40 * MS, 2, True, False], [500 * MS, 501 * MS, 510 * MS, None, 2, False, True]]
+    turns = [
+        [10 * MS, 20 * MS, 30 * MS, 40 * MS, 2, True, False, None],
+        [500 * MS, 501 * MS, 510 * MS, None, 2, False, True, None],
+    ]
     assert own_time(call(1, 0, 600, turn_spans=turns, gaps=gaps(10, 9)), LIMITS) == {
         "streaming": 19 * MS, "stalled": 0, "waiting": 11 * MS, "closing": 100 * MS, "failed": 0
     }  # fmt: skip

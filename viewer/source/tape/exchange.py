@@ -22,6 +22,7 @@ from wiretape.recorder.decode.derive import with_message
 from wiretape.recorder.decode.elements import Elements, elements, unpack
 from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.decode.prompt import Prompt
+from wiretape.recorder.decode.turns import TurnMeasures
 from wiretape.recorder.decode.uncoding import Body
 from wiretape.recorder.errors import NoResultFound, NotFound, WiretapeError
 from wiretape.recorder.process import RecorderRun
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 RESULTS: Final = 5
 """Number of the largest results of tools whose turns are looked for."""
 _MOST_TURNS: Final = 2_000
+_TURNS: Final = select(measures.c.turns)
 
 
 def full(connection: Connection, no: int, mask: "Masker | None" = None) -> FullExchange:
@@ -56,6 +58,7 @@ def full(connection: Connection, no: int, mask: "Masker | None" = None) -> FullE
     with connection.begin():
         row, request = queries.detail_of(connection, no), queries.request_of(connection, no)
         exchange, its_reads, body = reading.answer(connection, no)
+        stored_turns = connection.execute(_TURNS.where(measures.c.exchange_no == no)).scalar()
     if mask is None:
         decoded = decode(exchange, its_reads, body)
     else:
@@ -66,7 +69,9 @@ def full(connection: Connection, no: int, mask: "Masker | None" = None) -> FullE
             request = masked_request(request, mask)
         except masked.Unmaskable as error:
             raise error.of(row.id) from error
-        row = rows.masked(row, mask)
+        row, stored_turns = rows.masked(row, mask), mask.value(stored_turns)
+    if decoded.is_session and stored_turns is not None:
+        decoded.turn_measures = [TurnMeasures(**turn) for turn in stored_turns]
     return FullExchange(row, request, exchange, its_reads, body, decoded)
 
 

@@ -147,8 +147,8 @@ def _sessions(source: Source, content: PageContent, limits: Thresholds) -> sessi
     verdicts = source.cache_verdicts(newest, selection) if newest else {}
     page_sessions = list[sessions.PageSession]()
     for name, row in newest.items():
-        session_spans, is_stepped = spans(members.get(name, ()), limits)
-        session_account = account(session_spans, limits, clock_step=is_stepped)
+        session_spans, is_stepped, silent = spans(members.get(name, ()), limits)
+        session_account = account(session_spans, limits, clock_step=is_stepped, silent=silent)
         parts = list(stretches(session_spans, limits)) if session_account.is_known else []
         turns = list(by_turn(session_spans, limits))
         row = row if content.mask is None else replace(row, asked=content.mask.value(row.asked))

@@ -1,0 +1,96 @@
+"""Pure: the exchanges of one hosted session, from their bytes to its turns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from wiretape.recorder.clock import wall_ns
+from wiretape.recorder.decode import encoding, session_streams
+from wiretape.recorder.decode.agent_turns import thread_at
+from wiretape.recorder.decode.conversation import RecordedRequest
+from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.exchange import Exchange, Reads
+from wiretape.recorder.decode.linking import LinkedSession, SessionStream, linked, measures_of, told_by, tool_spans
+from wiretape.recorder.decode.session_requests import SessionRequest, session_request
+
+_STEP_NS: Final = 60_000_000_000
+"""Difference of the distances by two clocks at which they are not of the same boot of a machine."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SessionExchange:
+    """An exchange of a session as it is on the tape."""
+
+    id: str
+    exchange: Exchange
+    reads: Reads
+    body: bytes
+    request: RecordedRequest
+
+
+def is_stream(exchange: Exchange) -> bool:
+    """Return True if an exchange of a session is a stream of its events."""
+    succeeded = exchange.status is not None and exchange.status < 300
+    return succeeded and (exchange.content_type or "").startswith("text/event-stream")
+
+
+def decoded_streams(exchanges: Sequence[SessionExchange]) -> dict[str, Decoded]:
+    """Return the streams among the exchanges of a session, decoded, by their ids; their turns are linked."""
+    streams, requests, decoded_by_id = list[SessionStream](), list[SessionRequest](), dict[str, Decoded]()
+    for start_ns, member in zip(_starts([member.exchange for member in exchanges]), exchanges, strict=True):
+        exchange = member.exchange
+        if is_stream(exchange):
+            decoded = decoded_by_id[member.id] = decode(exchange, member.reads, member.body)
+            end_ns = None if exchange.end_ns is None else start_ns + exchange.end_ns
+            events = [
+                (start_ns + at_ns, run.item, run.chunk.event)
+                for run in decoded.runs
+                if run.chunk.event is not None and (at_ns := decoded.at_ns[run.item]) is not None
+            ]
+            streams.append(SessionStream(member.id, thread_at(exchange.path), start_ns, end_ns, events))
+        answer = encoding.uncoded(exchange.headers.response, member.body) if exchange.method == "POST" else b""
+        request = session_request(exchange, member.id, start_ns, member.request.plain, answer)
+        requests += [] if request is None else [request]
+    session = linked(streams, requests)
+    for stream in streams:
+        _link(decoded_by_id[stream.exchange_id], stream, session)
+    return decoded_by_id
+
+
+def _starts(exchanges: Sequence[Exchange]) -> list[int]:
+    """Return the T0s of exchanges, in ns since the first one's: by the boot clock, or the wall clock between boots."""
+    first, at_ns = exchanges[0], list[int]()
+    first_wall_ns = wall_ns(first.started_at) or 0
+    for exchange in exchanges:
+        by_wall_ns = (wall_ns(exchange.started_at) or first_wall_ns) - first_wall_ns
+        is_known = first.boot_ns is not None and exchange.boot_ns is not None
+        by_boot_ns = (exchange.boot_ns or 0) - (first.boot_ns or 0) if is_known else by_wall_ns
+        at_ns.append(by_boot_ns if abs(by_boot_ns - by_wall_ns) < _STEP_NS else by_wall_ns)
+    return at_ns
+
+
+def _link(decoded: Decoded, stream: SessionStream, session: LinkedSession) -> None:
+    """Set the turns of a stream, and the output in its chunks, to those of its session."""
+    begun = [(turn, measures_of(turn, session)) for turn in session.turns if turn.stream is stream]
+    begun.sort(key=lambda pair: pair[1].started_at_ns or 0)
+    measures_by_turn = {turn: replace(measures, turn=number) for number, (turn, measures) in enumerate(begun, 1)}
+    told = [(turn, local) for turn in session.turns if (local := told_by(turn, session, stream)) is not None]
+    own = [(turn, local) for turn, local in told if local.thread == stream.thread]
+    fault = session.fault
+    if fault is not None:
+        source, item = session.sources[fault[0]]
+        fault = (item, fault[1]) if source is stream else None
+    session_streams.set_chunks(decoded.runs, [local for _, local in own], fault)
+    decoded.drafts = [local for _, local in told]
+    decoded.turn_measures = [*measures_by_turn.values()]
+    decoded.tools = [
+        (from_ns - stream.start_ns, to_ns - stream.start_ns)
+        for turn, _ in own
+        if turn.stream is stream
+        for from_ns, to_ns in tool_spans(turn, session)
+    ]
+    decoded.turns = [
+        # Of a turn that began elsewhere, no time is known here.
+        replace(session_streams.response(local), measures=measures_by_turn.get(turn), generates=turn.stream is stream)
+        for turn, local in own
+    ]
