@@ -6,6 +6,7 @@ Nobody is hindered by a path that is not needed; where it is, `refusal` has the 
 """
 
 import os
+import re
 import resource
 import shutil
 from pathlib import Path
@@ -17,6 +18,12 @@ NO_HOME: Final = "no home directory is known: set HOME"
 
 exists, is_file, is_directory, is_link = os.path.exists, os.path.isfile, os.path.isdir, os.path.islink
 """They return False where the system refuses to tell."""
+
+
+def argument(path: Path | str) -> str:
+    """Return a path as a shell's argument without single quotes: messages put commands between those."""
+    text = str(path)
+    return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else '"' + re.sub(r'(["$`\\])', r"\\\1", text) + '"'
 
 
 def refusal(path: Path) -> str:

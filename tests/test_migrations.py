@@ -177,7 +177,7 @@ def test_a_tape_of_the_first_schema_is_unsupported(recorded: Path) -> None:
 
 
 def test_an_older_tape_is_written_only_after_upgrading(recorded: Path, coming: Path) -> None:
-    with pytest.raises(SchemaMismatch, match="not 9999: run 'wiretape db upgrade'"), opened(recorded):
+    with pytest.raises(SchemaMismatch, match="not 9999: run 'wiretape db upgrade --db "), opened(recorded):
         pass
     before = held(recorded)
     backup = recorded.with_name("tape.db.before-9999")
@@ -241,7 +241,7 @@ def test_a_killed_upgrade_can_be_continued(many: Path, coming: Path) -> None:
         shutil.copy(many, copy)
         is_done = upgraded_until(copy, point)
         if not is_done and definitions_of(copy) == definitions_of(many):
-            with pytest.raises(SchemaMismatch, match="run 'wiretape db upgrade'"):
+            with pytest.raises(SchemaMismatch, match="run 'wiretape db upgrade --db "):
                 file.read_engine(copy)
             assert file.upgrade(copy, "a test") == (NOW, copy.with_name(f"{copy.name}.before-9999"))
         assert held(copy) == contents

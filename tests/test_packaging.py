@@ -191,4 +191,4 @@ def test_without_its_extra_a_command_names_it(installed: Path, tmp_path: Path) -
         code = (
             f"{block}sys.argv[1:] = {command.split()!r}; sys.stderr = sys.stdout\ntry: main()\nexcept SystemExit: pass"
         )
-        assert f"pip install 'wiretape[{extra}]'" in run(str(installed), code, tmp_path), command
+        assert f"-m pip install 'wiretape[{extra}]'" in run(str(installed), code, tmp_path), command

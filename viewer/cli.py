@@ -181,9 +181,10 @@ def _message(error: click.ClickException) -> str:
 
 def _redacted(line: str) -> str:
     """Return a line about an error, which may quote an argument with a key in it, without that."""
+    from wiretape.recorder.commands import hints
     from wiretape.recorder.tape.redact import shown
 
-    return shown(line)
+    return shown(hints.complete(line, sys.argv[1:]))
 
 
 def _report_fault(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:

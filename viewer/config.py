@@ -8,7 +8,6 @@ recorder. Rules for `check` are read from a file of their own in the same way.
 """
 
 import contextlib
-import difflib
 import functools
 import math
 import os
@@ -27,6 +26,7 @@ from wiretape.recorder.documents import Document, Key, load, value_at
 from wiretape.recorder.errors import ConfigError
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape.masking import Rules
+from wiretape.viewer.query import guesses
 from wiretape.viewer.query.parser import FilterError, parse
 from wiretape.viewer.stats import prices
 from wiretape.viewer.stats.metrics import objective
@@ -69,8 +69,7 @@ class Config:
     def check_theme(self, names: Collection[str]) -> None:
         """Raise `ConfigError` if the theme is none of those known."""
         if self.theme is not None and self.theme not in names:
-            near = difflib.get_close_matches(self.theme, list(names), 1)
-            advice = f"did you mean {near[0]}?" if near else "there are dark, light and auto"
+            advice = guesses.question(guesses.nearest(self.theme, names, {})) or "there are dark, light and auto"
             raise self.error("theme", f"there is no theme {safe(self.theme)}: {advice}")
 
 
@@ -89,8 +88,8 @@ def read() -> Config:
         document = load(path)
         for name in document.tables:
             if name not in _SETTINGS:
-                near = difflib.get_close_matches(name, _SETTINGS, 1)
-                advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(_SETTINGS)}"
+                near = guesses.nearest(name, _SETTINGS, {})
+                advice = guesses.question(near) or f"there are {', '.join(_SETTINGS)}"
                 raise document.error((name,), f"{safe(name)} is no setting: {advice}")
             _SETTINGS[name](config, document)
     return config

@@ -11,7 +11,7 @@ import click
 
 from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.commands import dialects, options
+from wiretape.recorder.commands import dialects, hints, options
 from wiretape.recorder.commands.cli import CommandGroup
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.plurals import counted
@@ -91,7 +91,7 @@ def check(db: Path | None) -> None:
     except DatabaseError as error:
         raise TapeDamaged(f"{path} cannot be read ({error.orig}): restore it from a backup") from error
     for problem in problems:
-        click.echo(safe(problem))
+        click.echo(safe(hints.complete(problem, sys.argv[1:])))
     if suspect:
         click.echo(f"note: timestamps of {suspect:,} of {counted(count, 'exchange')} may be late by more than 1 ms")
     if problems:
@@ -288,10 +288,11 @@ def _delete(path: Path, work: Callable[["Connection"], Iterator[int]], expected:
     if sizes is not None:
         _report_rewritten(path, *sizes)
     elif count:
-        click.echo(
+        text = (
             f"{bytes_(free)} of the file are free for new recordings; until these fill them, deleted data can "
             f"still be read there: 'wiretape db vacuum' removes it"
         )
+        click.echo(hints.complete(text, sys.argv[1:]))
 
 
 def _ask(question: str) -> None:

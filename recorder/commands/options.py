@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import unquote
 
 import click
 
@@ -319,8 +320,30 @@ def check_extra(module: str, extra: str, option: str) -> None:
 
 
 def install_hint(extra: str) -> str:
-    """Return the command that installs an extra, from the package or from a clone."""
-    return f"pip install 'wiretape[{extra}]', in a clone pip install '.[{extra}]'"
+    """Return the command that adds an extra to this installation, by the program that made it."""
+    import json
+    from importlib import metadata
+
+    try:
+        package = metadata.distribution("wiretape")
+        origin = json.loads(package.read_text("direct_url.json") or "{}")
+        installer = (package.read_text("INSTALLER") or "").strip()
+    except (metadata.PackageNotFoundError, OSError, ValueError):
+        origin, installer = {}, ""
+    url = str(origin.get("url", ""))
+    clone = unquote(url.removeprefix("file://")) if "dir_info" in origin else "wiretape"
+    package_name = f"'{clone}[{extra}]'"
+    is_editable = bool(origin.get("dir_info", {}).get("editable"))
+    prefix = Path(sys.prefix)
+    if (prefix / "uv-receipt.toml").exists():
+        return f"uv tool install --force {'-e ' * is_editable}{package_name}"
+    if (prefix / "pipx_metadata.json").exists():
+        return f"pipx install --force {'-e ' * is_editable}{package_name}"
+    if any(part.startswith(("archive-v", "environments-v")) for part in prefix.parts):  # a cached one, of uvx
+        return f"uvx --from {package_name} wiretape …"
+    python = shlex.quote(sys.executable)
+    tool = f"uv pip install -p {python}" if installer == "uv" else f"{python} -m pip install"
+    return f"{tool} {'-e ' * is_editable}{package_name}"
 
 
 def is_installed(module: str) -> bool:

@@ -42,6 +42,11 @@ _MAGIC = b"SQLite format 3\x00"
 _ID_OFFSET = 68
 
 
+def command(words: str, path: Path) -> str:
+    """Return a command for a tape as messages quote it."""
+    return f"'wiretape {words} --db {paths.argument(path)}'"
+
+
 def identify(path: Path) -> None:
     """Raise unless `path` is a tape: `NotFound`, `ForeignFile`, or `TapeBusy` if the system lets nobody look.
 
@@ -131,7 +136,7 @@ def _check_pages(driver: sqlite3.Connection, path: Path) -> None:
 def damaged(path: Path, problem: str) -> TapeDamaged:
     """Return the error for a tape that is not written to, as a check found a problem."""
     return TapeDamaged(
-        f"{path} is damaged ({problem}): see 'wiretape db check', restore it from a backup, or record to"
+        f"{path} is damaged ({problem}): see {command('db check', path)}, restore it from a backup, or record to"
         " another tape with --db"
     )
 
@@ -208,7 +213,7 @@ def check_revision(number: str | None, path: Path, *, is_upgrade: bool = False) 
     if number < REVISION:
         if is_upgrade:
             return
-        raise SchemaMismatch(f"{path} has the older schema {number}, not {REVISION}: run 'wiretape db upgrade'")
+        raise SchemaMismatch(f"{path} has the older schema {number}, not {REVISION}: run {command('db upgrade', path)}")
     raise SchemaMismatch(f"{path} has schema {number}, newer than this wiretape's {REVISION}: use a newer wiretape")
 
 
@@ -258,5 +263,7 @@ def _explanation(path: Path, code: int | None, cause: object) -> TapeError:
         case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN if reason := paths.shortage(path):
             return TapeBusy(f"{path} cannot be written, {reason}")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | None:  # None: a text that cannot be decoded
-            return TapeDamaged(f"{path} is damaged ({cause}): run 'wiretape db check', or restore it from a backup")
-    return TapeError(f"{path} cannot be used ({cause}): run 'wiretape db check'")
+            return TapeDamaged(
+                f"{path} is damaged ({cause}): run {command('db check', path)}, or restore it from a backup"
+            )
+    return TapeError(f"{path} cannot be used ({cause}): run {command('db check', path)}")

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from itertools import chain
 from typing import Final
 
@@ -17,8 +16,8 @@ import click
 
 from wiretape.recorder.commands.cli import UnknownCommand
 from wiretape.viewer.commands.options import file_advice, is_file
+from wiretape.viewer.query.guesses import MOST, nearest, question
 
-_MOST: Final = 3
 # A word that happens to be hexadecimal, such as "face", is no id: one digit is required.
 _REFERENCE = re.compile(r"@[a-z0-9-]*|last|(?=[a-f]*[0-9])[0-9a-f]{4,16}")
 
@@ -93,10 +92,9 @@ def message(error: click.UsageError) -> str | None:
     if isinstance(error, click.NoSuchOption):
         name = error.option_name
         suggestion = _joined(_options(name, context.command)) or _owners(name, context)
-        known_options = [
-            option for parameter in context.command.params for option in parameter.opts + parameter.secondary_opts
-        ]
-        similar = get_close_matches(name, [option for option in known_options if option.startswith("--")], _MOST)
+        parameters = context.command.params
+        options = chain.from_iterable(parameter.opts + parameter.secondary_opts for parameter in parameters)
+        similar = nearest(name, (option for option in options if option.startswith("--")), {})
         return f"no option {name}{suggestion or _joined(similar)}"
     extra = re.match(r"Got unexpected extra arguments? \((.+)\)", error.message, re.DOTALL)
     return _argument(extra[1], context) if extra else None
@@ -104,9 +102,7 @@ def message(error: click.UsageError) -> str | None:
 
 def did_you_mean(guess: str, choices: Iterable[str]) -> str:
     """Return "; did you mean …?" with the closest of the known words, by meaning and by spelling, or ""."""
-    choices = dict.fromkeys(choices)
-    by_meaning = [choice for choice in COMMANDS.get(guess.lower(), "").split("|") if choice in choices]
-    return _joined(by_meaning or get_close_matches(guess.lower(), choices, _MOST))
+    return _joined(nearest(guess, choices, COMMANDS))
 
 
 def _command(error: UnknownCommand) -> str:
@@ -120,7 +116,7 @@ def _command(error: UnknownCommand) -> str:
     guesses = COMMANDS.get(name.lower(), "").split("|") if is_root and name.lower() in COMMANDS else []
     if is_root and not guesses and shutil.which(name) and sys.argv[-1] != name:
         return f"{text}; to record a program: wiretape run -- {shlex.join(sys.argv[sys.argv.index(name) :])}"
-    guesses = guesses or get_close_matches(name.lower(), context.command.commands, _MOST)
+    guesses = guesses or nearest(name, context.command.commands, {})
     root = context.find_root().command
     if not guesses and isinstance(root, click.Group) and name in root.commands:
         guesses = [f"wiretape {name}"]
@@ -149,7 +145,7 @@ def _owners(name: str, context: click.Context) -> str:
             if option in chain.from_iterable(parameter.opts for parameter in command.params)
         ]
         if option and owners:
-            return f"; {option} is an option of {', '.join(owners[:_MOST])}"
+            return f"; {option} is an option of {', '.join(owners[:MOST])}"
     return ""
 
 
@@ -171,7 +167,5 @@ def _argument(words: str, context: click.Context) -> str:
 
 
 def _joined(guesses: Iterable[str]) -> str:
-    suggestions = list(dict.fromkeys(guesses))[:_MOST]
-    if not suggestions:
-        return ""
-    return f"; did you mean {', '.join(suggestions[:-1])}{' or ' if suggestions[:-1] else ''}{suggestions[-1]}?"
+    asked = question([*dict.fromkeys(guesses)][:MOST])
+    return asked and f"; {asked}"

@@ -31,8 +31,8 @@ def help_(context: click.Context, words: tuple[str, ...], dashboard: bool) -> No
         _print(topics.text(words[0]))
     elif (matches := _command(root, words)) is not None:
         click.echo(matches.get_help())
-    elif defined := topics.definitions(" ".join(words)):
-        _print("\n".join("\n".join([f"From wiretape help {topic}:\n", *items, ""]) for topic, items in defined.items()))
+    elif text := topics.definition(" ".join(words)) or topics.answer(" ".join(words)):
+        _print(text)
     else:
         from wiretape.viewer.commands import guesses
 

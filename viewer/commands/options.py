@@ -17,6 +17,7 @@ import click
 from click.core import ParameterSource
 
 from wiretape.recorder import paths
+from wiretape.recorder.commands import hints
 from wiretape.recorder.commands.options import TapeFile, gathered, tape_path
 from wiretape.recorder.decode.stalls import LIMITS
 from wiretape.recorder.plurals import counted
@@ -198,8 +199,8 @@ def read_sort(sort: str | None) -> tuple[str, bool] | None:
 
 _SELECTING = (
     click.option("-f", "--filter", "filters", multiple=True, metavar="EXPR", shell_complete=completion.filters,
-                 help="Select exchanges: 'model:gpt-* ttft>800ms -is:ok', or a word to search for; see "
-                 "'wiretape help filters'. Several filters must all match."),
+                 help="Select exchanges: 'model:gpt-* ttft>800ms -is:ok', or a word (in prompts: "
+                 "prompt:WORD); see 'wiretape help filters'. Several filters must all match."),
     click.option("--model", "models", multiple=True, metavar="NAME", shell_complete=completion.models,
                  help="Only exchanges of this model; * is a wildcard."),
     click.option("--since", metavar="TIME", help="Only from this time on: 2h (ago), today, 14:00, 2026-11-21T14:00Z."),
@@ -403,7 +404,7 @@ def references(ids: Sequence[str]) -> Iterator[str]:
 
 
 def report_nothing(source: "Source", filter: "Filter | None", ids: Sequence[str] = ()) -> None:
-    click.echo(f"wiretape: {nothing(source, filter, ids)}", err=True)
+    click.echo(hints.complete(f"wiretape: {nothing(source, filter, ids)}", sys.argv[1:]), err=True)
 
 
 def nothing(source: "Source", filter: "Filter | None", ids: Sequence[str] = ()) -> str:
@@ -424,7 +425,7 @@ def nothing(source: "Source", filter: "Filter | None", ids: Sequence[str] = ()) 
         notes.append("; ".join(f"`{safe(str(term))}` alone matches {count:,}" for term, count in source.alone(filter)))
     if filter is not None and is_starred(filter):
         notes.append('* in quotes is no wildcard; search within a text by ~: error~"rate limit"')
-    return ". ".join([*notes, *_still_to_come(filter), *_starred(source, filter)])
+    return ". ".join([*notes, *_still_to_come(filter), *_starred(source, filter), *_meant(source, filter)])
 
 
 def _starred(source: "Source", filter: "Filter | None") -> Iterator[str]:
@@ -444,6 +445,19 @@ def _starred(source: "Source", filter: "Filter | None") -> Iterator[str]:
             if count := source.count(Selection(wider)):
                 yield f"`{safe(str(wider))}` matches {count:,}"
                 break
+
+
+def _meant(source: "Source", filter: "Filter | None") -> Iterator[str]:
+    from wiretape.viewer.listing import notices
+    from wiretape.viewer.query.syntax import And, Word
+    from wiretape.viewer.source.base import Selection
+
+    for term in filter.parts if isinstance(filter, And) else (filter,):
+        other = None if term is None else notices.meant(term)
+        if other is not None and isinstance(term, Word):
+            yield f"A word is not looked for in prompts: `{safe(str(other))}` does that"
+        elif other is not None and (count := source.count(Selection(other))):
+            yield f"`{safe(str(other))}` matches {count:,}"
 
 
 def _still_to_come(filter: "Filter | None") -> Iterator[str]:
@@ -471,10 +485,9 @@ def parsed(option: str, parse: Callable[[str], T], text: str) -> T:
 
 
 def one_of(option: str, name: str, names: Sequence[str], kind: str) -> str:
-    """Return a name that is one of `names`; raise `click.BadParameter`, which lists them, if it is not."""
-    from wiretape.viewer.query.fields import closest_first
+    """Return a name that is one of `names`; raise `click.BadParameter`, which suggests some, if it is not."""
+    from wiretape.viewer.query import guesses
 
     if name not in names:
-        choices = ", ".join(closest_first(name, names))
-        raise click.BadParameter(f"{name!r} is no {kind}: choose from {choices}", param_hint=option)
+        raise click.BadParameter(f"{name!r} is no {kind}{guesses.advice(name, names)}", param_hint=option)
     return name

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 import click
 
 from wiretape.recorder import terminals
+from wiretape.recorder.commands import hints
 from wiretape.recorder.commands.options import gathered
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
@@ -158,7 +159,7 @@ class Output:
 def opened(place: "Place") -> Iterator["Source"]:
     with place.opened() as source:
         for line in filter(None, (source.advice(), source.unmeasured())):
-            click.echo(message(line), err=True)
+            click.echo(message(hints.complete(line, sys.argv[1:])), err=True)
         yield source
 
 
@@ -191,12 +192,13 @@ def formatted(
 
 
 def _column(name: str, choosable: Mapping[str, str]) -> str:
-    from wiretape.viewer.query.fields import NAMES, closest_first
+    from wiretape.viewer.query import guesses
+    from wiretape.viewer.query.fields import NAMES
 
     field = next((candidate for candidate in (name, f"{name}_ms", NAMES.get(name, "")) if candidate in choosable), None)
     if field is None:
-        choices = ", ".join(closest_first(name, choosable))
-        raise click.BadParameter(f"there is no column {name!r}: choose from {choices}", param_hint="--columns")
+        advice = guesses.advice(name, choosable, "--columns help lists all, 'wiretape help fields' explains them")
+        raise click.BadParameter(f"there is no column {name!r}{advice}", param_hint="--columns")
     return field
 
 

@@ -14,6 +14,18 @@ _FOLDER: Final = Path(__file__).parents[1] / "help"
 _INDEX: Final = "README"
 _FIRST: Final = ("glossary", "outcomes", "fields")
 """Topics whose definitions come first."""
+SYNONYMS: Final = {
+    **dict.fromkeys(("cache", "caching", "prompt cache"), "sessions#Cache"),
+    **dict.fromkeys(("backup", "backups", "restore", "upgrades"), "operate#Backup"),
+    **dict.fromkeys(("service", "systemd", "kubernetes", "deploy"), "operate"),
+    **dict.fromkeys(("errors", "failures", "why", "ends"), "outcomes"),
+    **dict.fromkeys(("slow", "stalls"), "timeouts"),
+    "conversations": "sessions", "costs": "prices", **dict.fromkeys(("keys", "tui"), "viewing"),
+    **dict.fromkeys(("mock", "pytest"), "testing"),
+    **dict.fromkeys(("redaction", "secrets", "privacy"), "security"),
+    **dict.fromkeys(("install", "start"), "quickstart"),
+}  # fmt: skip
+"""Topics, or sections of topics, by the words that users have for them."""
 _BEHIND = re.compile(r"^(\S.*?) {2,}(# .*)$", re.MULTILINE)
 """A command with a comment behind it, in a block."""
 _BLOCK = re.compile(r"^```sh\n.*?^```$", re.MULTILINE | re.DOTALL)
@@ -41,6 +53,43 @@ def text(topic: str = _INDEX) -> str:
     return _ESCAPED.sub(r"\1", _LINK.sub(r"\1", _COMMENT.sub("", source))).rstrip() + "\n"
 
 
+def answer(word: str) -> str | None:
+    """Return the topic, or the section of one, that a word of `SYNONYMS` means; None for any other word."""
+    topic, _, section = SYNONYMS.get(word.lower(), "").partition("#")
+    if not topic:
+        return None
+    part = re.search(rf"^## {section}.*?(?=^## |\Z)", text(topic), re.MULTILINE | re.DOTALL) if section else None
+    return f"From wiretape help {topic}:\n\n{part[0].rstrip()}\n" if part else text(topic)
+
+
+def definition(name: str) -> str | None:
+    """Return the definition of a name as one item, its other names and its topics behind it; None without any."""
+    lines_by_topic = definitions(name)
+    items = [
+        (topic, _NAME.findall(names), meaning)
+        for topic, lines in lines_by_topic.items()
+        for names, _, meaning in (line[2:].partition(": ") for line in lines)
+    ]
+    if not items:
+        return None
+    stems = {name.lower().removesuffix("_ms"), name.lower(), f"{name.lower()}_ms"}
+    # An item with many names is a list of things, and defines none of them as well as one with a few.
+    named = [item for item in items if item[1][0].lower() in stems] or items
+    first_topic, (title, *_), first_meaning = min(named, key=lambda item: len(item[1]))
+    same = [item for item in items if item[1][0] == title]
+    aliases = dict.fromkeys(alias for _, names, _ in same for alias in names[1:])
+    others = dict.fromkeys(names[0] for _, names, _ in items if names[0] != title and names[0] not in stems)
+    meanings = (f"{f'{topic}: ' if topic != first_topic else ''}{meaning}" for topic, _, meaning in same)
+    notes = [
+        f"  {label} {', '.join(f'`{alias}`' for alias in names)}."
+        for label, names in (("Also", first_meaning and aliases), ("See also", others))
+        if names
+    ]
+    source = ", ".join(dict.fromkeys(topic for topic, _, _ in items))
+    line = f"- `{title}`: {' · '.join(meanings)}" if first_meaning else lines_by_topic[first_topic][0]
+    return "\n".join([line, *notes, f"  From wiretape help {source}.", ""])
+
+
 def dashboard() -> str:
     return (Path(__file__).parents[1] / "wings" / "prometheus" / "grafana.json").read_text("utf-8")
 
@@ -53,7 +102,7 @@ def definitions(name: str) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     of_glossary = set[str]()
     for topic in dict.fromkeys((*_FIRST, *names())):
-        items = [item for item in _items(text(topic)) if name.lower() in _defined(*item)]
+        items = [item for item in _items(text(topic)) if {name.lower(), f"{name.lower()}_ms"} & {*_defined(*item)}]
         if topic == _FIRST[0]:
             of_glossary = {named for item in items for named in _defined(*item)}
         if topic == "fields":

@@ -1,5 +1,6 @@
 """Pure: the viewer's notices about empty lists and about the recorder, with advice."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.query.fields import FIELDS
 from wiretape.viewer.query.operators import DURATIONS
-from wiretape.viewer.query.syntax import Compare, Filter
+from wiretape.viewer.query.syntax import Among, Compare, Filter, Match, Word
 from wiretape.viewer.text.cells import Part
 
 Lines = list[list[Part]]
@@ -140,8 +141,16 @@ def failed(error: WiretapeError, source_name: str = "tape") -> Lines:
     ]
 
 
-def smaller_unit(term: Filter) -> Compare | None:
-    """Return a comparison with a minute or more with a thousandth of that: the unit may be a slip."""
+def meant(term: Filter) -> Filter | None:
+    """Return the term that may be meant: a comparison of minutes in a smaller unit, an error's code as HTTP status.
+
+    A word is looked for in answers: it may be one of a prompt.
+    """
+    match term:
+        case Word(pattern):
+            return Match("prompt", (pattern,))
+        case Match("error", ((str(code),),), False) if re.fullmatch("[1-5][0-9]{2}", code):
+            return Among("status", ((int(code), int(code)),))
     if not isinstance(term, Compare) or FIELDS[term.field].kind not in DURATIONS:
         return None
     if isinstance(term.limit, str) or term.limit < 60_000_000_000:

@@ -4,7 +4,6 @@ The names are the contract's (`rows.FIELDS` and what `show` adds to them); each 
 keeps and prints the contract's name. How a value is written is left to `values`.
 """
 
-import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -142,9 +141,3 @@ def aliases_of(name: str) -> list[str]:
 def having(word: str) -> tuple[str, ...]:
     """Return the fields of a row for a word of `HAS` or a name of `KNOWABLE`: at least one must be known."""
     return HAS.get(word) or FIELDS[word].rows
-
-
-def closest_first(word: str, names: Iterable[str]) -> list[str]:
-    """Return the known names, those that are most like a word first."""
-    typed = word.lower()
-    return sorted(names, key=lambda name: -difflib.SequenceMatcher(None, typed, name).ratio())

@@ -19,7 +19,8 @@ from typing import Final, TypeVar, cast
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.query.fields import CHOICES, FIELDS, HAS, KNOWABLE, NAMES, OUTCOME_WORDS, Field, closest_first
+from wiretape.viewer.query import guesses
+from wiretape.viewer.query.fields import CHOICES, FIELDS, HAS, KNOWABLE, NAMES, OUTCOME_WORDS, Field
 from wiretape.viewer.query.operators import KINDS, OPERATORS, SIGNS, Number, Span, alternatives
 from wiretape.viewer.query.syntax import (
     KEYWORDS,
@@ -192,16 +193,11 @@ _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def field_named(name: str, hint: str = "", names: Collection[str] = NAMES) -> Field:
-    """Return the field that a name means; raise a `ValueError` that lists the others, the closest first."""
+    """Return the field that a name means; raise a `ValueError` that suggests others."""
     if name.lower() not in NAMES:
-        raise ValueError(f"there is no such field: choose from {', '.join(_offered(name, names))}{hint}")
+        choices = (candidate for candidate in names if not candidate.endswith("_ms"))
+        raise ValueError(f"there is no such field{guesses.advice(name, choices)}{hint}")
     return FIELDS[NAMES[name.lower()]]
-
-
-def _offered(name: str, names: Collection[str]) -> list[str]:
-    """Return suggestions for a name, the closest first; aliases of a field only among the three closest."""
-    ranked = closest_first(name, (candidate for candidate in names if not candidate.endswith("_ms")))
-    return ranked[:3] + [candidate for candidate in ranked[3:] if candidate in FIELDS or f"{candidate}_ms" in FIELDS]
 
 
 def operators(field: Field) -> tuple[str, ...]:
@@ -301,9 +297,8 @@ def _patterns(field: Field, item: FilterItem) -> list[Pattern]:
     if field.name == "has":
         return [(_having(word, item),)]
     if word not in choices:
-        raise item.error(
-            f"no such {field.name.removesuffix('s')}: choose from {', '.join(closest_first(word, choices))}"
-        )
+        source = "'wiretape help filters' lists all, 'wiretape help fields' other fields"
+        raise item.error(f"no such {field.name.removesuffix('s')}{guesses.advice(word, choices, source, terms=True)}")
     return [(name,) for name in (OUTCOME_WORDS[word] if field.name == "outcome" else (word,))]
 
 
@@ -313,7 +308,7 @@ def _having(word: str, item: FilterItem) -> str:
     if name in HAS or name in KNOWABLE:
         return name
     offered = dict.fromkeys((*HAS, *(candidate.removesuffix("_ms") for candidate in sorted(KNOWABLE))))
-    raise item.error(f"no such word or field: choose from {', '.join(closest_first(word, offered))}")
+    raise item.error(f"no such word or field{guesses.advice(word, offered)}")
 
 
 def _label(cursor: Cursor, negated: bool) -> tuple[str, Pattern | None]:

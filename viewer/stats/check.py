@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.etree import ElementTree
 
+from wiretape.viewer.query import guesses
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.stats.metrics import NAMES, QUANTITIES, RATES, STATISTICS, VALUES_NEEDED, amount
 from wiretape.viewer.stats.summary import field_name
@@ -114,8 +115,9 @@ def _figure(name: str) -> tuple[str, str, str, int]:
         return f"{name}_pct", f"{name}_n", "%", 1
     stem, _, statistic = name.rpartition(".")
     if stem not in NAMES or statistic not in STATISTICS:
-        names = f"n, {', '.join(RATES)}, or one of {', '.join(QUANTITIES)} with .{', .'.join(STATISTICS)}"
-        raise ValueError(f"{name!r} is no figure: choose {names}")
+        names = ("n", *RATES, *(f"{quantity}.p50" for quantity in QUANTITIES))
+        source = f"'wiretape help fields' lists quantities, each with .{', .'.join(STATISTICS)}"
+        raise ValueError(f"{name!r} is no figure{guesses.advice(name, names, source)}")
     quantity = QUANTITIES[NAMES[stem]]
     unit, needed = "" if statistic == "n" else quantity.unit, VALUES_NEEDED.get(statistic, 0)
     return field_name(quantity, statistic), field_name(quantity, "n"), unit, needed

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.clock import zone
 from wiretape.recorder.decode.metrics import METRICS, Measures, Metric
-from wiretape.viewer.query.fields import aliases_of, closest_first
+from wiretape.viewer.query import guesses
+from wiretape.viewer.query.fields import aliases_of
 from wiretape.viewer.record import fields
 
 
@@ -159,7 +160,8 @@ def groups(text: str) -> tuple[str, ...]:
     names = (*GROUPS, "label.KEY", *(f"{field}:10k" for field in _BUCKETED))
     for key in keys:
         if key not in GROUPS and not _LABEL.fullmatch(key) and token_buckets(key) is None:
-            raise ValueError(f"{key!r} is no group: choose from {', '.join(closest_first(key, names))}")
+            source = "label.KEY groups by a label, 'wiretape help fields' lists fields"
+            raise ValueError(f"{key!r} is no group{guesses.advice(key, names, source)}")
     return keys
 
 
@@ -200,5 +202,5 @@ def _bound(text: str) -> Bound:
         raise ValueError(f"{text.strip()!r} is not a bound: write a name, < or >, and a limit, such as ttft<800ms")
     quantity = BOUNDED.get(NAMES.get(match[1], ""))
     if quantity is None:
-        raise ValueError(f"{match[1]!r} cannot be bounded: choose from {', '.join(BOUNDED)}")
+        raise ValueError(f"{match[1]!r} cannot be bounded{guesses.advice(match[1], BOUNDED)}")
     return Bound(quantity, match[2] == "<", amount(match[3], quantity.unit))

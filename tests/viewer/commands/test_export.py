@@ -208,7 +208,7 @@ def test_requested_columns_keep_their_order(tape: Path, tmp_path: Path) -> None:
 
 def test_an_unknown_column_lists_those_of_the_table(tape: Path) -> None:
     error = run(tape, "export", "--table", "reads", "--columns", "siz", code=2).stderr
-    assert "there is no column 'siz': choose from size, " in error
+    assert "there is no column 'siz': did you mean size" in error
     assert "leave it out" in run(tape, "export", "--columns", "id", "--format", "har", code=2).stderr
 
 

@@ -99,6 +99,36 @@ def test_the_names_of_other_tools_and_variables_have_definitions(name: str, word
     assert words in run(NONE, "help", name).stdout
 
 
+@each_case(
+    ("word", "beginning"),
+    [
+        ("cache", "From wiretape help sessions:\n\n## Cache"),
+        ("backup", "From wiretape help operate:\n\n## Backup"),
+        ("errors", "# Outcomes and flags"),
+        ("why", "# Outcomes and flags"),
+        ("closing", "- `closing_ms`: "),
+        ("gap", "- `gap`: the time between two reads with output · "),
+        ("ttft", "- `ttft`: T0 → first output chunk"),
+    ],
+)
+def test_a_word_gets_one_answer(word: str, beginning: str) -> None:
+    text = run(NONE, "help", word).stdout
+    assert text.startswith(beginning)
+    assert not beginning.startswith("- ") or "\n- " not in text
+
+
+def test_other_names_stand_behind_a_definition() -> None:
+    assert "\n  Also `ttft_ms`, `ttft_ns`.\n  From wiretape help glossary.\n" in run(NONE, "help", "ttft").stdout
+    assert "\n  See also `max_output_silence`.\n" in run(NONE, "help", "stall").stdout
+
+
+def test_every_synonym_has_an_answer_and_no_definition() -> None:
+    for word in topics.SYNONYMS:
+        assert topics.answer(word)
+        assert topics.definition(word) is None
+        assert word not in topics.names()
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_each_example_of_the_filter_language_works(tape: Path, example: str) -> None:
     run(tape, "ls", "-f", example)

@@ -74,13 +74,13 @@ def test_a_combined_or_unprintable_filter_is_normalised() -> None:
     [
         (
             ("-f", "ttfx>1s"),
-            "Invalid value for --filter: 'ttfx' (character 1): there is no such field: choose from ttf",
+            "Invalid value for --filter: 'ttfx' (character 1): there is no such field: did you mean ttf",
         ),
         (("--since", "soon"), "Invalid value for --since: expected a time, such as 2h (ago)"),
         (("--until", "-2y"), "Invalid value for --until: expected a time"),
         (("--label", "=x"), "Invalid value for --label: expected a label"),
         (("--model", "\udcff"), "Invalid value for --model: '�' (character 1): expected text"),
-        (("-s", "ttfx"), "Invalid value for --sort: there is no such field: choose from ttf"),
+        (("-s", "ttfx"), "Invalid value for --sort: there is no such field: did you mean ttf"),
         (("-s", "gap"), "exchanges cannot be sorted by gap"),
         (("-n", "-1"), "Invalid value for '-n'"),
     ],

@@ -43,5 +43,5 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 def test_a_missing_package_is_an_error_with_the_remedy(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(WiretapeError, match=r"pip install 'wiretape\[tokenizers\]'"):
+    with pytest.raises(WiretapeError, match=r"\[tokenizers\]"):
         counter(file)

@@ -102,5 +102,5 @@ def test_a_summary_can_be_parquet(tape: Path, tmp_path: Path) -> None:
 def test_without_pyarrow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(WiretapeError, match=r"pip install 'wiretape\[parquet\]'"):
+    with pytest.raises(WiretapeError, match=r"\[parquet\]"):
         parquet.write(io.BytesIO(), (), [])

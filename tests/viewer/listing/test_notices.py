@@ -65,10 +65,19 @@ def test_none_match_counts_each_term() -> None:
 
 
 @each_case(
-    ("text", "suggestion"), [("ttft>900s", "ttft>900ms"), ("ttft>59s", None), ("status>900", None), ("since:-2h", None)]
+    ("text", "suggestion"),
+    [
+        ("ttft>900s", "ttft>900ms"),
+        ("ttft>59s", None),
+        ("status>900", None),
+        ("since:-2h", None),
+        ("error:429", "status:429"),
+        ("error:no", None),
+        ("timeout", "prompt:timeout"),
+    ],
 )
-def test_a_long_duration_may_have_the_wrong_unit(text: str, suggestion: str | None) -> None:
-    suggestion_ = notices.smaller_unit(parse(text))
+def test_a_term_without_matches_may_mean_another(text: str, suggestion: str | None) -> None:
+    suggestion_ = notices.meant(parse(text))
     assert (None if suggestion_ is None else str(suggestion_)) == suggestion
 
 

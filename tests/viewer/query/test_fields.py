@@ -41,9 +41,3 @@ def test_only_nullable_fields_can_be_asked_for_unknown() -> None:
     assert {"ttft_ms", "status", "output_tokens", "prompt", "text"} <= fields.KNOWABLE
     assert fields.KNOWABLE.isdisjoint({"id", "started_at", "upstream", "outcome", "flags", "label", "has", "bytes"})
     assert (fields.having("error"), fields.having("ttft_ms")) == (("error_code", "error_message"), ("ttft_ms",))
-
-
-def test_the_closest_names_come_first_and_none_is_missing() -> None:
-    assert fields.closest_first("TTFTT", fields.NAMES)[:2] == ["ttft", "ttft_ms"]
-    assert fields.closest_first("stal", ["a", "burst", "stall"])[0] == "stall"
-    assert sorted(fields.closest_first("zzzz", fields.NAMES)) == sorted(fields.NAMES)

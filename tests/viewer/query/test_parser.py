@@ -45,7 +45,7 @@ def test_the_grammar(text: str, tree: object) -> None:
         ("text:foo(bar)", "'(' (character 9): expected a space"),
         (
             "a ttfx>1s",
-            "'ttfx' (character 3): there is no such field: choose from ttf",
+            "'ttfx' (character 3): there is no such field: did you mean ttf",
         ),
         ("https://x", "a text with : in it needs quotes"),
         (">800ms", "'>800ms' (character 1): expected a field before >"),
@@ -78,7 +78,7 @@ def test_an_order_is_a_field_of_a_row(text: str, order: tuple[str, bool]) -> Non
     assert sort_order(text) == order
 
 
-@pytest.mark.parametrize(("text", "message"), [("ttfx", "choose from ttf"), ("has", "cannot be sorted by has")])
+@pytest.mark.parametrize(("text", "message"), [("ttfx", "did you mean ttf"), ("has", "cannot be sorted by has")])
 def test_what_cannot_be_sorted_by_is_reported(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sort_order(text)

@@ -96,5 +96,5 @@ def test_a_width_of_buckets_is_a_number_above_0(width: str) -> None:
 
 
 def test_tokens_without_a_width_are_no_group() -> None:
-    with pytest.raises(ValueError, match="'input_tokens' is no group: choose from input_tokens:10k"):
+    with pytest.raises(ValueError, match="'input_tokens' is no group: did you mean input_tokens:10k"):
         groups("input_tokens")

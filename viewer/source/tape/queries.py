@@ -102,7 +102,7 @@ def explained(path: Path) -> Iterator[None]:
         with peek.explained(path):
             yield
     except (zlib.error, json.JSONDecodeError, msgspec.MsgspecError) as error:
-        raise TapeDamaged(f"{path} is damaged ({error}): run 'wiretape db check'") from error
+        raise TapeDamaged(f"{path} is damaged ({error}): run {peek.command('db check', path)}") from error
 
 
 def in_batches(

@@ -6,7 +6,6 @@ the screen that was there, not to the one that is coming.
 
 import asyncio
 import contextlib
-import difflib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -17,6 +16,7 @@ from textual.events import Key
 from textual.keys import Keys, key_to_character
 
 from wiretape.recorder.sanitize import safe
+from wiretape.viewer.query import guesses
 from wiretape.viewer.tui import bindings
 
 
@@ -30,8 +30,8 @@ def mistakes(key_map: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     actions = bindings.by_name()
     for name, keys in key_map.items():
         if name not in actions:
-            near = difflib.get_close_matches(name, actions, 1)
-            yield name, f"{safe(name)} under [keys] is no action{f': did you mean {near[0]}?' if near else ''}"
+            asked = guesses.question(guesses.nearest(name, actions, {}))
+            yield name, f"{safe(name)} under [keys] is no action{asked and f': {asked}'}"
         elif not all(_exists(key.strip()) for key in keys.split(",")):
             yield name, f"{safe(name)} = {safe(keys)}: there is no such key; write x, X, f5, ctrl+x, space, pageup, …"
 

@@ -22,7 +22,7 @@ from wiretape.viewer.listing.catalog import PAGE, Catalog
 from wiretape.viewer.listing.notices import TapeSummary, Term
 from wiretape.viewer.listing.query import Query
 from wiretape.viewer.query.completion import FROM_TAPE, Vocabulary
-from wiretape.viewer.query.syntax import Filter
+from wiretape.viewer.query.syntax import Filter, Word
 from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.source.decoder import LARGE
 from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
@@ -314,15 +314,16 @@ def _labels(source: "Browsed", numbers: tuple[int, ...]) -> dict[str, Mapping[st
 
 
 def _terms(source: "Browsed", filter: Filter) -> list[Term]:
-    """Count the matches of each term of a filter alone; for a long duration, also those of a thousandth."""
+    """Count the matches of each term of a filter alone; of one without any, also those of what may be meant."""
     from wiretape.viewer.source.base import Selection
 
     terms = []
     # Each term is counted by a query of its own: a filter may have hundreds.
     for term, count in source.alone(filter, 8):
-        smaller = notices.smaller_unit(term) if not count else None
-        is_meant = smaller is not None and source.count(Selection(smaller)) > 0
-        terms.append(Term(str(term), count, str(smaller) if is_meant else None))
+        other = notices.meant(term) if not count else None
+        # To search all prompts takes too long for a question.
+        is_meant = other is not None and (isinstance(term, Word) or source.count(Selection(other)) > 0)
+        terms.append(Term(str(term), count, str(other) if is_meant else None))
     return terms
 
 
