@@ -329,7 +329,9 @@ def shaped(writes: Schedule, spans: Spans, framing: Framing | None, choice: Choi
             spans = [(edits.moved(start), edits.moved(end)) for start, end in spans]
             writes = _moved(writes, edits)
     cut = choice.cut
-    if cut is not None and not (cut == "byte" and choice.coding):  # then the coded bytes are cut
+    if cut == "byte" and choice.coding:  # the coded bytes are cut, when they are written
+        writes = replace(writes, apart_size=APART_BYTES)
+    elif cut is not None:
         writes = recut(writes, cut, [end for _, end in spans], split_ends(writes.body, framing, spans))
     between = frozenset[int]()
     if framing == "sse" and ping_ns(choice.names) is not None:

@@ -744,7 +744,8 @@ class Response(Answering):
         if self._index < len(schedule.at_ns) and not is_head:
             end = schedule.ends[self._index]
             stop = self.stream.limit(end)
-            self._add_text(schedule.body[place:stop], schedule.gap_ns(self._index) if self._is_on_time else 0)
+            is_on_time = self._is_on_time and not self._apart_ns
+            self._add_text(schedule.body[place:stop], schedule.gap_ns(self._index) if is_on_time else 0)
             self._is_on_time = True
             self._index += stop == end
             if self._coded:  # until they are written, the place is not reached
