@@ -122,7 +122,9 @@ def operation(exchange: Exchange, dialect: "Dialect | None" = None) -> Operation
         return "models"
     # A program that names a model wants an answer, wherever it sends that; one that was refused may want anything.
     is_answered = exchange.status is not None and exchange.status < 300
-    return "chat" if exchange.method == "POST" and exchange.request_model and is_answered else "other"
+    # An agent that is to run in a new session is no model that is to answer now.
+    asks = exchange.method == "POST" and not _without_query(exchange.path).endswith("/sessions")
+    return "chat" if asks and exchange.request_model and is_answered else "other"
 
 
 def api_asked(exchange: Exchange) -> str | None:

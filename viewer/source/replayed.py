@@ -10,11 +10,12 @@ from typing import Final, NamedTuple
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import NOT_SHIPPED, Operation, Outcome, RecordedExchange
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import NoResultFound, NotFound
 from wiretape.recorder.facts import EndedBy, Framing
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.selects import Expression, and_, func, or_, select
-from wiretape.recorder.tape.tables import REQUEST_BODY, exchanges
+from wiretape.recorder.tape.tables import REQUEST_BODY, exchanges, measures
 from wiretape.viewer.source.base import ALL, Browsed, Selection
 from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.source.querying import condition
@@ -168,6 +169,12 @@ class ReplaySource:
                 return RecordedExchange(exchange, reads, reading.stored_body(self._connection, head.no))
         except NoResultFound as error:
             raise NotFound(f"the recording {head.id}, which answers this, was deleted meanwhile") from error
+
+    def turns(self, head: ExchangeHead) -> Sequence[JsonObject]:
+        """Return the turns of a hosted session that began on a stream. Raises `TapeError`."""
+        statement = select(measures.c.turns).where(measures.c.exchange_no == head.no)
+        with queries.explained(self._path), self._connection.begin():
+            return self._connection.execute(statement).scalar() or ()
 
     def close(self) -> None:
         """Close the tape; damage found in it is reported."""

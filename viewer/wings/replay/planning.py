@@ -19,19 +19,21 @@ import msgspec
 from wiretape.recorder.decode import encoding, uncoding
 from wiretape.recorder.decode.decoder import framing_of
 from wiretape.recorder.decode.exchange import RecordedExchange, reset_number
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.tape.masking import SECRETS, Rules
 from wiretape.viewer.record.rows import Headers
 from wiretape.viewer.source.replayed import ExchangeHead
-from wiretape.viewer.wings.replay import faults, forms, schedule, turns
+from wiretape.viewer.wings.replay import faults, forms, schedule, sessions, turns
 from wiretape.viewer.wings.replay.comparing import read_body
 from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.forms import AS_RECORDED, Choice
 from wiretape.viewer.wings.replay.matching import Library, Match, Miss, Mode, ReplayRequest
 from wiretape.viewer.wings.replay.positions import Places
 from wiretape.viewer.wings.replay.schedule import Schedule
+from wiretape.viewer.wings.replay.sessions import TurnWait
 from wiretape.viewer.wings.replay.streams import SILENCE_NS
 from wiretape.viewer.wings.replay.turns import Turns
 
@@ -64,6 +66,9 @@ class Recordings(Protocol):
 
     def answer(self, head: ExchangeHead) -> RecordedExchange:
         """Return the answer to a request. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
+
+    def turns(self, head: ExchangeHead) -> Sequence[JsonObject]:
+        """Return the turns of a hosted session that began on a stream. Raises `TapeError`."""
 
     def close(self) -> None:
         """Read no more."""
@@ -135,6 +140,7 @@ class AnswerPlan:
     """Why it is the answer to its request; None if it was made before that."""
     choice: Choice = AS_RECORDED
     between: frozenset[int] = frozenset()
+    waits: Sequence[TurnWait] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +327,13 @@ class Planner:
             self._cached.move_to_end(key)
             return self._cached[key]
         answer = read_answer()
-        planned = answer, _planned(head, answer, self._options, choice)
+        plan = _planned(head, answer, self._options, choice)
+        if head.operation == "agent_session":
+            waits = sessions.waits(answer, self._source.turns(head), plan.places.spans)
+            pace = self._options.speed, self._options.cap_ns
+            waits = [replace(one, delay_ns=schedule.wait(one.delay_ns, *pace)) for one in waits]
+            plan = replace(plan, waits=waits)
+        planned = answer, plan
         self._cached[key] = planned
         self._cached_bytes += _memory_of(*planned)
         while self._cached_bytes > CACHED_BYTES and len(self._cached) > 1:

@@ -89,6 +89,7 @@ class TapeRecordings:
         filtered = selection(filter_text)
         self._source = ReplaySource(cut.readable(tape), lambda _: filtered)
         self._heads = self._source.newer()
+        self.turns = self._source.turns
         self._tests = self._source.labelled(LABEL)
         self._cache: dict[tuple[str, int], Any] = {}
         self._cached_bytes = 0
@@ -131,7 +132,7 @@ class Excerpt:
 
     def __init__(self, recordings: TapeRecordings, test: str) -> None:
         self._newer = recordings.of(test)
-        self.request_bodies, self.answer = recordings.request_bodies, recordings.answer
+        self.request_bodies, self.answer, self.turns = recordings.request_bodies, recordings.answer, recordings.turns
 
     def newer(self) -> Sequence[ExchangeHead]:
         newer, self._newer = self._newer, ()

@@ -25,12 +25,13 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from array import array
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar, cast
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -54,6 +55,7 @@ from wiretape.viewer.wings.replay.pacing import APART_NS, Pacer, spaced
 from wiretape.viewer.wings.replay.planning import AnswerPlan, Planner, ToRecord
 from wiretape.viewer.wings.replay.positions import HEAD, Places
 from wiretape.viewer.wings.replay.schedule import End
+from wiretape.viewer.wings.replay.sessions import TurnRequests, TurnWait
 from wiretape.viewer.wings.replay.streams import SILENCE_NS, ControlError, Hold, Stream
 
 UNSENT_BYTES = 256 << 10
@@ -66,8 +68,6 @@ CONTROL_PATH = b"/@control"
 """The path of requests that control answers, and do not count."""
 TAIL_BYTES = 200
 FORM_HEADER = b"x-wiretape-form"
-Entries = tuple[Sequence[Fault], AnswerPlan | None]
-"""The faults, and the error, that are to strike a request."""
 T = TypeVar("T")
 
 
@@ -126,15 +126,21 @@ class Upstreams(Protocol):
 
 
 class Director(Protocol):
-    """The control of answers, which is told of each request (`control.Control`)."""
+    """The control of answers, which is told of each request."""
 
-    def serve(self, client: Client, request: Request) -> Responder | None: ...
+    def serve(self, client: Client, request: Request) -> Responder | None:
+        """Answer a request to control itself."""
 
-    def add(self, answering: "Answering") -> None: ...
+    def add(self, answering: "Answering") -> None:
+        """Note a new request."""
 
-    def take(self, answering: "Answering", target: bytes, body: bytes | None) -> Entries: ...
+    def take(
+        self, answering: "Answering", target: bytes, body: bytes | None
+    ) -> tuple[Sequence[Fault], AnswerPlan | None]:
+        """Return the faults, and the error, that are to strike a request; `body`: None for a WebSocket."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Answer nothing more."""
 
 
 class Replay(HttpApp):
@@ -175,6 +181,7 @@ class Replay(HttpApp):
         self.hold_seconds = hold_seconds
         self.director = None if direct is None else direct(self)
         self._body_bytes = 0
+        self.turn_requests = TurnRequests()
 
     async def start(self) -> Sequence[ExchangeHead]:
         """Open the recordings, and return them. Raises `WiretapeError`."""
@@ -280,8 +287,8 @@ class Answering(Responder, ABC):
         self._size = 0
         """Bytes of the client that count for the limits of bodies."""
         self._is_over = False
-        self.no, self.model = 0, cast(str | None, None)
-        """The number and the model of the request, which only control asks for."""
+        self.model: str | None = None
+        """The model that the request names; only control asks for it."""
         self.stream = Stream()
         self.places: Places | None = None
         """The places in the answer, once it is planned; of a WebSocket, once its first message came."""
@@ -448,12 +455,12 @@ class Answering(Responder, ABC):
             self.stream.add(Hold(place, fault.is_limited), self._now())
             self._note_hold()
             return
-        self.served.faults = (*self.served.faults, fault.text)
         if place == self.stream.place:
             self._break_off("reset" if fault.kind == "reset" else "close")
         else:
             self._cuts.append(fault)
             self._replan(None)
+        self.served.faults = (*self.served.faults, fault.text)
 
     def _strike_planned(self, holds: Sequence[Fault]) -> None:
         """Strike with the holds of a plan, and with the faults that waited for it."""
@@ -574,6 +581,9 @@ class Response(Answering):
         self._coded: deque[bytes] = deque()
         """Coded bytes of the last write, each to be a write."""
         self._coded_size = self._coded_place = 0
+        self._waits: dict[int, TurnWait] = {}
+        """The requests that writes wait for, by the numbers of the writes."""
+        self._is_waiting = False
 
     # responder.Responder
 
@@ -691,6 +701,9 @@ class Response(Answering):
         self.served.missing, self.served.unplaced, self.served.choice = plan.missing, plan.unplaced, plan.choice
         self._coder = None if plan.choice.coding is None else Coder(plan.choice.coding)
         self._origin += max((self.served.uploaded_ns or 0) - plan.asked_ns, 0)
+        self._waits = {bisect_right(plan.schedule.ends, wait.place): wait for wait in plan.waits}
+        if plan.head is not None and "/sessions" in plan.head.path:
+            self._app.turn_requests.add(plan.head.id, self._t0)
         self._strike_planned(plan.holds)
         if not self.stream.is_held and not self._is_over and (first := self._next()):
             self._add(first.due)
@@ -706,12 +719,38 @@ class Response(Answering):
             return NextWrite(self._t0, origin + (schedule.head_ns or 0))
         if self._coded:
             return NextWrite(self._written_ns, self._written_ns, is_apart=True)
+        if index in self._waits and not self._has_request(index):
+            return None
+        origin = self._origin
         previous = origin + (schedule.at_ns[index - 1] if index else schedule.head_ns or 0)
         if index < len(schedule.at_ns):
             is_spaced, is_apart = schedule.end_ns > 0, schedule.ends[index] <= schedule.apart_size  # not at speed 0
             return NextWrite(previous, origin + schedule.at_ns[index], is_spaced, is_apart)
         # The end adds no data that could merge.
         return None if schedule.end == "silence" else NextWrite(previous, origin + schedule.end_ns)
+
+    def _has_request(self, index: int) -> bool:
+        """Return True if the request came that a write waits for; its times count from that."""
+
+        def go_on(at_ns: int) -> bool:
+            if not self._is_over:
+                self._is_waiting = False
+                self._begin_turn(index, at_ns)
+                if not self.stream.is_held and (following := self._next()) is not None:
+                    self._add(following.due)
+            return not self._is_over
+
+        if self._is_waiting:
+            return False
+        at_ns = self._app.turn_requests.wait(self._waits[index].exchange_id, go_on)
+        if at_ns is None:
+            self._is_waiting = True
+            return False
+        self._begin_turn(index, at_ns)
+        return True
+
+    def _begin_turn(self, index: int, at_ns: int) -> None:
+        self._origin = at_ns + self._waits.pop(index).delay_ns - self._plan.schedule.at_ns[index]
 
     def _shift(self, ns: int) -> None:
         self._origin += ns
@@ -737,11 +776,13 @@ class Response(Answering):
             if not is_joined or is_head or self.stream.is_hold_at(place):
                 self._client.flush()
                 return place
+        if self._index in self._waits:
+            self._client.flush()
+            return place
         if self._index < len(schedule.at_ns) and not is_head:
             end = schedule.ends[self._index]
             stop = self.stream.limit(end)
-            is_on_time = self._is_on_time and not self._apart_ns
-            self._add_text(schedule.body[place:stop], schedule.gap_ns(self._index) if is_on_time else 0)
+            self._add_text(schedule.body[place:stop], schedule.gap_ns(self._index) if self._is_on_time else 0)
             self._is_on_time = True
             self._index += stop == end
             if self._coded:  # until they are written, the place is not reached
