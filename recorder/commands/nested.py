@@ -23,7 +23,8 @@ _JAVA = "JAVA_TOOL_OPTIONS"
 class OuterRecorder:
     """The recorder of a command: its process, its base URL, its tape.
 
-    `apis` names those that it relays to at their own URL; `intercepts` is True for a forward proxy.
+    `apis` names those that it relays to at their own URL; `intercepts` is True for a forward proxy, `replays` for one
+    that answers from the tape.
     """
 
     pid: int
@@ -32,6 +33,7 @@ class OuterRecorder:
     tape: str
     apis: list[str]
     intercepts: bool = False
+    replays: bool = False
 
     @property
     def is_alive(self) -> bool:
@@ -39,7 +41,9 @@ class OuterRecorder:
         return self.boot == boot_id() and not is_gone(self.pid, self.boot)
 
 
-def mark(pid: int, base: str, tape: Path, plan: PointingPlan, *, intercepts: bool = False) -> dict[str, str]:
+def mark(
+    pid: int, base: str, tape: Path, plan: PointingPlan, *, intercepts: bool = False, replays: bool = False
+) -> dict[str, str]:
     """Return the variable that names the recorder to a command."""
     import msgspec
 
@@ -48,7 +52,7 @@ def mark(pid: int, base: str, tape: Path, plan: PointingPlan, *, intercepts: boo
         for upstream in plan.upstreams
         if upstream.name in BY_NAME and upstream.url == BY_NAME[upstream.name].url
     ]
-    marker = OuterRecorder(pid, boot_id(), base, paths.text(paths.real(tape)), names, intercepts)
+    marker = OuterRecorder(pid, boot_id(), base, paths.text(paths.real(tape)), names, intercepts, replays)
     return {VARIABLE: msgspec.json.encode(marker).decode()}
 
 

@@ -6,10 +6,12 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -36,7 +38,59 @@ _PROVENANCE_CHARACTERS = 256
 """Limit of each name of `provenance`."""
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+_REPLAY = "wiretape.viewer.wings.replay.run_command:run"
+"""The command in the place of this one with --replay, which has other options."""
+
+
+class RunCommand(click.Command):
+    """The command `run`, which leaves a command line with --replay to another one."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the arguments, by the command that they are for."""
+        if not any(argument.partition("=")[0] == "--replay" for argument in args):
+            return super().make_context(info_name, args, parent, **extra)
+        module, _, attribute = _REPLAY.partition(":")
+        replay: click.Command = getattr(import_module(module), attribute)
+        if "--replay" not in _own_options(args, [*self.params, *replay.params]):  # it is the program's
+            return super().make_context(info_name, args, parent, **extra)
+        try:
+            return replay.make_context(info_name, args, parent, **extra)
+        except click.NoSuchOption as error:
+            if any(error.option_name in (*param.opts, *param.secondary_opts) for param in self.params):
+                message = f"{error.option_name} is for recording: leave it out, as --replay records nothing"
+                raise click.UsageError(message, error.ctx) from error
+            raise
+
+
+def _own_options(arguments: Sequence[str], params: Sequence[click.Parameter]) -> set[str]:
+    """Return the options before a command line's program."""
+    takes_value = {
+        name: isinstance(param, click.Option) and not (param.is_flag or param.count)
+        for param in params
+        for name in (*param.opts, *param.secondary_opts)
+    }
+    names, words = set[str](), iter(arguments)
+    for word in words:
+        if not word.startswith("-") or word == "--":
+            break
+        name, equals, _ = word.partition("=")
+        names.add(name)
+        if takes_value.get(name) and not equals:
+            next(words, None)
+    return names
+
+
+@click.command(cls=RunCommand, context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--replay",
+    type=options.TapeFile(),
+    metavar="TAPE",
+    expose_value=False,
+    help="Answer from a tape instead: nothing is recorded, no API and no other host is reached. It has options "
+    "of its own: wiretape run --replay TAPE --help.",
+)
 @options.recording(options.intercepting_by_default)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(common: options.RecordingValues, command: tuple[str, ...]) -> None:
@@ -70,10 +124,12 @@ def run(common: options.RecordingValues, command: tuple[str, ...]) -> None:
     environ: Mapping[str, str] = os.environ
     if marker := nested.read(environ):
         if marker.is_alive and not _asks_for_more(common, marker):
-            _report(f"recorded already, by pid {marker.pid} on {marker.tape}: only runs the command")
+            treatment = "answered" if marker.replays else "recorded already,"
+            place = "from" if marker.replays else "on"
+            _report(f"{treatment} by pid {marker.pid} {place} {marker.tape}: only runs the command")
             sys.exit(_become(command))
         is_used = marker.is_alive and (marker.intercepts or not common.intercepts)  # as a proxy, or by a base URL
-        environ = environ if is_used else _without(environ, marker)
+        environ = environ if is_used else without(environ, marker)
     for serving in _recorders_in(environ, common.tape):
         environ = nested.resolved(environ, *serving)
     plan = make_plan(common, environ, command)
@@ -81,12 +137,11 @@ def run(common: options.RecordingValues, command: tuple[str, ...]) -> None:
     from wiretape.recorder.errors import WiretapeError
 
     labels = provenance(command[0], paths.current_directory())
-    alone = daemons.without(command, environ)
-    if len(alone) > len(command):
-        _report(f"{alone[0]} is started with {alone[1]}: its daemon would go past this run, or outlive it")
+    alone = without_daemon(command, environ)
     settings = common.settings(plan.upstreams, labels, environ, purpose="wiretape run")
+    launched = Launched(settings, plan, environ, alone)
     try:
-        code = _run(settings, plan, environ, alone)
+        code = launch(launched, lambda line, session: _record(launched, line, session))
     except WiretapeError as error:
         _report(str(error))
         code = TAPE_FAILED
@@ -127,7 +182,16 @@ def _recorders_in(environ: Mapping[str, str], tape: Path) -> "list[tuple[str, li
         return []
 
 
-def _without(environ: Mapping[str, str], marker: nested.OuterRecorder) -> dict[str, str]:
+def without_daemon(command: Sequence[str], environ: Mapping[str, str]) -> Sequence[str]:
+    """Return a command with the option by which its program does without a daemon, and report that."""
+    alone = daemons.without(command, environ)
+    if len(alone) > len(command):
+        _report(f"{alone[0]} is started with {alone[1]}: its daemon would go past this run, or outlive it")
+    return alone
+
+
+def without(environ: Mapping[str, str], marker: nested.OuterRecorder) -> dict[str, str]:
+    """Return the environment without an outer recorder. Raise `click.UsageError` if a variable's URL is lost."""
     try:
         return nested.without(environ, marker)
     except ValueError as error:
@@ -154,10 +218,30 @@ def _not_started(command: Sequence[str], error: OSError) -> int:
     return NOT_EXECUTABLE
 
 
-def _run(settings: "RecorderOptions", plan: PointingPlan, environ: Mapping[str, str], command: Sequence[str]) -> int:
-    """Run and record a command; return its exit code, or -N if signal N ended it."""
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A command to be run: the recorder's settings, its upstreams and variables, the environment.
+
+    `added` returns further variables for a recorder at a base URL; `replays`: nothing is recorded.
+    """
+
+    settings: "RecorderOptions"
+    plan: PointingPlan
+    environ: Mapping[str, str]
+    command: Sequence[str]
+    added: Callable[[str], Mapping[str, str]] = lambda _: {}
+    replays: bool = False
+
+
+def launch(launched: Launched, serve: "Callable[[socket.socket, int], Coroutine[None, None, int]]") -> int:
+    """Run a command; return its exit code, or -N if signal N ended it.
+
+    `serve` runs in a process of its own, until the line to this one says that the command has ended; it gets that line
+    and the session of this process, and returns an exit code.
+    """
     from wiretape.recorder.relay import environment, loop
 
+    settings, plan, environ, command = launched.settings, launched.plan, launched.environ, launched.command
     files: AbstractContextManager[Mapping[str, str]] = contextlib.nullcontext({})
     if settings.interception is not None:  # before the recorder, which reports it, and trusts what was read here
         for remark in environment.remarks(environ, command):
@@ -168,15 +252,17 @@ def _run(settings: "RecorderOptions", plan: PointingPlan, environ: Mapping[str, 
         certificate = settings.interception.authority.certificate
         files = environment.certificate_files(certificate, environ, settings.ca_file, command)
     session = os.getsid(0)
-    recording = job.record(lambda line: loop.run(lambda: _record(settings, plan, environ, command, line, session)))
+    recording = job.record(lambda line: loop.run(lambda: serve(line, session)))
     with files as certificates:  # written while the recorder starts
         excluded = _excluded(settings, plan, environ, command)
-        base = recording.base()
+        base, _, with_loopback = recording.base().partition(" ")
         if not base:  # it has printed the reason
             return recording.wait()
-        mark = _mark(recording.pid, base, settings, plan)
+        mark = launch_mark(recording.pid, base, launched)
         watch = daemons.DaemonWatch(mark, recording.pid)
+        excluded = () if with_loopback else excluded
         variables = _environment(settings, plan, environ, base, command, certificates, excluded)
+        variables = {**variables, **launched.added(base)}
         with job.Job(command, {**variables, **dict([mark.split("=", 1)])}, watch.look) as program:
             try:
                 code = program.run()
@@ -193,20 +279,15 @@ def _run(settings: "RecorderOptions", plan: PointingPlan, environ: Mapping[str, 
     return code or (status and TAPE_FAILED)
 
 
-def _mark(pid: int, base: str, settings: "RecorderOptions", plan: PointingPlan) -> str:
+def launch_mark(pid: int, base: str, launched: Launched) -> str:
     """Return the definition of the variable by which a recorder's programs are known."""
-    marked = nested.mark(pid, base, settings.tape, plan, intercepts=settings.interception is not None)
+    settings = launched.settings
+    intercepts = settings.interception is not None
+    marked = nested.mark(pid, base, settings.tape, launched.plan, intercepts=intercepts, replays=launched.replays)
     return "=".join(*marked.items())
 
 
-async def _record(
-    settings: "RecorderOptions",
-    plan: PointingPlan,
-    environ: Mapping[str, str],
-    command: Sequence[str],
-    line: "socket.socket",
-    session: int,
-) -> int:
+async def _record(launched: Launched, line: "socket.socket", session: int) -> int:
     """Record until the launcher reports the command's end, or closes the line; return 0, or another code for losses.
 
     `session` is the launcher's, which a command is in unless it is a daemon.
@@ -216,6 +297,7 @@ async def _record(
     from wiretape.recorder.errors import WiretapeError
     from wiretape.recorder.relay.service import Recorder
 
+    settings, plan = launched.settings, launched.plan
     attempt = explain.RecordedCommand(plan, settings.interception is not None)
     tally = TimedTally()
     troubles: list[str] = []
@@ -228,9 +310,13 @@ async def _record(
     if plan.is_given and plan.unreached:
         _report(f"no variable is for {', '.join(plan.unreached)}: point the program at it, at {recorder.base}")
     try:
-        values = await _wait_for_command(line, recorder)
+
+        def obey(order: bytes) -> None:
+            (recorder.hurry if order == job.HURRY else recorder.cut)()
+
+        values = await wait_for_command(line, recorder.base, obey)
         if not values:  # there was no command, or the launching process was killed
-            daemons.end(_mark(os.getpid(), recorder.base, settings, plan), session, _report)
+            daemons.end(launch_mark(os.getpid(), recorder.base, launched), session, _report)
     finally:
         unstored = await recorder.stop()
     if not values:
@@ -239,7 +325,7 @@ async def _record(
     if not recorder.totals().recorded:
         attempt.connections = recorder.accepted
         attempt.daemons = {pid: daemons.described(pid) for pid in {*values[1:], *daemons.listening(attempt.asked)}}
-        for text in explain.explain(attempt, command):
+        for text in explain.explain(attempt, launched.command):
             _report(text)
     return 0 if recorder.totals().is_whole and not unstored else TAPE_FAILED
 
@@ -262,22 +348,23 @@ def _observer(attempt: "explain.RecordedCommand", tally: "TimedTally", troubles:
     )
 
 
-async def _wait_for_command(line: "socket.socket", recorder: "Recorder") -> list[int]:
+async def wait_for_command(line: "socket.socket", ready: str, obey: Callable[[bytes], None]) -> list[int]:
     """Send the base URL, after which the command may start; return its exit code and the daemons that it called.
 
-    The list is empty if no command was started, or the launcher is gone. Further lines hurry or cut the recorder.
+    A word behind the base URL has the command ask the proxy for this machine, too. The list is empty if no command was
+    started, or the launcher is gone. Further lines are orders to hurry or to cut.
     """
     import asyncio
 
     reader, writer = await asyncio.open_unix_connection(sock=line)
-    writer.write(f"{recorder.base}\n".encode())
+    writer.write(f"{ready}\n".encode())
     values = [int(word) for word in (await reader.readline()).split()]
 
-    async def obey() -> None:
-        while line := await reader.readline():
-            (recorder.hurry if line == job.HURRY else recorder.cut)()
+    async def read_orders() -> None:
+        while order := await reader.readline():
+            obey(order)
 
-    _TASKS.add(asyncio.create_task(obey()))
+    _TASKS.add(asyncio.create_task(read_orders()))
     return values
 
 

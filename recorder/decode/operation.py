@@ -145,6 +145,12 @@ def is_api(path: str) -> bool:
     return kind is not None and (kind.api is not None or kind.operation in (*GENERATIONS, "embeddings", "rerank"))
 
 
+def generates(path: str, *, names_model: bool) -> bool:
+    """Return True if what is posted to a path asks for a generation; at a path of no known API, if it names a model."""
+    kind = _path_kind(path)
+    return names_model if kind is None else kind.operation in GENERATIONS
+
+
 def resumed(exchange: Exchange) -> str | None:
     """Return the id of the response whose stream a request resumes; else None."""
     match = _RESUMED.search(exchange.path) if exchange.method == "GET" else None

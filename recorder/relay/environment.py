@@ -173,7 +173,7 @@ def remarks(environ: Mapping[str, str], command: Sequence[str] = ("",)) -> list[
     """Return the notices to the user about variables that are replaced."""
     notices = []
     if excluded := next((environ[name].strip() for name in BYPASSES if environ.get(name, "").strip()), ""):
-        consequence = "everything would have gone past wiretape" if excluded == "*" else "hosts in it are recorded, too"
+        consequence = "everything would go past wiretape" if excluded == "*" else "hosts in it go by wiretape, too"
         notices.append(f"NO_PROXY={excluded} is cleared for the command: {consequence}")
     for name, reason in _preset(environ)[1].items():
         effect = "it adds nothing" if name in _OPTIONAL else f"it stays, and {READERS[name]} fails as without wiretape"

@@ -36,7 +36,7 @@ from wiretape.recorder.relay.authority import Authority, Certificates
 from wiretape.recorder.relay.client import App, Client
 from wiretape.recorder.relay.guard import Origin, Refusal
 from wiretape.recorder.relay.http2_upstream import ALPN, H2, Http2Connection
-from wiretape.recorder.relay.proxy import Proxy, RelayedExchange, RelayOptions
+from wiretape.recorder.relay.proxy import Proxy, RelayOptions
 from wiretape.recorder.relay.request import HTTP2, Request
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.server import HEAD_SECONDS, KEEP_ALIVE_SECONDS, Http1Client
@@ -77,11 +77,21 @@ def make(hosts: tuple[str, ...], password: str = "") -> Interception:
 
 
 class Forward:
-    """The app of a recorder's server that is a forward proxy, too; `port` is the one that it listens on."""
+    """The app of a recorder's server that is a forward proxy, too; `port` is the one that it listens on.
+
+    Requests to wiretape itself are for `own`, else for the proxy.
+    """
 
     def __init__(
-        self, proxy: Proxy, settings: Interception, port: int, observer: Observer, dialects: str | None = None
+        self,
+        proxy: Proxy,
+        settings: Interception,
+        port: int,
+        observer: Observer,
+        dialects: str | None = None,
+        own: App | None = None,
     ) -> None:
+        self._own: App = own or proxy
         self._proxy, self._settings, self._port, self._observer = proxy, settings, port, observer
         self._dialects = dialects
         """The declarations that the recorder was given, as JSON."""
@@ -108,7 +118,7 @@ class Forward:
             if split is not None and not self._is_own(split[0]):
                 request.target = url
         if request.target.startswith(b"/"):
-            return self._proxy.serve(client, request)
+            return self._own.serve(client, request)
         refusal = guard.check_credential(headers, self._credential)
         if refusal is None or client.connection in self._members:
             return self.admit(client, request)
@@ -167,7 +177,7 @@ class Forward:
         fields = [(name, value) for name, value in request.headers if name != b"host"]
         request.headers = [(b"host", origin.authority.encode()), *fields]
         if self._is_own(origin):
-            return self._proxy.serve(client, request)
+            return self._own.serve(client, request)
         return self.relay(client, request, origin, self._plain_options(origin, request))
 
     def _plain_options(self, origin: Origin, request: Request) -> RelayOptions:
@@ -184,9 +194,7 @@ class Forward:
 
         return registry.is_posted_to(request.target.decode("latin-1"), self._dialects)
 
-    def relay(
-        self, client: Client, request: Request, origin: Origin, options: RelayOptions | None
-    ) -> RelayedExchange | None:
+    def relay(self, client: Client, request: Request, origin: Origin, options: RelayOptions | None) -> Responder | None:
         """Relay a request that names no host but `origin`; without options, by those of plain HTTP."""
         options = options or self._plain_options(origin, request)
         refusal = guard.check_proxied(request.method, request.target, request.headers, origin)
@@ -275,7 +283,7 @@ class Forward:
         if agent is not None:
             self._trusting.add((origin, agent))
         if self._is_own(origin):
-            return self._proxy
+            return self._own
         self._observer.asked(origin.authority, "intercepted")
         return Inside(self, self._proxy, origin, options)
 
@@ -366,7 +374,7 @@ class Inside:
     origin: Origin
     options: RelayOptions | None
 
-    def serve(self, client: Client, request: Request) -> RelayedExchange | None:
+    def serve(self, client: Client, request: Request) -> Responder | None:
         """Relay a request to the server that was connected to."""
         request.headers = guard.without_proxy_headers(request.headers)
         return self.forward.relay(client, request, self.origin, self.options)

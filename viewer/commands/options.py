@@ -197,10 +197,14 @@ def read_sort(sort: str | None) -> tuple[str, bool] | None:
     return None if sort is None else parsed("--sort", sort_order, sort)
 
 
+FILTERS: Final = click.option(
+    "-f", "--filter", "filters", multiple=True, metavar="EXPR", shell_complete=completion.filters,
+    help="Select exchanges: 'model:gpt-* ttft>800ms -is:ok', or a word (in prompts: prompt:WORD); see "
+    "'wiretape help filters'. Several filters must all match.",
+)  # fmt: skip
+"""The option `-f` alone, whose values `read` takes."""
 _SELECTING = (
-    click.option("-f", "--filter", "filters", multiple=True, metavar="EXPR", shell_complete=completion.filters,
-                 help="Select exchanges: 'model:gpt-* ttft>800ms -is:ok', or a word (in prompts: "
-                 "prompt:WORD); see 'wiretape help filters'. Several filters must all match."),
+    FILTERS,
     click.option("--model", "models", multiple=True, metavar="NAME", shell_complete=completion.models,
                  help="Only exchanges of this model; * is a wildcard."),
     click.option("--since", metavar="TIME", help="Only from this time on: 2h (ago), today, 14:00, 2026-11-21T14:00Z."),

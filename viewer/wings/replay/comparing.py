@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.prompt import Message, ToolResult
+from wiretape.recorder.decode.prompt import Message, Text, ToolResult, is_element
 from wiretape.recorder.decode.request import CALLS, RESULT_IDS, prompt_of
 
 
@@ -44,6 +44,10 @@ LEFT_OUT: Final = (
             ("client_metadata",), ("openai.responses",)),
     LeftOut("`input[].id`, but not of an `item_reference`; `input[].metadata.turn_id`", "Responses",
             "ids of repeated items; a reference does choose", ("input.metadata.turn_id",), ("openai.responses",)),
+    LeftOut("`input[].internal_chat_message_metadata_passthrough`", "Responses (Codex)", "turn and time of an item",
+            ("input.internal_chat_message_metadata_passthrough",), ("openai.responses",)),
+    LeftOut("`metadata.sessionId`, `metadata.promptId` (top)", "DashScope (qwen-code)", "a new one each run",
+            ("metadata.sessionId", "metadata.promptId"), ("openai.chat",)),
     LeftOut("`stream_options` (top)", "chat", "adds one event of usage; LiteLLM leaves it out with a base URL",
             ("stream_options",), ("openai.chat", "openai.completions")),
     LeftOut("`metadata.user_id` (top)", "Anthropic", "device, account and session of Claude Code",
@@ -55,6 +59,9 @@ LEFT_OUT: Final = (
     LeftOut("lines of a text that begin `x-anthropic-billing-header:`; a text block of nothing else", "`system`",
             "Claude Code: a hash of each request"),
     LeftOut("`<current_datetime>…</current_datetime>` in a text", "Copilot", "a clock"),
+    LeftOut("lines of a text `Process Group PGID: NUMBER`", "Gemini CLI, qwen-code",
+            "the number of a tool's process"),
+    LeftOut("lines of a text `Chunk ID: HEX`, `Wall time: NUMBER seconds`", "Codex", "a tool's id and duration"),
     LeftOut("`user_prompt_id`, `request.session_id`", "Code Assist (Gemini CLI)", "a new one each run",
             ("user_prompt_id", "request.session_id"), ("gemini",)),
     LeftOut("`session_id`, `trace` (top)", "OpenRouter", "grouping",
@@ -68,7 +75,13 @@ LEFT_OUT: Final = (
 """What does not count in a comparison, of both sides alike. Everything else does: a test may choose by `metadata`."""
 
 _BILLING: Final = re.compile(r"^x-anthropic-billing-header:.*\n?", re.MULTILINE)
-_CLOCK: Final = re.compile(r"<current_datetime>.*?</current_datetime>", re.DOTALL)
+_OF_RUN: Final = re.compile(
+    r"<current_datetime>(?s:.*?)</current_datetime>"
+    r"|^(?:Process Group PGID: \d+|Chunk ID: [0-9a-f]+|Wall time: [\d.]+ seconds)$\n?",
+    re.MULTILINE,
+)
+_OF_RUN_MARKS: Final = (b"current_datetime", b"Process Group PGID", b"Chunk ID: ", b"Wall time: ")
+"""Words without which no text of a body matches."""
 _CALL_IDS: Final = frozenset(RESULT_IDS) - {"id"} | {"toolCallId"}
 _CALLING: Final = frozenset({"tool_calls", "functionCall", "functionResponse"})
 """Fields whose objects are calls, or results, with an `id`."""
@@ -82,7 +95,8 @@ _OPAQUE: Final = frozenset({
 class Conversation(NamedTuple):
     """The messages of a request: a hash for each with all before it, and one of what asks for the answer.
 
-    `question` is of the last message (all trailing results of tools, or the user's message) with model and parameters.
+    `question` is of the last message (all trailing results of tools, or the user's message, without texts that are one
+    element of markup) with model and parameters.
     """
 
     hashes: "array[int]"
@@ -113,11 +127,13 @@ class ComparedBody(NamedTuple):
         results = [*takewhile(_has_result, reversed(prompt.messages))] or [prompt.messages[-1]]
         # The number of a call depends on the messages before it.
         parts = [
-            [replace(part, id="") if isinstance(part, ToolResult) else part for part in message.parts]
+            replace(part, id="") if isinstance(part, ToolResult) else part
             for message in results
+            for part in message.parts
         ]
-        question = hash((prompt.model, _digest(prompt.parameters), *(part for of in parts for part in of)))
-        return Conversation(hashes, question)
+        # Programs put such texts before a user's: the directory, the date.
+        written = [part for part in parts if not (isinstance(part, Text) and is_element(part.text))]
+        return Conversation(hashes, hash((prompt.model, _digest(prompt.parameters), *(written or parts))))
 
 
 def _has_result(message: Message) -> bool:
@@ -145,7 +161,7 @@ def read_body(
         if mask is not None:
             value = _masked(value, mask)
         if not strict:
-            _leave_out(value, api, has_clock=b"current_datetime" in data)
+            value = _leave_out(value, api, has_texts=any(mark in data for mark in _OF_RUN_MARKS))
         for name in ignored:
             _remove(value, name.split("."))
         canonical = encoded(value)
@@ -208,8 +224,8 @@ def _digest(value: Any) -> bytes:
     return hashlib.sha256(_encoded(value)).digest()
 
 
-def _leave_out(value: Any, api: str | None, *, has_clock: bool) -> None:
-    """Remove from a value what the table names."""
+def _leave_out(value: Any, api: str | None, *, has_texts: bool) -> Any:
+    """Return a value without what the table names."""
     if isinstance(value, dict):
         # Anthropic's models at the paths of others: Vertex AI, Bedrock.
         api = "anthropic.messages" if "anthropic_version" in value else api or "openai"
@@ -223,7 +239,17 @@ def _leave_out(value: Any, api: str | None, *, has_clock: bool) -> None:
                 if isinstance(item, dict) and item.get("type") != "item_reference" and len(item) > 1:
                     item.pop("id", None)
         _remove_billing(value)
-    _remove_caching(value, {}, has_clock=has_clock, is_top=True)
+    _remove_caching(value, {}, is_top=True)
+    return _without_run(value) if has_texts else value
+
+
+def _without_run(value: Any) -> Any:
+    """Return a value whose texts are without clocks and numbers of processes."""
+    if isinstance(value, str):
+        return _OF_RUN.sub("", value)
+    if isinstance(value, list):
+        return [_without_run(item) for item in value]
+    return {name: _without_run(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def _remove(value: object, path: Sequence[str]) -> None:
@@ -256,17 +282,13 @@ def _remove_billing(request: dict[str, Any]) -> None:
         del request["system"]
 
 
-def _remove_caching(
-    value: Any, numbers: dict[str, str], *, has_clock: bool, is_top: bool = False, is_call: bool = False
-) -> None:
-    """Remove the marks of caches and clocks at any depth, and number the ids of calls by their appearance."""
+def _remove_caching(value: Any, numbers: dict[str, str], *, is_top: bool = False, is_call: bool = False) -> None:
+    """Remove the marks of caches at any depth, and number the ids of calls by their appearance."""
     if isinstance(value, list):
         only = ({"cachePoint"}, {"cache_control"})
         value[:] = [item for item in value if not (isinstance(item, dict) and item.keys() in only)]
-        for place, item in enumerate(value):
-            if has_clock and isinstance(item, str):
-                value[place] = _CLOCK.sub("", item)
-            _remove_caching(item, numbers, has_clock=has_clock, is_call=is_call)
+        for item in value:
+            _remove_caching(item, numbers, is_call=is_call)
     elif isinstance(value, dict):
         value.pop("cache_control", None)
         for name in sorted(value):
@@ -274,10 +296,8 @@ def _remove_caching(
             if isinstance(child, str):
                 if name in _CALL_IDS or (name == "id" and (is_call or value.get("type") in CALLS)):
                     value[name] = numbers.setdefault(child, f"{len(numbers) + 1}")
-                elif has_clock:
-                    value[name] = _CLOCK.sub("", child)
             elif is_top or not (isinstance(child, Mapping) and name in _OPAQUE):
-                _remove_caching(child, numbers, has_clock=has_clock, is_call=name in _CALLING)
+                _remove_caching(child, numbers, is_call=name in _CALLING)
 
 
 def uncoded(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:

@@ -102,13 +102,14 @@ class Match(NamedTuple):
 class Miss:
     """The reason that no recording answers a request; `nearest` differs least, in the fields `differs`.
 
-    `is_unanswered`: it was recorded, but no answer came.
+    `is_unanswered`: it was recorded, but no answer came. `is_generation`: of the request.
     """
 
     message: str
     nearest: str | None = None
     differs: tuple[str, ...] = ()
     is_unanswered: bool = False
+    is_generation: bool = False
 
 
 class _Difference(NamedTuple):

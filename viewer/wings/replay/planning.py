@@ -19,6 +19,7 @@ import msgspec
 from wiretape.recorder.decode import encoding, uncoding
 from wiretape.recorder.decode.decoder import framing_of
 from wiretape.recorder.decode.exchange import RecordedExchange, reset_number
+from wiretape.recorder.decode.operation import generates
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.relay import guard
@@ -284,6 +285,11 @@ class Planner:
         )
 
     def _missed(self, request: ReplayRequest, miss: Miss) -> Miss | ToRecord:
+        names_model = request.method == "POST" and b'"model"' in request.body
+        is_generation = request.method == "POST" and generates(
+            request.target.decode("latin-1"), names_model=names_model
+        )
+        miss = replace(miss, is_generation=is_generation)
         if request.id is not None or self._options.mode == "id" or self._options.record == "none":
             return miss
         if self._adds or miss.is_unanswered:

@@ -4,6 +4,7 @@ Unlike `run`, which leaves a variable alone if programs might misread it, all va
 is answered from a tape must not reach the API by another one.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -62,6 +63,16 @@ def keys(environ: Mapping[str, str]) -> dict[str, str]:
     names = [name for _, name in KEYS if name.endswith("_API_KEY")]
     other_names = {"GEMINI_API_KEY": "GOOGLE_API_KEY"}  # Google's SDK warns where both are set
     return {name: KEY for name in names if not environ.get(name) and not environ.get(other_names.get(name, ""))}
+
+
+_CREDENTIAL: Final = re.compile(r"\w+_(API_KEY|AUTH_TOKEN|OAUTH_TOKEN)|AWS_(SESSION_TOKEN|BEARER_TOKEN_BEDROCK)")
+
+
+def placeholders(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return stand-ins for all keys of APIs, also those that are set: no program gets one that it could send."""
+    names = {name for _, name in KEYS if name != "GEMINI_API_KEY" or not environ.get("GOOGLE_API_KEY")}
+    names |= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", *filter(_CREDENTIAL.fullmatch, environ)}
+    return dict.fromkeys(names, KEY)
 
 
 def bypasses(environ: Mapping[str, str]) -> dict[str, str]:

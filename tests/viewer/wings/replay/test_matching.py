@@ -152,6 +152,22 @@ EQUAL = {
         {"messages": ["<current_datetime>1</current_datetime>hi"]},
         {"messages": ["<current_datetime>2</current_datetime>hi"]},
     ),
+    "a process": (
+        CODE_ASSIST,
+        {"request": {"contents": [{"functionResponse": {"response": {"output": "ok\nProcess Group PGID: 17\nx"}}}]}},
+        {"request": {"contents": [{"functionResponse": {"response": {"output": "ok\nProcess Group PGID: 8\nx"}}}]}},
+    ),
+    "a tool of Codex": (
+        RESPONSES,
+        {"input": [{"output": "Chunk ID: 3be672\nWall time: 0.0131 seconds\nok"}]},
+        {"input": [{"output": "Chunk ID: a\nWall time: 1 seconds\nok"}]},
+    ),
+    "qwen-code": (CHAT, {"metadata": {"sessionId": "1", "promptId": "1"}}, {"metadata": {"sessionId": "2"}}),
+    "turns": (
+        RESPONSES,
+        {"input": [{"content": "hi", "internal_chat_message_metadata_passthrough": {"turn_id": "1"}}]},
+        {"input": [{"content": "hi"}]},
+    ),
     "Gemini CLI": (
         CODE_ASSIST,
         {"user_prompt_id": "1", "request": {"contents": [], "session_id": "1"}},
@@ -224,6 +240,15 @@ def test_the_results_of_tools_are_a_last_message() -> None:
     assert step(recorded, json.dumps(longer).encode()) == "last"
     longer["messages"][-1]["content"] = "failed"
     assert step(recorded, json.dumps(longer).encode()) is None
+
+
+def test_elements_of_markup_are_no_last_message() -> None:
+    def asked(directory: str, text: str) -> bytes:
+        parts = [f"<session_context>in {directory}</session_context>", text]
+        return body(messages=[{"role": "user", "content": [{"type": "text", "text": part} for part in parts]}])
+
+    recorded = library((OPENAI, CHAT, asked("a", "go")), mode="last")
+    assert [step(recorded, asked("b", text)) for text in ("go", "stop")] == ["last", None]
 
 
 def test_telemetry_is_answered_by_its_path() -> None:

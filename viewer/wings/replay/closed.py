@@ -1,0 +1,160 @@
+"""A forward proxy that answers requests to APIs from recordings, and reaches no API.
+
+The rules, before any name is looked up:
+
+1. An API's host, by TLS or without, or a path of an API on this machine: from the recordings, as `serve` at `/NAME/…`.
+   The hosts are those that are known, those that variables and `--host` name, and places of this machine on the tape.
+2. Anything else on this machine is let through: tools, and their servers.
+3. Any other host is closed, unless a pattern opens it.
+
+Connections are checked once more where they are opened (`ClosedTransport`): no API gets a request, whatever its way.
+"""
+
+import fnmatch
+import re
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wiretape.recorder.destinations import is_loopback
+from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.relay import apis, guard, providers
+from wiretape.recorder.relay.client import Client
+from wiretape.recorder.relay.guard import Origin
+from wiretape.recorder.relay.http2_upstream import H2
+from wiretape.recorder.relay.intercept import Forward, Interception, Opening
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.proxy import Proxy, RelayOptions
+from wiretape.recorder.relay.request import Request
+from wiretape.recorder.relay.responder import Responder
+from wiretape.recorder.relay.server import Http1Client
+from wiretape.recorder.relay.sockets import Socket
+from wiretape.recorder.relay.upstream import ConnectionFacts, Http1Connection, Transport
+from wiretape.recorder.relay.workers import Observer
+from wiretape.viewer.wings.replay.serve import Replay, answer_error
+
+_TWICE_MOUNTED = re.compile(rb"^(/(?:%b))\1(?=/)" % "|".join(apis.BY_NAME).encode())
+
+
+class ClosedTransport(Transport):
+    """Connections to hosts that `is_open` allows."""
+
+    def __init__(self, is_open: Callable[[str, int], bool], **options: Any) -> None:
+        super().__init__(**options)
+        self._is_open = is_open
+
+    def _check(self, host: str, port: int) -> None:
+        if not self._is_open(host, port):
+            raise UpstreamError("refused", f"{host} is closed: its answers come from the tape")
+
+    async def connect(self, upstream: Upstream, facts: ConnectionFacts, *, switches: bool = False) -> Http1Connection:
+        """Open a connection as `Transport` does. Raises `UpstreamError` for a closed host."""
+        self._check(upstream.host, upstream.port)
+        return await super().connect(upstream, facts, switches=switches)
+
+    async def open(
+        self, upstream: Upstream, protocols: Sequence[str] = (), connected: socket.socket | None = None
+    ) -> Socket:
+        """Open a connection as `Transport` does. Raises `UpstreamError` for a closed host."""
+        self._check(upstream.host, upstream.port)
+        return await super().open(upstream, protocols, connected)
+
+    async def reach(self, scheme: str, host: str, port: int) -> socket.socket:
+        """Connect to a host as `Transport` does. Raises `UpstreamError` for a closed one."""
+        self._check(host, port)
+        return await super().reach(scheme, host, port)
+
+    def connect_at_once(self, upstream: Upstream, facts: ConnectionFacts) -> Http1Connection | None:
+        """Open a connection on this machine as `Transport` does; None: `connect` has to, or refuses."""
+        is_open = self._is_open(upstream.host, upstream.port)
+        return super().connect_at_once(upstream, facts) if is_open else None
+
+
+class _Mounts:
+    """The app of requests that variables send to wiretape itself: recordings are below the names of APIs only."""
+
+    def __init__(self, replay: Replay, mounts: Sequence[Upstream]) -> None:
+        self._replay = replay
+        self._others = [upstream for upstream in mounts if upstream.name not in apis.BY_NAME]
+        self.client_rejected, self.client_failed = replay.client_rejected, replay.client_failed
+
+    def serve(self, client: Client, request: Request) -> Responder | None:
+        """Answer a request below the name of its API, or below none."""
+        if self._others and (route := providers.route(self._others, request.target)):
+            request.target = route[1]
+        # The variable had the URL of another recorder, which has the same place for this API.
+        request.target = _TWICE_MOUNTED.sub(rb"\1", request.target)
+        return self._replay.serve(client, request)
+
+
+class ClosedForward(Forward):
+    """The app of the proxy's server: `replay` answers, `proxy` passes on what is let through.
+
+    `mounts` are the upstreams of variables that point here. Hosts that match a pattern of `opened` are let through;
+    `on_closed` gets each host that is not.
+    """
+
+    def __init__(
+        self,
+        replay: Replay,
+        proxy: Proxy,
+        settings: Interception,
+        port: int,
+        *,
+        mounts: Sequence[Upstream],
+        opened: Sequence[str],
+        on_closed: Callable[[str], None],
+        observer: Observer,
+    ) -> None:
+        super().__init__(proxy, settings, port, observer, own=_Mounts(replay, mounts))
+        self._replay, self._opened, self._on_closed = replay, [pattern.lower() for pattern in opened], on_closed
+
+    def is_open(self, host: str, port: int) -> bool:
+        """Return True if a host may be connected to."""
+        if self._wants(Origin("https", host, port)):
+            return False
+        names = (host.lower(), f"{host.lower()}:{port}")
+        is_opened = any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in self._opened)
+        return is_loopback(host) or is_opened
+
+    def _connect(self, client: Client, request: Request, origin: Origin | None) -> Responder | None:
+        if origin is None or not isinstance(client, Http1Client) or not client.can_switch:
+            return super()._connect(client, request, origin)
+        if self._is_own(origin) or self._wants(origin):
+            agent = dict(request.headers).get(b"user-agent", b"").decode("latin-1")
+            Opening(self, client, origin, agent).begin()
+        elif self.is_open(origin.host, origin.port):
+            return super()._connect(client, request, origin)
+        else:
+            self._close(client, origin)
+        return None
+
+    def _close(self, client: Client, origin: Origin) -> None:
+        self._on_closed(origin.host)
+        message = f"{origin.host} is no API, and closed while a program is answered from a tape: --open {origin.host}"
+        answer_error(client, 403, message, "closed")
+
+    def relay(self, client: Client, request: Request, origin: Origin, options: RelayOptions | None) -> Responder | None:
+        """Answer a request to an API from the recordings; pass any other on if its host is open."""
+        options = options or self._plain_options(origin, request)
+        if not options.is_recorded:
+            if self.is_open(origin.host, origin.port):
+                return super().relay(client, request, origin, options)
+            self._close(client, origin)
+            return None
+        refusal = guard.check_proxied(request.method, request.target, request.headers, origin)
+        if refusal := refusal or self._replay.check_version(request) or self._replay.admit(client, request):
+            self._replay.client_rejected(refusal)
+            self._replay.refuse(client, refusal)
+            return None
+        if not request.complete and guard.expects_continue(request.headers):
+            client.inform(100)
+        if (api := providers.api_of(origin.host)) is not None:
+            request.target = b"/%b%b" % (api.encode(), request.target)
+        return self._replay.respond(client, request)
+
+    async def agree(
+        self, client: Http1Client, origin: Origin, offered: Sequence[str], connected: socket.socket | None
+    ) -> str | None:
+        """Return the protocol that a client gets: HTTP/1.1 unless it offers HTTP/2 alone. No server is asked."""
+        return H2 if H2 in offered and "http/1.1" not in offered else "http/1.1"
