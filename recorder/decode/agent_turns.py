@@ -3,7 +3,7 @@
 The rules (an event's effects are those of `effects`):
 
 1. A turn is the one with the id that its events name; where an API numbers none, it lasts from `begin` to `end`, one at
-   a time in each thread. An `end` without a turn says nothing.
+   a time in each thread. An `end` without a turn says nothing; what comes late is its turn's, and changes no time.
 2. A turn whose `begin` did not come (the stream was opened in its middle) starts with its first event, and the time to
    its first output is unknown: something may have come before.
 3. An event whose id came before, on this stream or on another one of the session, is dropped with all that it carries.
@@ -21,6 +21,8 @@ from wiretape.recorder.decode.effects import Effect, SessionEvent
 from wiretape.recorder.decode.turns import TurnDraft, TurnTokens
 from wiretape.recorder.decode.values import JsonObject
 
+MOST_TURNS: Final = 10_000
+"""Limit of the turns of one session that are told apart: a peer could begin a million."""
 _MOST_IDS: Final = 100_000
 """Limit of the ids of events that are remembered; OpenAI's SDK remembers 1,024."""
 
@@ -173,8 +175,8 @@ class TurnMachine:
         self.fault: tuple[int, Effect] | None = None
         """The last error outside of a turn."""
         self._by_id: dict[str, AgentTurn] = {}
-        self._open: dict[str, AgentTurn] = {}
-        """The running turn of each thread, the last one that began."""
+        self._latest: dict[str, AgentTurn] = {}
+        """The turn of each thread that began last."""
         self._asks: dict[str, list[Ask]] = {}
         """The client's events, by threads, that no turn has yet."""
         self._asked: set[str] = set()
@@ -186,11 +188,11 @@ class TurnMachine:
             return
         for effect in event.effects:
             if effect.name == "ask":
-                self._ask(mark, event, effect)
+                self._ask(mark, event, effect, connection)
             elif effect.name == "close":
                 self._close(mark, event, effect)
             else:
-                turn = self._turn(mark, event, effect)
+                turn = self._turn(mark, event, effect, connection)
                 if turn is not None:
                     turn.connections.setdefault(connection, mark)
                     turn.last_event = mark
@@ -226,34 +228,44 @@ class TurnMachine:
             del self._seen[next(iter(self._seen))]
         return False
 
-    def _turn(self, mark: int, event: SessionEvent, effect: Effect) -> AgentTurn | None:
+    def _running(self, event: SessionEvent) -> AgentTurn | None:
+        """Return the turn that an event names, else the one that is running in its thread."""
+        if event.turn:
+            return self._by_id.get(event.turn)
+        turn = self._latest.get(event.thread)
+        return None if turn is None or turn.end is not None else turn
+
+    def _turn(self, mark: int, event: SessionEvent, effect: Effect, connection: int) -> AgentTurn | None:
         """Return the turn of an effect, which may begin one."""
-        turn = self._by_id.get(event.turn) if event.turn else self._open.get(event.thread)
-        if turn is not None:
+        if (turn := self._running(event)) is not None:
             return turn
-        is_told = effect.name in ("text", "reasoning", "call", "tokens", "result")
-        if effect.name != "begin" and not event.turn and not is_told:
+        if effect.name != "begin" and not event.turn:
+            if effect.name not in (*_OUTPUTS, "result", "tokens", "progress"):
+                return None
+            last = self._latest.get(event.thread)
+            is_known = last is not None and (_OUTPUTS.get(effect.name), effect.key) in last.parts
+            if is_known or (effect.name not in _OUTPUTS and last is not None and connection in last.connections):
+                return last
+        if len(self.turns) == MOST_TURNS:
             return None
         turn = AgentTurn(first=mark, start=mark, id=event.turn, thread=event.thread, last_mark=mark)
         turn.is_begin_known = effect.name == "begin"
         if event.turn:
             self._by_id[event.turn] = turn
-        self._open[event.thread] = turn
+        self._latest[event.thread] = turn
         self.turns.append(turn)
         turn.asks = self._asks.pop(event.thread, [])
         if turn.asks:
             turn.begun_by = turn.asks[-1].kind
         return turn
 
-    def _ask(self, mark: int, event: SessionEvent, effect: Effect) -> None:
+    def _ask(self, mark: int, event: SessionEvent, effect: Effect, connection: int) -> None:
         if effect.waits or effect.key in self._asked or effect.ask is None:
             return
         if effect.key:
             self._asked.add(effect.key)
         ask = Ask(mark, effect.ask, effect.key)
-        turn = self._by_id.get(event.turn) if event.turn else self._open.get(event.thread)
-        if turn is None and event.turn:
-            turn = self._turn(mark, event, effect)
+        turn = self._turn(mark, event, effect, connection) if event.turn else self._running(event)
         if turn is None or turn.end is not None:
             self._asks.setdefault(event.thread, []).append(ask)
             return
@@ -263,13 +275,11 @@ class TurnMachine:
 
     def _close(self, mark: int, event: SessionEvent, effect: Effect) -> None:
         """End the turns of a thread; with the root's, those of all."""
-        for thread, turn in list(self._open.items()):
+        for thread, turn in self._latest.items():
             if not event.thread or thread == event.thread:
                 self._end(mark, turn, effect)
 
     def _end(self, mark: int, turn: AgentTurn, effect: Effect) -> None:
-        if self._open.get(turn.thread) is turn:
-            del self._open[turn.thread]
         if turn.end is not None:
             return
         turn.end, turn.outcome, turn.finish_reason = mark, effect.outcome, effect.reason
@@ -289,7 +299,7 @@ class TurnMachine:
 
     def _apply(self, mark: int, event: SessionEvent, effect: Effect, turn: AgentTurn, connection: int) -> None:
         name = effect.name
-        if name in ("text", "reasoning", "call", "result"):
+        if name in _OUTPUTS or name in ("result", "progress"):
             turn.failed_at = None
         if name == "begin":
             turn.begun_by = turn.begun_by or effect.ask
@@ -312,8 +322,9 @@ class TurnMachine:
     def _work(self, mark: int, effect: Effect, turn: AgentTurn) -> None:
         """Apply an effect on the tools of a turn, or on its wait for the client."""
         if effect.name == "wait":
-            turn.waits += [(mark, None)] if turn.end is None else []
-        else:
+            is_waiting = bool(turn.waits) and turn.waits[-1][1] is None
+            turn.waits += [] if turn.end is not None or is_waiting else [(mark, None)]
+        elif effect.name != "progress":
             self._end_waits(mark, turn)
             turn.running.discard(effect.key)
             if effect.runs and turn.end is None and turn.last_mark < mark:

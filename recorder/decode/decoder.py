@@ -33,6 +33,7 @@ from typing import Final, Literal, NamedTuple
 
 from wiretape.recorder.clock import THREAD, Clock
 from wiretape.recorder.decode import choices, encoding, finals, payloads, remarks, rpc, session_streams
+from wiretape.recorder.decode.agent_turns import MOST_TURNS
 from wiretape.recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuchError
 from wiretape.recorder.decode.audio import AudioPart
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
@@ -395,10 +396,10 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     decoded.declared, decoded.is_recognised = reader.declared, reader.is_certain
     path_api = api_asked(exchange)
     if decoded.is_session:
-        decoded.turns, decoded.drafts = session_streams.settle(decoded.runs, exchange)
+        _settle_turns(decoded, exchange)
     decoded.api = _api(decoded, path_api)
-    # A session may have told nothing yet.
     is_declared = decoded.declared is not None and decoded.declared.has_turns
+    # A session may have told nothing yet.
     decoded.is_session |= decoded.stream and decoded.api is None and (is_declared or path_api in registry.SESSION_APIS)
     if decoded.api == "unknown" and path_api is None:  # its events may have any format
         decoded.flags.discard("malformed")
@@ -406,6 +407,14 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     if exchange.gap_bytes:  # a missing part leaves the rest of a line
         decoded.remark = decoded.misfit = None
     return decoded
+
+
+def _settle_turns(decoded: Decoded, exchange: Exchange) -> None:
+    """Set the turns of a hosted agent's session."""
+    decoded.turns, decoded.drafts = session_streams.settle(decoded.runs, exchange)
+    if len(decoded.drafts) == MOST_TURNS:
+        decoded.flags.add("decode_limit")
+        decoded.whole = False
 
 
 def framing_of(exchange: Exchange, data: bytes) -> Framing:

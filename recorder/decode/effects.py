@@ -15,7 +15,7 @@ from wiretape.recorder.decode.values import JsonObject
 
 EffectName = Literal[
     "begin", "end", "close", "text", "reasoning", "call", "result", "wait", "resume", "tokens", "error", "ask",
-    "interrupt",
+    "interrupt", "progress",
 ]  # fmt: skip
 
 EFFECTS: Final[dict[EffectName, str]] = {
@@ -32,6 +32,7 @@ EFFECTS: Final[dict[EffectName, str]] = {
     "error": "is an error, the turn's own if it is the last word of it",
     "ask": "repeats what the client sent: what began the turn, or steers it",
     "interrupt": "repeats that the client interrupted the turn",
+    "progress": "tells that the turn goes on",
 }
 """Every effect, and its meaning: what an event does, or is."""
 
@@ -109,6 +110,11 @@ def row(name: EffectName) -> EventRow:
 def inert(prefix: str, names: str) -> dict[str, EventRow]:
     """Return the rows of events that change no turn, by the names behind a prefix."""
     return {prefix + name: EventRow("", lambda _: ()) for name in names.split()}
+
+
+def progress(prefix: str, names: str) -> dict[str, EventRow]:
+    """Return the rows of events that tell nothing but that a turn goes on, by the names behind a prefix."""
+    return {prefix + name: row("progress") for name in names.split()}
 
 
 SILENT_FLAGS: Final = frozenset({"no_finish", "no_usage", "hidden_tokens", "multi_choice"})

@@ -140,7 +140,8 @@ FLAGS: Final[dict[str, str]] = {
     "imported": "imported from another program's recording, with its timestamps",
     "malformed": "at least one data event of an API known here is not JSON",
     "multi_choice": "more than one choice; the content is that of the first",
-    "multi_response": "several responses over one WebSocket: TTFT and content are of the first, tokens and gaps of all",
+    "multi_response": "several responses over one WebSocket, or turns of a hosted agent on one stream: TTFT and "
+    "content are of the first, tokens and gaps of all",
     "no_done": "the stream has no [DONE]",
     "no_finish": "a choice has no finish reason",
     "no_timing": "the source has no timestamps within the body: measures of its timing are unknown",

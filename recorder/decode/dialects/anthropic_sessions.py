@@ -20,6 +20,7 @@ from wiretape.recorder.decode.effects import (
     EventTable,
     SessionEvent,
     inert,
+    progress,
     row,
 )
 from wiretape.recorder.decode.exchange import Exchange
@@ -120,12 +121,11 @@ TABLE: Final = EventTable(
         "session.thread_status_terminated": row("close"),
         "agent.thread_message_received": EventRow("begin", lambda _: (Effect(name="begin", ask="agent"),)),
         "error": EventRow("error", _error),
-        **inert("", "event_start system.message ping"),
-        **inert("session.", "status_rescheduled usage updated thread_created thread_status_rescheduled"),
-        **inert("agent.", "thinking artifact_delivered thread_message_sent thread_context_compacted"),
-        **inert(
-            "span.", "model_request_start outcome_evaluation_start outcome_evaluation_ongoing outcome_evaluation_end"
-        ),
+        **progress("", "event_start agent.thinking span.model_request_start session.status_rescheduled"),
+        **inert("", "system.message ping"),
+        **inert("session.", "usage updated thread_created thread_status_rescheduled"),
+        **inert("agent.", "artifact_delivered thread_message_sent thread_context_compacted"),
+        **inert("span.", "outcome_evaluation_start outcome_evaluation_ongoing outcome_evaluation_end"),
         **inert("workflow_run.", "created status_running status_idle status_ended phase_started phase_ended error"),
     },
 )

@@ -17,6 +17,7 @@ from wiretape.recorder.decode.effects import (
     EventTable,
     SessionEvent,
     inert,
+    progress,
     row,
 )
 from wiretape.recorder.decode.exchange import Exchange
@@ -121,13 +122,14 @@ TABLE: Final = EventTable(
         "agent.session.in_progress": row("resume"),
         "agent.session.failed": EventRow("close", _failed),
         "error": EventRow("error", _error),
+        **progress("agent.session.turn.", "content_part.added reasoning_summary_part.added"),
+        **progress("agent.output.", "command_execution_output.delta"),
         **inert(
             "agent.session.",
-            "created idle budget_reached turn.content_part.added turn.reasoning_summary_part.added subagent.created"
+            "created idle budget_reached subagent.created"
             " subagent.active subagent.closed environment.pending environment.ready environment.connected"
             " environment.disconnected environment.suspended environment.expired environment.reset environment.failed",
         ),
-        **inert("agent.output.", "command_execution_output.delta"),
     },
 )
 

@@ -2,10 +2,13 @@
 
 from typing import Any
 
-from tests.support.agent_streams import Event, claude, delta, idle, message, running, words
+import pytest
+
+from tests.support.agent_streams import Event, claude, delta, idle, message, request_end, running, words
 from tests.support.agent_streams import turn as openai_turn
-from wiretape.recorder.decode.agent_turns import AgentTurn, TurnMachine
+from wiretape.recorder.decode.agent_turns import MOST_TURNS, AgentTurn, TurnMachine
 from wiretape.recorder.decode.dialects import anthropic_sessions, openai_agents
+from wiretape.recorder.decode.effects import Effect, SessionEvent
 from wiretape.recorder.decode.turns import turn_measures
 
 
@@ -84,3 +87,30 @@ def test_a_request_before_the_stream_starts_a_turns_clock() -> None:
     turn.start_ns, turn.begun_by = -60, "text"
     (values,) = turn_measures([turn], range(200))
     assert (values.started_at_ns, values.ttft_ns, values.last_ns, values.begun_by) == (-60, 150, 150, "text")
+
+
+@pytest.mark.parametrize(
+    "late", [request_end(60, input_tokens=5, output_tokens=2), claude(60, "agent.tool_result", tool_use_id="c1"),
+             claude(60, "agent.thinking"), message(60, "Hello", id="m1")],
+    ids=lambda event: event.kind,
+)  # fmt: skip
+def test_what_comes_late_begins_no_turn(late: Event) -> None:
+    (turn,) = taken([running(10), delta(20, "Hel"), idle(50), late])
+    assert (turn.end, turn.last_output, turn.outcome) == (50, 20, "complete")
+    assert turn.text == ("Hello" if late.kind == "agent.message" else "Hel")
+    assert turn.tokens.output == (2 if late.kind == "span.model_request_end" else None)
+
+
+@pytest.mark.parametrize("event", [claude(10, "agent.thinking"), claude(10, "span.model_request_start")])
+def test_any_event_of_a_turn_starts_one_seen_late(event: Event) -> None:
+    (turn,) = taken([event, message(30, "a"), idle(40)])
+    assert (turn.start, turn.first_output, turn.is_begin_known, turn.outcome) == (10, 30, False, "complete")
+
+
+def test_the_number_of_turns_is_limited() -> None:
+    machine = TurnMachine()
+    begin, end = (SessionEvent(type=name, effects=(Effect(name=name),)) for name in ("begin", "end"))
+    for mark in range(MOST_TURNS + 1):
+        machine.take(2 * mark, begin)
+        machine.take(2 * mark + 1, end)
+    assert len(machine.turns) == MOST_TURNS
