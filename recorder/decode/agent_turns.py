@@ -205,9 +205,9 @@ class TurnMachine:
 
         To be called where events may be missing before the stream: the end was among them.
         """
-        turn = None if event.turn or not event.effects else self._open.get(event.thread)
+        turn = None if event.turn or not event.effects else self._running(event)
         if turn is not None and connection not in turn.connections and event.effects[0].name == "begin":
-            del self._open[event.thread]
+            del self._latest[event.thread]
 
     def finish(self) -> list[AgentTurn]:
         """Return the turns in the order of their first events, once all events are there."""
