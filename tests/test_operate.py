@@ -101,7 +101,7 @@ def test_containers_write_to_one_volume_only_which_has_the_tape() -> None:
     assert all(str(tape) in command for command in (COMPOSED["command"], SIDECAR["command"]))
 
 
-def test_the_image_has_the_user_the_volume_and_the_probe_of_the_topic() -> None:
+def test_the_image_has_the_topics_user_volume_and_probe() -> None:
     user = SIDECAR["securityContext"]["runAsUser"]
     assert instruction("USER") == f"{user}:{user}"
     assert f"--uid {user} " in instruction("RUN")
@@ -113,7 +113,7 @@ def test_the_image_has_the_user_the_volume_and_the_probe_of_the_topic() -> None:
     assert probe == SIDECAR["startupProbe"]["exec"]["command"]
 
 
-def test_the_image_is_built_from_all_that_the_package_needs() -> None:
+def test_the_image_has_all_that_the_package_needs() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     copied = [path for name, text in IMAGE if name == "COPY" and "--from" not in text for path in text.split()[:-1]]
     assert [path for path in copied if not (ROOT / path).exists()] == []
