@@ -4,13 +4,15 @@ OpenAI's Agents API has `/agents/sessions`, Claude's Managed Agents and their li
 """
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import msgspec
 
-from wiretape.recorder.decode.decoder import COMMENT, Decoded
 from wiretape.recorder.decode.exchange import Exchange
+
+if TYPE_CHECKING:
+    from wiretape.recorder.decode.decoder import Decoded
 
 # Sessions of voice and of chats in a page have such paths, too, and other events.
 _PREFIX: Final = r"(?<!/live)(?<!/realtime)(?<!/chatkit)/sessions"
@@ -42,13 +44,15 @@ def creates_session(path: str) -> bool:
     return "/sessions" in path and _CREATED.search(path) is not None
 
 
-def session_id(exchange: Exchange, decoded: Decoded) -> str | None:
+def session_id(exchange: Exchange, decoded: "Decoded") -> str | None:
     """Return the id of the hosted session that an exchange belongs to; None if it is of none."""
     if (session := session_named(exchange.path)) is not None:
         return session
     succeeded = exchange.status is not None and exchange.status < 300
     if exchange.method != "POST" or not succeeded or not decoded.kinds or not creates_session(exchange.path):
         return None
+    from wiretape.recorder.decode.decoder import COMMENT  # it loads all dialects
+
     item = next((number for number, kind in enumerate(decoded.kinds) if kind != COMMENT), 0)
     try:
         created = msgspec.json.decode(decoded.item(item).data, type=_Created)

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import Exchange, Reads
+from wiretape.recorder.decode.exchange import Exchange, Reads, RecordedExchange
 from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.sessions import session_named
 from wiretape.recorder.decode.stalls import DEFAULT, stalls_among
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.reader import Connection
-from wiretape.recorder.tape.selects import Expression, LargeBinary, Text, and_, bindparam, case, cast, func, select
+from wiretape.recorder.tape.selects import Expression, LargeBinary, Text, and_, bindparam, case, cast, func, or_, select
 from wiretape.recorder.tape.tables import exchanges, joined, measures, sessions
 from wiretape.viewer.record import rows, units
 from wiretape.viewer.record.fields import stored_name
@@ -66,6 +67,7 @@ _TAILS: Final = ("content", "reasoning", "refusal")
 _MOST_ROWS: Final = 256
 _FIGURES: Final = "figures"
 _EXCESS: Final = "excess"
+_SESSIONS: Final = "sessions"
 MOST_GAPS: Final = 65_536
 """Limit of gaps read for the stalls of a list's row; of an exchange without a stall none are read."""
 
@@ -297,7 +299,38 @@ def figures(connection: Connection, no: int) -> Measures:
         facts, its_reads, body = reading.answer(connection, no)
     if not is_short(facts, body):
         return derive(facts, [], b"")
+    if (session := session_named(facts.path)) is not None:
+        return _linked(connection, no, RecordedExchange(facts, its_reads, body), session)
     return _measure_once(_hashable_facts(facts), _hashable(its_reads), body)
+
+
+def _linked(connection: Connection, no: int, answer: RecordedExchange, session: str) -> Measures:
+    """Measure a running stream of a hosted session, whose turns began with requests that have ended."""
+    from wiretape.recorder.decode import hosted
+    from wiretape.recorder.decode.conversation import RecordedRequest
+    from wiretape.recorder.decode.derive import derive
+
+    peers = select(exchanges.c.no).select_from(JOINED).where(
+        measures.c.conversation_key == session,
+        measures.c.conversation_key_from == "session",
+        exchanges.c.upstream == answer.exchange.upstream,
+        or_(exchanges.c.method == "POST", measures.c.operation == "agent_session"),
+    )  # fmt: skip
+    with connection.begin():
+        numbers = list(connection.execute(peers.order_by(exchanges.c.no)).scalars())
+        state = len(answer.body), numbers
+        last: dict[int, tuple[object, Measures]] = connection.info.setdefault(_SESSIONS, {})
+        if no in last and last[no][0] == state:
+            return last[no][1]
+        members = [hosted.SessionExchange(str(no), *answer, RecordedRequest([]))]
+        for row in reading.rows_with_requests(connection, numbers).values():
+            request = RecordedRequest(row.request_headers or [], row.request_body)
+            recording = reading.answer(connection, row.no)
+            members.append(hosted.SessionExchange(row.id, *recording, request))
+    decoded_by_id = hosted.decoded_streams(members)
+    measured = derive(*answer, decoded_by_id.get(str(no)))
+    last[no] = state, measured
+    return measured
 
 
 def is_short(facts: Exchange, body: bytes) -> bool:
