@@ -104,10 +104,12 @@ class ClosedForward(Forward):
         mounts: Sequence[Upstream],
         opened: Sequence[str],
         on_closed: Callable[[str], None],
+        prefers_http2: bool,
         observer: Observer,
     ) -> None:
         super().__init__(proxy, settings, port, observer, own=_Mounts(replay, mounts))
         self._replay, self._opened, self._on_closed = replay, [pattern.lower() for pattern in opened], on_closed
+        self._prefers_http2 = prefers_http2
 
     def is_open(self, host: str, port: int) -> bool:
         """Return True if a host may be connected to."""
@@ -156,5 +158,5 @@ class ClosedForward(Forward):
     async def agree(
         self, client: Http1Client, origin: Origin, offered: Sequence[str], connected: socket.socket | None
     ) -> str | None:
-        """Return the protocol that a client gets: HTTP/1.1 unless it offers HTTP/2 alone. No server is asked."""
-        return H2 if H2 in offered and "http/1.1" not in offered else "http/1.1"
+        """Return the protocol that a client gets: HTTP/1.1 if it offers that, unless HTTP/2 is preferred."""
+        return H2 if H2 in offered and (self._prefers_http2 or "http/1.1" not in offered) else "http/1.1"

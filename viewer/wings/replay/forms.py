@@ -14,6 +14,7 @@ import re
 import sys
 import zlib
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -22,6 +23,7 @@ from urllib.parse import unquote
 
 from wiretape.recorder.decode.decoder import Framing
 from wiretape.recorder.decode.framings.sse import BOM
+from wiretape.recorder.plurals import counted
 from wiretape.viewer.wings.replay.positions import Spans
 from wiretape.viewer.wings.replay.schedule import Schedule, in_pieces, rechunked
 
@@ -444,3 +446,27 @@ def _zstd() -> Any:
 def chunk(data: bytes) -> bytes:
     """Return a chunk of HTTP/1.1 with extensions; the last one for b""."""
     return b'0%X;wt=1;q="a;b"\r\n%b\r\n' % (len(data), data)
+
+
+class FormCounts:
+    """The answers in each form, and those that it was left out of, for the end of a log."""
+
+    def __init__(self) -> None:
+        self._answers, self._left_out, self._partly_apart = Counter[str](), Counter[tuple[str, str]](), 0
+
+    def add(self, choice: Choice, size: int) -> None:
+        """Add an answer with a body of this size."""
+        self._answers.update(choice.names)
+        self._left_out.update(choice.left_out)
+        self._partly_apart += choice.cut in ("byte", "split") and size > APART_BYTES
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each form."""
+        for name in dict.fromkeys([*self._answers, *(name for name, _ in self._left_out)]):
+            line = f"form {name}: {counted(self._answers[name], 'answer')}"
+            reasons = {reason: count for (form, reason), count in self._left_out.items() if form == name}
+            line += "".join(f", not for {count} ({reason})" for reason, count in reasons.items())
+            if self._partly_apart and name in ("byte", "split"):
+                rest = "by event" if name == "byte" else "without waits"
+                line += f"; of {counted(self._partly_apart, 'answer')} only the first 16 KiB so, the rest {rest}"
+            yield line

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wiretape.recorder import paths
+from wiretape.recorder.children import CONTROL_TOKEN
 from wiretape.recorder.commands import daemons, job, nested
 from wiretape.recorder.commands.options import TapeFile
 from wiretape.recorder.commands.run import (
@@ -99,7 +100,12 @@ def run(
     plan = pointing.plan((), environ, command)
     settings = RecorderOptions(tape, plan.upstreams, interception=intercept.make(hosts))
     keys = {} if keep_keys else testenv.placeholders(environ)
-    launched = Launched(settings, plan, environ, without_daemon(command, environ), lambda _: keys, replays=True)
+
+    def added(base: str) -> Mapping[str, str]:
+        control = {"WIRETAPE_CONTROL_URL": f"{base}/@control", CONTROL_TOKEN: answers.token} if answers.token else {}
+        return keys | control
+
+    launched = Launched(settings, plan, environ, without_daemon(command, environ), added, replays=True)
     replayed = Replayed(tape, options.read(filters), answers, no_websocket, opened)
     try:
         code = launch(launched, lambda line, session: _serve(launched, replayed, line, session))
@@ -122,6 +128,7 @@ async def _serve(launched: Launched, replayed: Replayed, line: "socket.socket", 
     from wiretape.viewer.source.replayed import ReplaySource
     from wiretape.viewer.wings.replay import matching
     from wiretape.viewer.wings.replay.closed import ClosedForward, ClosedTransport
+    from wiretape.viewer.wings.replay.control import Control
     from wiretape.viewer.wings.replay.planning import Planner
     from wiretape.viewer.wings.replay.serve import Replay
     from wiretape.viewer.wings.replay.websocket import Upgrade
@@ -135,6 +142,8 @@ async def _serve(launched: Launched, replayed: Replayed, line: "socket.socket", 
             ReplaySource(path, lambda source: options.selection(source, (), replayed.filter)), replayed.answers
         ),
         upgrade=None if replayed.no_websocket else Upgrade,
+        direct=(lambda app: Control(app, replayed.answers.token)) if replayed.answers.token else None,
+        hold_seconds=replayed.answers.hold_seconds,
         on_served=report.served,
         on_trouble=_say,
         on_refused=report.refused,
@@ -163,6 +172,7 @@ async def _serve(launched: Launched, replayed: Replayed, line: "socket.socket", 
         port,
         mounts=of_variables,
         opened=replayed.opened,
+        prefers_http2="h2" in replayed.answers.forms,
         on_closed=report.closed,
         observer=Observer(notice=_say),
     )
@@ -186,8 +196,11 @@ class _Report:
     """The messages on standard error: a line for each request without a recording, and a summary at the end."""
 
     def __init__(self, tape: Path) -> None:
+        from wiretape.viewer.wings.replay.forms import FormCounts
+
         self._tape, self._redactor = tape, Redactor(None)
         self._steps, self._closed = Counter[str](), Counter[str]()
+        self._forms = FormCounts()
         self._missed_count = 0
         self._lacks_generation = False
 
@@ -203,6 +216,7 @@ class _Report:
             _say(f"{request.status or '–'} {request.method} {path}: {request.miss.message}")
         elif request.match is not None:
             self._steps[request.match.step] += 1
+            self._forms.add(request.choice, sum(request.sizes))
             if request.match.notice:
                 _say(request.match.notice)
 
@@ -231,6 +245,8 @@ class _Report:
         closed = f"; closed: {hosts}" if hosts else ""
         answers = f"{counted(answered, 'request')} answered from {self._tape}{ways_text}"
         _say(f"{answers}, {self._missed_count} not on it{closed}")
+        for line in self._forms.lines():
+            _say(line)
         if not (answered or self._missed_count or self._closed):
             _say("no request came: the program may not heed its proxy, and may have called the API itself")
         if pids:

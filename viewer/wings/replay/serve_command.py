@@ -4,7 +4,6 @@ import math
 import os
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -240,16 +239,17 @@ class _Report:
     """The log on standard error: a line for each request, and a summary at the end."""
 
     def __init__(self) -> None:
+        from wiretape.viewer.wings.replay.forms import FormCounts
         from wiretape.viewer.wings.replay.pacing import Lateness
 
         self._all, self._redactor = Lateness(), Redactor(None)
         self._answered = self._missed = self._recorded = self._failed = self._close = self.code = 0
         self._was_asked = False
-        self._forms, self._forms_left_out, self._partly_apart = Counter[str](), Counter[tuple[str, str]](), 0
+        self._forms = FormCounts()
 
     def served(self, request: "Served") -> None:
         """Log the end of a request."""
-        from wiretape.viewer.wings.replay import forms, pacing
+        from wiretape.viewer.wings.replay import pacing
 
         self._was_asked = True
         path = self._redactor.path(request.path)
@@ -261,9 +261,7 @@ class _Report:
                 _say(f"{request.status or '–'} {request.method} {path}: {reason}")
             return
         self._answered += 1
-        self._forms.update(request.choice.names)
-        self._forms_left_out.update(request.choice.left_out)
-        self._partly_apart += request.choice.cut in ("byte", "split") and sum(request.sizes) > forms.APART_BYTES
+        self._forms.add(request.choice, sum(request.sizes))
         self._close += request.close_count
         late = pacing.lateness(request.late)
         self._all.add(late)
@@ -328,13 +326,7 @@ class _Report:
         if self._close:
             late += f"; {counted(self._close, 'write')} so close to the one before that a client may read both at once"
         _say(f"{request_count} answered{recorded}, {self._missed} not recorded{late}")
-        for name in dict.fromkeys([*self._forms, *(name for name, _ in self._forms_left_out)]):
-            line = f"form {name}: {counted(self._forms[name], 'answer')}"
-            reasons = {reason: count for (form, reason), count in self._forms_left_out.items() if form == name}
-            line += "".join(f", not for {count} ({reason})" for reason, count in reasons.items())
-            if self._partly_apart and name in ("byte", "split"):
-                rest = "by event" if name == "byte" else "without waits"
-                line += f"; of {counted(self._partly_apart, 'answer')} only the first 16 KiB so, the rest {rest}"
+        for line in self._forms.lines():
             _say(line)
         if not self._was_asked:
             command = f"wiretape run {'--replay' if totals is None else '--db'} {shlex.quote(str(tape))} -- PROGRAM"
