@@ -32,9 +32,9 @@ class HostedServer(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def tell(self, session: str) -> None:
-        """Send the next script of a session to its open streams."""
-        for event in self.scripts[session].pop(0) if self.scripts.get(session) else []:
+    def tell(self, session: str, *events: Event | None) -> None:
+        """Send events to the open streams of a session."""
+        for event in events:
             for stream in self.streams.get(session, ()):
                 stream.put(event)
 
@@ -57,10 +57,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        while (event := stream.get()) is not None:
-            data = sse(event)
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-        self.wfile.write(b"0\r\n\r\n")
+        try:
+            while (event := stream.get()) is not None:
+                data = sse(event)
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+            self.wfile.write(b"0\r\n\r\n")
+        except ConnectionError:
+            self.close_connection = True  # the client left
         self.server.streams[self._session].remove(stream)
 
     def do_POST(self) -> None:
@@ -72,7 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         stored = [{**event, "id": f"u{next(self.server.numbers)}", "processed_at": None} for event in body["events"]]
         # The turn may begin before the answer of its request.
-        self.server.tell(self._session)
+        scripts = self.server.scripts.get(self._session)
+        self.server.tell(self._session, *(scripts.pop(0) if scripts else ()))
         self._answer(202 if is_openai else 200, None if is_openai else {"data": stored})
 
     def _answer(self, status: int, value: Any) -> None:
