@@ -7,14 +7,14 @@ The rules, before any name is looked up:
 2. Anything else on this machine is let through: tools, and their servers.
 3. Any other host is closed, unless a pattern opens it.
 
-Connections are checked once more where they are opened (`ClosedTransport`): no API gets a request, whatever its way.
+Hosts are checked once more where connections are opened (`ClosedProxies`): no API gets a request, whatever its way.
 """
 
 import fnmatch
 import re
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from wiretape.recorder.destinations import is_loopback
 from wiretape.recorder.errors import UpstreamError
@@ -23,51 +23,29 @@ from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Origin
 from wiretape.recorder.relay.http2_upstream import H2
 from wiretape.recorder.relay.intercept import Forward, Interception, Opening
+from wiretape.recorder.relay.outward import OutwardProxy, Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.proxy import Proxy, RelayOptions
 from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Http1Client
-from wiretape.recorder.relay.sockets import Socket
-from wiretape.recorder.relay.upstream import ConnectionFacts, Http1Connection, Transport
 from wiretape.recorder.relay.workers import Observer
 from wiretape.viewer.wings.replay.serve import Replay, answer_error
 
 _TWICE_MOUNTED = re.compile(rb"^(/(?:%b))\1(?=/)" % "|".join(apis.BY_NAME).encode())
 
 
-class ClosedTransport(Transport):
-    """Connections to hosts that `is_open` allows."""
+@dataclass(frozen=True)
+class ClosedProxies(Proxies):
+    """The proxies on the way to hosts that are open: `Transport` asks for one before each connection."""
 
-    def __init__(self, is_open: Callable[[str, int], bool], **options: Any) -> None:
-        super().__init__(**options)
-        self._is_open = is_open
+    is_open: Callable[[str, int], bool] = lambda _host, _port: False
 
-    def _check(self, host: str, port: int) -> None:
-        if not self._is_open(host, port):
+    def of(self, scheme: str, host: str, port: int) -> OutwardProxy | None:
+        """Return the proxy for a host. Raises `UpstreamError` for a closed host."""
+        if not self.is_open(host, port):
             raise UpstreamError("refused", f"{host} is closed: its answers come from the tape")
-
-    async def connect(self, upstream: Upstream, facts: ConnectionFacts, *, switches: bool = False) -> Http1Connection:
-        """Open a connection as `Transport` does. Raises `UpstreamError` for a closed host."""
-        self._check(upstream.host, upstream.port)
-        return await super().connect(upstream, facts, switches=switches)
-
-    async def open(
-        self, upstream: Upstream, protocols: Sequence[str] = (), connected: socket.socket | None = None
-    ) -> Socket:
-        """Open a connection as `Transport` does. Raises `UpstreamError` for a closed host."""
-        self._check(upstream.host, upstream.port)
-        return await super().open(upstream, protocols, connected)
-
-    async def reach(self, scheme: str, host: str, port: int) -> socket.socket:
-        """Connect to a host as `Transport` does. Raises `UpstreamError` for a closed one."""
-        self._check(host, port)
-        return await super().reach(scheme, host, port)
-
-    def connect_at_once(self, upstream: Upstream, facts: ConnectionFacts) -> Http1Connection | None:
-        """Open a connection on this machine as `Transport` does; None: `connect` has to, or refuses."""
-        is_open = self._is_open(upstream.host, upstream.port)
-        return super().connect_at_once(upstream, facts) if is_open else None
+        return super().of(scheme, host, port)
 
 
 class _Mounts:

@@ -123,11 +123,12 @@ async def _serve(launched: Launched, replayed: Replayed, line: "socket.socket", 
     from wiretape.recorder.relay import apis, local, outward, server
     from wiretape.recorder.relay.proxy import Proxy
     from wiretape.recorder.relay.tap import Tap
+    from wiretape.recorder.relay.upstream import Transport
     from wiretape.recorder.relay.workers import Observer
     from wiretape.recorder.tape import cut, journal
     from wiretape.viewer.source.replayed import ReplaySource
     from wiretape.viewer.wings.replay import matching
-    from wiretape.viewer.wings.replay.closed import ClosedForward, ClosedTransport
+    from wiretape.viewer.wings.replay.closed import ClosedForward, ClosedProxies
     from wiretape.viewer.wings.replay.control import Control
     from wiretape.viewer.wings.replay.planning import Planner
     from wiretape.viewer.wings.replay.serve import Replay
@@ -160,14 +161,19 @@ async def _serve(launched: Launched, replayed: Replayed, line: "socket.socket", 
     local_recorded = [upstream for upstream in recorded if is_loopback(upstream.host)]
     sock = server.listen("127.0.0.1", 0)
     base, port = server.base_url(sock), sock.getsockname()[1]
-    transport = ClosedTransport(
-        lambda *place: app.is_open(*place), proxies=outward.read(launched.environ).without(port)
-    )
+    outer = outward.read({**launched.environ, **testenv.bypasses(launched.environ)}).without(port)
+    proxies = ClosedProxies(outer.plain, outer.secure, outer.excluded, lambda *place: app.is_open(*place))
     # The proxy only passes on, and records nothing: the tap has no writer.
     tap = Tap(replayed.tape, journal.Session("", "", os.getpid(), "", base, [], SYSTEM.wall()), "")
     app = ClosedForward(
         replay,
-        Proxy([*of_variables, *local_recorded], transport, tap, on_refused=report.refused, on_trouble=_say),
+        Proxy(
+            [*of_variables, *local_recorded],
+            Transport(proxies=proxies),
+            tap,
+            on_refused=report.refused,
+            on_trouble=_say,
+        ),
         interception,
         port,
         mounts=of_variables,
@@ -202,12 +208,13 @@ class _Report:
         self._steps, self._closed = Counter[str](), Counter[str]()
         self._forms = FormCounts()
         self._missed_count = 0
-        self._lacks_generation = False
+        self._lacks_generation = self._was_asked = False
 
     def served(self, request: "Served") -> None:
         """Count a request, and report one that the tape does not answer, or not as recorded."""
         from wiretape.recorder.decode.operation import is_api
 
+        self._was_asked = True
         if request.miss is not None:
             self._missed_count += 1
             is_websocket = request.method == "GET" and is_api(request.path)
@@ -225,7 +232,8 @@ class _Report:
         self._closed[host] += 1
 
     def refused(self, refusal: "Refusal") -> None:
-        """Leave a refusal to the program, which got its reason."""
+        """Note a request, whose program got the reason of its refusal."""
+        self._was_asked = True
 
     def conclude(self, pids: Sequence[int]) -> int:
         """Print the summary; return the exit code for a program that ended well."""
@@ -247,7 +255,7 @@ class _Report:
         _say(f"{answers}, {self._missed_count} not on it{closed}")
         for line in self._forms.lines():
             _say(line)
-        if not (answered or self._missed_count or self._closed):
+        if not (self._was_asked or self._closed):
             _say("no request came: the program may not heed its proxy, and may have called the API itself")
         if pids:
             called = ", ".join(map(daemons.described, pids))
