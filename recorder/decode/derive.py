@@ -129,7 +129,7 @@ def derive(
         flags=tuple(sorted(flags)),
         turn_spans=_turn_spans(decoded),
         event_runs=plain.event_runs(exchange, decoded) if is_timed else None,
-        turns=turns.stored(turn_measures, session, cleaner),
+        turns=turns.stored(turn_measures, session, cleaner) or ([] if decoded.is_session else None),
         **values,
     )
 

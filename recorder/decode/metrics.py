@@ -589,7 +589,7 @@ class Measures(Timing):
     )
     silent_end_is_quiet: bool | None = internal("whether no byte at all came in that stall, no ping and no comment")
     turns: list[JsonObject] | None = value(
-        "of a WebSocket, its turns: see the view turns; times are ns since T0", is_shown=False
+        "of a WebSocket or hosted session, its turns: see the view turns; times are ns since T0", is_shown=False
     )
     asked: str | None = value("the last text of the user in the request: its beginning, on one line")
     context_system_bytes: int | None = context("the system prompt")

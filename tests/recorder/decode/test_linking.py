@@ -89,7 +89,7 @@ def test_the_worked_example_has_these_turns() -> None:
     ]
     opened, resumed = measures["aaaa00000000000a"], measures["dddd00000000000d"]
     assert (opened.ttft_ns, opened.duration_ns) == (190_000_000, (298 + 622) * 1_000_000)
-    assert (resumed.turns, resumed.ttft_ns, resumed.duration_ns, resumed.outcome) == (None, None, None, "complete")
+    assert (resumed.turns, resumed.ttft_ns, resumed.duration_ns, resumed.outcome) == ([], None, None, "complete")
 
 
 def test_an_order_of_exchanges_changes_no_turn() -> None:
@@ -204,7 +204,7 @@ def test_two_open_streams_tell_tokens_once() -> None:
     assert [(one.input_tokens, one.output_tokens) for one in (measures[A], measures[D])] == [(7, 3), (None, None)]
     (turn,) = measures[A].turns or ()
     assert (turn["input_tokens"], turn["input_cached_tokens"], turn["missing"]) == (7, 2, 0)
-    assert (measures[D].turns, measures[D].content) == (None, None)
+    assert (measures[D].turns, measures[D].content) == ([], None)
 
 
 def test_a_turn_that_a_later_stream_begins_anew_was_cut() -> None:

@@ -310,8 +310,10 @@ def _turns(spans: Sequence[Sequence[Any]] | None, turns: Sequence[TableRow] | No
 def _turns_of(row: Sequence[Any], by: Sequence[str]) -> list[Sequence[Any]]:
     """Return the row of an exchange; or, if its last value are turns, a row for each, with its own groups of `by`."""
     turns, head = row[-1], 3 + len(by)
-    if not turns:
+    if turns is None:
         return [row]
+    if not turns:  # a stream of a hosted session that told no turn of its own
+        return []
     unknown = (None,) * (_PAID + len(FLAGGED) + 1)
     # The outcome of the exchange covers all of its turns.
     first_end = 3 + len(TOKENS) + len(_COLUMNS)

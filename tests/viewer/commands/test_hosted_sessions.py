@@ -1,0 +1,54 @@
+"""Sessions of hosted agents in the commands: turns as a table, in the time of a session, and in rates."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import run
+from tests.support.hosted_sessions import session_tape, worked_example
+
+
+@pytest.fixture(scope="module")
+def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return session_tape(tmp_path_factory.mktemp("hosted") / "t.db", *worked_example())
+
+
+def test_the_table_has_the_worked_example(tape: Path) -> None:
+    rows = [*csv.DictReader(io.StringIO(run(tape, "export", "--table", "turns").stdout))]
+    names = (
+        "started_at_ms",
+        "ttft_ms",
+        "last_ms",
+        "outcome",
+        "session",
+        "begun_by",
+        "begun_by_id",
+        "continued_in",
+        "missing",
+    )
+    assert [[row[name] for name in names] for row in rows] == [
+        ["100.0", "190.0", "235.0", "complete", "sesn_1", "text", "bbbb00000000000b", "", "0"],
+        ["998.0", "192.0", "602.0", "complete", "sesn_1", "text", "cccc00000000000c", "dddd00000000000d", "1"],
+    ]
+    assert {row["audio_bytes"] for row in rows} == {""}
+
+
+def test_a_session_has_a_row_for_each_turn(tape: Path) -> None:
+    rows = json.loads(run(tape, "show", "s:sesn_1", "--part", "time", "--format", "json").stdout)
+    assert [[row[name] for name in ("turn", "start_ms", "ttft_ms", "idle_ms", "outcome")] for row in rows] == [
+        [1, 0.0, 190.0, 0.0, "complete"],
+        [2, 898.0, 192.0, 600.0, "complete"],
+    ]
+
+
+def test_rates_count_turns_and_no_resumed_stream(tape: Path) -> None:
+    output = run(tape, "stats", "-f", "operation:agent_session", "--columns", "n,ttft_n,n_complete").stdout
+    assert output.splitlines()[1].split("\t") == ["2", "2", "2"]
+
+
+def test_figures_of_the_exchange_are_those_of_its_turns(tape: Path) -> None:
+    output = run(tape, "ls", "--columns", "id,ttft_ms,duration_ms", "-f", "operation:agent_session").stdout
+    assert output.splitlines()[1:] == ["dddd00000000000d\t\t", "aaaa00000000000a\t190.0\t920.0"]
