@@ -123,6 +123,9 @@ class Begun:
     upstream_name: str | None = value(
         "the upstream's name in --upstream NAME=URL; NULL: none", aliases=("upstream.name",)
     )
+    resent_from: str | None = value("the id of the exchange whose request 'resend' repeated; NULL: none")
+    resent_no: int | None = value("the number of the repetition of that request, from 1; NULL: none")
+    resent_in: str | None = internal("the call of 'resend' that sent it; NULL: none")
     coarse_clock: bool = mark("timestamps are not of socket reads")
     h2_offered: bool | None = internal("the client offered or spoke HTTP/2; NULL: not known, as without --intercept")
     rebuilt: bool | None = internal("built from an import's data: not the original bytes; NULL: recorded")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
-BUILT_IN: Final = ("page", "tools", "films", "imports", "prometheus", "otlp", "mcp", "clickhouse", "replay")
+BUILT_IN: Final = ("page", "tools", "films", "imports", "prometheus", "otlp", "mcp", "clickhouse", "replay", "resend")
 """The folders of the wings, in the order of their additions. A wing is its folder and its name here."""
 
 

@@ -105,6 +105,11 @@ def belonging(
     return belonging_of(prompt, request.headers, operation, content, calls, resumed)
 
 
+def resent(run: str | None) -> JsonObject:
+    """Return these fields of a request that was sent again: its session has the others of that run alone."""
+    return _UNNAMED | {"conversation_key": _key(f"resend={run}"), "conversation_key_from": "resend"}
+
+
 def belonging_of(
     prompt: Prompt | None,
     headers: Sequence[Sequence[str]],

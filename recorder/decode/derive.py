@@ -18,7 +18,7 @@ from typing import Any
 from wiretape.recorder.decode import direct, encoding, layers, payloads, plain, reported, turns
 from wiretape.recorder.decode.agent_turns import thread_at
 from wiretape.recorder.decode.assembly import Answer, assemble
-from wiretape.recorder.decode.conversation import RecordedRequest, answers_tools, belonging
+from wiretape.recorder.decode.conversation import RecordedRequest, answers_tools, belonging, resent
 from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
 from wiretape.recorder.decode.dialect import ReportedError
 from wiretape.recorder.decode.elements import PROMPTED, elements, measures_of
@@ -201,6 +201,8 @@ def _request_values(
     values: JsonObject = {}
     if operation in PROMPTED:
         values = measures_of(elements(request.plain, api, exchange.request_model, request.value))
+    if exchange.resent_from is not None:
+        return values | resent(exchange.resent_in)
     content, calls = answer.values["content"], answer.values["tool_calls"]
     return values | belonging(request, operation, content, calls, resumed(exchange), session)
 

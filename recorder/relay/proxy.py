@@ -91,12 +91,21 @@ class RelayOptions:
 
     `on_unreached`: the program believes that it is connected to the server itself. A failure before an answer closes
     its connection, as the server's failure would have; `on_unreached` is called with it. `failure`: one that has been
-    met before the request, which is only recorded.
+    met before the request, which is only recorded. `repeats`: the request of another exchange is sent again.
     """
 
     is_recorded: bool = True
     on_unreached: Callable[[UpstreamError], None] | None = None
     failure: UpstreamError | None = None
+    repeats: "Repetition | None" = None
+
+
+class Repetition(NamedTuple):
+    """The facts `resent_from`, `resent_no` and `resent_in` of an exchange."""
+
+    of: str
+    number: int
+    run: str
 
 
 DIRECT = RelayOptions()
@@ -375,7 +384,7 @@ class RelayedExchange(Responder):
 
     def _enter(self, body: bytes | None) -> None:
         """Record the request's head, and its body if that has come whole."""
-        request = self._request
+        request, repeated = self._request, self._options.repeats or (None, None, None)
         self._recording.begin(
             journal.Begin(
                 id=self._recording.id,
@@ -384,6 +393,9 @@ class RelayedExchange(Responder):
                 path=self._target.decode("ascii"),
                 upstream=self._upstream.url,
                 upstream_name=self._upstream.name or None,
+                resent_from=repeated[0],
+                resent_no=repeated[1],
+                resent_in=repeated[2],
                 headers=self._headers,
                 body=body,
                 body_size=None if body is None else len(body),

@@ -24,12 +24,12 @@ _COLUMNS: Final = {
         "imported_from:t dialects:j "
     ),
     "exchanges": (
-        "no: id:T session_no: started_at:T method:T path:T upstream:T upstream_name:t coarse_clock:B h2_offered:b "
-        "rebuilt:b asks_identity:b boot_ns:n connected_ns:n sent_ns:n connection_reused:b clock:t protocol:t status:i "
-        "framing:t headers_ns:n bytes:N client_bytes:n end_ns:n client_closed_ns:n ended_by:t ended_detail:t "
-        "gap_bytes:N paused:I surplus:B clock_error_ns:n client_gap_bytes:n reset_code:t request_model:t "
-        "request_headers:J request_body:x request_size:n request_sha256:t request_truncated:b labels:J "
-        "response_headers:j response_trailers:j "
+        "no: id:T session_no: started_at:T method:T path:T upstream:T upstream_name:t resent_from:t resent_no:i "
+        "resent_in:t coarse_clock:B h2_offered:b rebuilt:b asks_identity:b boot_ns:n connected_ns:n sent_ns:n "
+        "connection_reused:b clock:t protocol:t status:i framing:t headers_ns:n bytes:N client_bytes:n end_ns:n "
+        "client_closed_ns:n ended_by:t ended_detail:t gap_bytes:N paused:I surplus:B clock_error_ns:n "
+        "client_gap_bytes:n reset_code:t request_model:t request_headers:J request_body:x request_size:n "
+        "request_sha256:t request_truncated:b labels:J response_headers:j response_trailers:j "
     ),
     "uploads": (
         "exchange_no: start:N data:X "
@@ -96,7 +96,7 @@ _UNSIZED: Final = (
     "exchanges.clock = 'none' AND measures.bytes = 0 AND exchanges.status IS NOT NULL AND "
     "coalesce(exchanges.framing, '') != 'none' "
 )
-# [[[end]]] (sum: FNf19htvWE)
+# [[[end]]] (sum: I9GJgDVWQR)
 # fmt: on
 
 

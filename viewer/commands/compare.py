@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     is_flag=True,
     is_eager=True,
     help="Compare the same answers on both sides of a gateway: A and B are tapes, A on the client's side, or "
-    "--base and --new name the sides.",
+    "--base and --new name the sides. Without these, compare resent requests with those that they repeat.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap samples.")
 @click.option("--all", "full", is_flag=True, help="Show every metric, each with its interval in its unit.")
@@ -150,13 +150,20 @@ def _compare_pairs(
     from wiretape.viewer.stats import compare
     from wiretape.viewer.stats import pairs as paired
 
-    if part == "request" or (len(tapes), base is None, new is None) not in ((2, True, True), (0, False, False)):
-        raise click.UsageError("--pairs compares two tapes, A and B, or the groups --base and --new")
+    named_sides = len(tapes), base is None, new is None
+    if part == "request" or named_sides not in ((2, True, True), (0, False, False), (0, True, True)):
+        raise click.UsageError(
+            "--pairs compares two tapes, A and B, or the groups --base and --new, or resent requests"
+        )
     choosable = paired.PAIR_FIELDS if part == "pairs" else paired.SUM_FIELDS
     fields = out.fields(choosable)
-    groups = (
-        [filter, filter] if tapes else [_group_of(filter, base or "", "--base"), _group_of(filter, new or "", "--new")]
-    )
+    groups: list[Filter | None]
+    if tapes:
+        groups = [filter, filter]
+    elif base is None or new is None:  # a filter is of the repetitions: they have their labels
+        groups = [None, _group_of(filter, "has:resent_from", "--filter")]
+    else:
+        groups = [_group_of(filter, base, "--base"), _group_of(filter, new, "--new")]
     sources, sides = list["Source"](), list[list["TableRow"]]()
     with ExitStack() as stack:
         for place, group in zip([*map(options.named_place, tapes)] or [options.place(db)] * 2, groups, strict=True):
@@ -164,6 +171,9 @@ def _compare_pairs(
             sources.append(stack.enter_context(output.opened(place)))
             selection = options.covered(sources[-1], Selection(group), all_operations)
             sides.append([*sources[-1].rows(paired.FACTS, selection)])
+        if base is None and not tapes:  # of all exchanges, only those that were repeated are a side
+            repeated = {row["resent_from"] for row in sides[1]}
+            sides[0] = [row for row in sides[0] if row["id"] in repeated]
         pairs = [*paired.paired(*sides)]
         if not pairs:
             raise NotFound(f"no pairs among {len(sides[0])} exchanges of A and {len(sides[1])} of B")
@@ -171,7 +181,8 @@ def _compare_pairs(
         for pair in pairs:
             a, b = (source.exchange(source.find(side["id"])) for source, side in zip(sources, pair[:2], strict=True))
             rows.append(paired.row(pair, a.observed(), b.observed()))
-    sums = paired.sums(pairs, rows, (len(sides[0]) - len(pairs), len(sides[1]) - len(pairs)), seed)
+    unpaired_a = len(sides[0]) - len({pair.a["id"] for pair in pairs})
+    sums = paired.sums(pairs, rows, (unpaired_a, len(sides[1]) - len(pairs)), seed)
     if fields is not None or not out.is_table:
         names = fields or tuple(choosable)
         out.put(names, only(rows if part == "pairs" else sums, names))

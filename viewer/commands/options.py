@@ -205,8 +205,6 @@ FILTERS: Final = click.option(
 """The option `-f` alone, whose values `read` takes."""
 _SELECTING = (
     FILTERS,
-    click.option("--model", "models", multiple=True, metavar="NAME", shell_complete=completion.models,
-                 help="Only exchanges of this model; * is a wildcard."),
     click.option("--since", metavar="TIME", help="Only from this time on: 2h (ago), today, 14:00, 2026-11-21T14:00Z."),
     click.option("--until", metavar="TIME", help="Only before this time."),
     click.option("--errors", is_flag=True, help="Only failed exchanges."),
@@ -214,10 +212,23 @@ _SELECTING = (
                  help="Only exchanges with this label."),
 )  # fmt: skip
 
-filtered = gathered("filter", read, *_SELECTING)
+_OF_MODEL = click.option(
+    "--model", "models", multiple=True, metavar="NAME", shell_complete=completion.models,
+    help="Only exchanges of this model; * is a wildcard.",
+)  # fmt: skip
+_ALL_SELECTING = (_SELECTING[0], _OF_MODEL, *_SELECTING[1:])
+
+filtered = gathered("filter", read, *_ALL_SELECTING)
 """Adds the options that select exchanges; the command gets `filter`: a `Filter`, or None for all."""
 
-filtered_in_words = gathered("filter_text", text, *_SELECTING)
+filtered_but_model = gathered(
+    "filter",
+    lambda filters, since, until, errors, labels: read(filters, (), since, until, errors, labels),
+    *_SELECTING,
+)
+"""Adds these options but `--model`, where a command has an option of that name."""
+
+filtered_in_words = gathered("filter_text", text, *_ALL_SELECTING)
 """Adds the same options; the command gets `filter_text`."""
 
 limited = click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows.")

@@ -11,7 +11,7 @@ from typing import Final
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.query.syntax import Filter, Match, Not, Or, Regex, terms
+from wiretape.viewer.query.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex, every, terms
 
 COVERED: Final = Or(
     (Match("operation", tuple((name,) for name in GENERATIONS)), Not(Match("has", (("operation",),)))),
@@ -30,6 +30,25 @@ def _is_of_operation(term: Filter) -> bool:
             return ("operation",) in patterns
         case Match(field) | Regex(field):
             return field == "operation"
+    return False
+
+
+def without_resent(filter: Filter | None) -> Filter | None:
+    """Return a filter that leaves out the requests that `resend` repeated, unless it asks for them."""
+    if filter is not None and any(map(_is_of_resent, terms(filter))):
+        return filter
+    is_recorded: Filter = Not(Match("has", (("resent_from",),)))
+    return is_recorded if filter is None else every([filter, is_recorded])
+
+
+def _is_of_resent(term: Filter) -> bool:
+    match term:
+        case Match("has", patterns):
+            return ("resent_from",) in patterns
+        case Labelled(labels):
+            return any(key == "resent" for key, _ in labels)
+        case Match(field) | Regex(field) | Compare(field) | Among(field):
+            return field in ("resent_from", "resent_no")
     return False
 
 

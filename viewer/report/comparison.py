@@ -65,7 +65,10 @@ def headline(rows: Sequence[TableRow]) -> str:
 
 
 def pairs(sums: Sequence[TableRow], width: int | None = None) -> list[Text]:
-    """Return the headline of pairs of two sides: their count, the gateway's shares, and its changes."""
+    """Return the headline of pairs of two sides: their count, the gateway's shares, and its changes.
+
+    Of repetitions, which have no share of a gateway, it is what differs.
+    """
     count = {row["metric"]: row["n"] for row in sums}
     shares = ", ".join(
         f"{row['metric'][8:-3].replace('_', ' ')} {_signed(row['difference'], ' ms')}"
@@ -78,9 +81,12 @@ def pairs(sums: Sequence[TableRow], width: int | None = None) -> list[Text]:
         f"{counted(count['aborts'], 'abort')} travelled"
     )
     alone = f"without a partner: {count['unpaired_a']} of A, {count['unpaired_b']} of B"
+    if not shares:
+        differences = f"text differs in {count['text_differs']}, usage in {count['usage_differs']}"
+        return [*paragraph("", f"{counted(count['pairs'], 'pair')}; {alone}; {differences}", width, "bold")]
     return [
         *paragraph("", f"{counted(count['pairs'], 'pair')}; {alone}", width),
-        *paragraph("", f"the gateway's shares (medians): {shares or 'unknown'}", width, "bold"),
+        *paragraph("", f"the gateway's shares (medians): {shares}", width, "bold"),
         *paragraph("", changes, width),
     ]
 

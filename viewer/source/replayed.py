@@ -5,6 +5,7 @@ Each query is short, so that a reader never holds up the writer's checkpoints.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,6 +17,7 @@ from wiretape.recorder.facts import EndedBy, Framing
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.selects import Expression, and_, func, or_, select
 from wiretape.recorder.tape.tables import REQUEST_BODY, exchanges, measures
+from wiretape.viewer.query import coverage
 from wiretape.viewer.source.base import ALL, Browsed, Selection
 from wiretape.viewer.source.place import TapePlace
 from wiretape.viewer.source.querying import condition
@@ -98,7 +100,10 @@ class ReplaySource:
         with ExitStack() as cleanup:
             source = cleanup.enter_context(TapePlace(path).opened())
             self._connection = source.connection
-            conditions = (condition(choose(source)), None if choice is None else choice.condition)
+            selection = choose(source)
+            if selection.numbers is None:
+                selection = replace(selection, filter=coverage.without_resent(selection.filter))
+            conditions = (condition(selection), None if choice is None else choice.condition)
             self._conditions = [chosen for chosen in conditions if chosen is not None]
             self._cleanup = cleanup.pop_all()
 

@@ -1,10 +1,11 @@
-"""Pure: pairs of exchanges that are the same answer seen from both sides of a gateway, and what the gateway added.
+"""Pure: pairs of the same answer on both sides of a gateway, with its share; or of an exchange and its repetition.
 
-A is the side of the client, B that of the provider. The rules:
+A is the side of the client, B that of the provider; or A was recorded, and B is what `resend` sent. The rules:
 
-- Paired is by the id of the response where each side has it once; else by the trace, with the model before without, in
-  the order of T0; else by a text that each side has once; last by an id that both sides have as often, in that order,
-  as a server that gives one id to all does.
+- A repetition is paired with what it repeats, each of several with the same. Others are paired by the id of the
+  response where each side has it once; else by the trace, with the model before without, in the order of T0; else by a
+  text that each side has once; last by an id that both sides have as often, in that order, as a server that gives one
+  id to all does.
 - Times from T0 need no common clock: the gateway's share of the first token, of each gap and of the end are differences
   of times of one side each, and add up to the difference of the durations.
 - An output of A is set beside the one of B that completes the same text: so merged and split chunks are compared at
@@ -37,15 +38,15 @@ METRICS: Final = (
 )  # fmt: skip
 """The values whose differences within pairs are summed up."""
 FACTS: Final = (
-    "id", "started_at", "model", "response_id", "trace_id", "outcome", "finish_reason", "content", "tool_calls",
-    *METRICS,
+    "id", "started_at", "resent_from", "resent_no", "model", "response_id", "trace_id", "outcome", "finish_reason",
+    "content", "tool_calls", *METRICS,
 )  # fmt: skip
 """The fields of an exchange that pairing and comparing take."""
 
 PAIR_FIELDS: Final = {
-    "a": "id of the exchange on the client's side",
-    "b": "id of the exchange on the provider's side",
-    "by": "how they were paired: response_id, trace_id, text, order",
+    "a": "id of the exchange on the client's side, or of the recorded one",
+    "b": "id of the exchange on the provider's side, or of the resent one",
+    "by": "how they were paired: resent_from, response_id, trace_id, text, order",
     "model": "the model asked for on the client's side",
     "first_ms": "the gateway's share of the first token: its time on side A less that on side B",
     "request_ms": "of it, T0 of A → T0 of B: the request's way through; unknown without a common clock",
@@ -118,7 +119,7 @@ class Outputs(NamedTuple):
 
 
 def paired(a: Sequence[TableRow], b: Sequence[TableRow]) -> Iterator[Pair]:
-    """Yield the pairs of two sides, in the order of A."""
+    """Yield the pairs of two sides, in the order of A; only a repeated exchange is in several."""
     keys: tuple[tuple[str, bool, Callable[[TableRow], Any]], ...] = (
         ("response_id", True, lambda row: row["response_id"]),
         ("trace_id", False, lambda row: row["trace_id"] and (row["trace_id"], row["model"])),
@@ -126,18 +127,26 @@ def paired(a: Sequence[TableRow], b: Sequence[TableRow]) -> Iterator[Pair]:
         ("text", True, lambda row: row["content"]),
         ("order", False, lambda row: row["response_id"]),
     )
-    pairs, partners = dict[str, Pair](), set[str]()
+    recorded = {row["id"]: row for row in a}
+    repeated = [Pair(recorded[row["resent_from"]], row, "resent_from") for row in b if row["resent_from"] in recorded]
+    repeated.sort(key=lambda pair: (pair.b["resent_no"] or 0, pair.b["started_at"]))
+    repetitions, pairs, partners = defaultdict[str, list[Pair]](list), dict[str, Pair](), set[str]()
+    for pair in repeated:
+        repetitions[pair.a["id"]].append(pair)
+        partners.add(pair.b["id"])
     for by, is_unique, key in keys:
         groups: defaultdict[Hashable, tuple[list[TableRow], list[TableRow]]] = defaultdict(lambda: ([], []))
         for side, rows in enumerate((a, b)):
             for row in sorted(rows, key=lambda row: row["started_at"]):
-                if row["id"] not in (partners if side else pairs) and (value := key(row)):
+                taken_ids = partners if side else {*pairs, *repetitions}
+                if row["id"] not in taken_ids and (value := key(row)):
                     groups[value][side].append(row)
         for of_a, of_b in groups.values():
             if len(of_a) == len(of_b) and (len(of_a) == 1 or not is_unique):
                 pairs |= {row["id"]: Pair(row, partner, by) for row, partner in zip(of_a, of_b, strict=True)}
                 partners |= {row["id"] for row in of_b}
-    return (pairs[row["id"]] for row in a if row["id"] in pairs)
+    pairs_by_a = {**{id: [pair] for id, pair in pairs.items()}, **repetitions}
+    return (pair for row in a for pair in pairs_by_a.get(row["id"], ()))
 
 
 def outputs(observed: Observed, *, relayed: bool = False) -> Outputs | None:
@@ -170,11 +179,14 @@ def outputs(observed: Observed, *, relayed: bool = False) -> Outputs | None:
 def row(pair: Pair, a: Observed, b: Observed) -> TableRow:
     """Return the `PAIR_FIELDS` of a pair, of which each side is observed."""
     a_exchange, b_exchange = a[0], b[0]
-    a_outputs, b_outputs = outputs(a), outputs(b, relayed=True)
-    offset = _offset(pair, a_exchange, b_exchange)
     values: TableRow = dict.fromkeys(PAIR_FIELDS) | {"a": pair.a["id"], "b": pair.b["id"], "by": pair.by}
     is_left = pair.a["outcome"] == "client_closed"
-    values |= {"model": pair.a["model"], "request_ms": ms(offset)} | _differences(pair.a, pair.b, is_left=is_left)
+    values |= {"model": pair.a["model"]} | _differences(pair.a, pair.b, is_left=is_left)
+    if pair.by == "resent_from":  # two answers, and no gateway between them
+        return values
+    a_outputs, b_outputs = outputs(a), outputs(b, relayed=True)
+    offset = _offset(pair, a_exchange, b_exchange)
+    values["request_ms"] = ms(offset)
     if not is_left:
         total_ms = compare.change(pair.b["duration_ms"], pair.a["duration_ms"])["difference"]
         values["total_ms"] = None if total_ms is None else round(total_ms, 6)

@@ -224,7 +224,8 @@ def test_times_between_sides_are_unknown_without_a_common_clock(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["one.db"], [], ["a.db", "b.db", "--base", "model:m"], ["--part", "pairs", "@", "@-1"]]
+    "arguments",
+    [["one.db"], ["--new", "model:m"], ["a.db", "b.db", "--base", "model:m"], ["--part", "pairs", "@", "@-1"]],
 )
 def test_pairs_ask_for_two_sides(tmp_path, arguments):
     pairs_option = [] if "@" in arguments else ["--pairs"]

@@ -18,18 +18,19 @@ _LARGEST: Final = (1 << 63) - 1
 """The largest number of SQLite, which a damaged tape may hold."""
 
 _SAME: Final = tuple(exchanges.c[name] for name in ("method", "path", "upstream", "request_sha256"))
-_OWN: Final[Select] = select(sessions.c.version, measures.c.retries, *_SAME, exchanges.c.request_size).select_from(
-    JOINED.outerjoin(sessions, sessions.c.no == exchanges.c.session_no)
-)
+_OWN: Final[Select] = select(
+    sessions.c.version, measures.c.retries, exchanges.c.resent_from, *_SAME, exchanges.c.request_size
+).select_from(JOINED.outerjoin(sessions, sessions.c.no == exchanges.c.session_no))
 
 
 def recording(connection: Connection, no: int) -> RequestAttempts:
     """Read the attempts around an exchange at its request. Raises `NoResultFound`."""
     with connection.begin():
-        version, count, *request, size = connection.execute(_OWN.where(exchanges.c.no == no)).one()
-        if not size or None in request:
+        version, count, resent_from, *request, size = connection.execute(_OWN.where(exchanges.c.no == no)).one()
+        if not size or None in request or resent_from is not None:
             return RequestAttempts(version, None, count)
-        is_alike = and_(*(column == value for column, value in zip(_SAME, request, strict=True)))
+        same_values = (column == value for column, value in zip(_SAME, request, strict=True))
+        is_alike = and_(exchanges.c.resent_from.is_(None), *same_values)
         is_own = exchanges.c.no == no  # on a damaged tape, a value may not even equal itself
         near = exchanges.c.no.between(max(no - _NEARBY, -_LARGEST), min(no + _NEARBY, _LARGEST))
         outcome = func.coalesce(measures.c.outcome, "open")

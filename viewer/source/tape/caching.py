@@ -38,7 +38,7 @@ _ASKED: Final = (
         exchanges.c.id, exchanges.c.path, case((exchanges.c.request_size > 0, exchanges.c.request_sha256)),
     )
     .select_from(JOINED.join(sessions, sessions.c.no == exchanges.c.session_no))
-    .where(measures.c.operation.in_(GENERATIONS))
+    .where(measures.c.operation.in_(GENERATIONS), exchanges.c.resent_from.is_(None))  # repetitions have no turn
     .order_by(exchanges.c.no)
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from wiretape.recorder.decode.operation import GENERATIONS, operation, resumed
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.reader import Connection
-from wiretape.recorder.tape.selects import func, or_, select
+from wiretape.recorder.tape.selects import case, func, or_, select
 from wiretape.recorder.tape.tables import exchanges, measures, sessions
 from wiretape.viewer.listing.conversations import ConversationLink, Conversations
 from wiretape.viewer.source.base import Version
@@ -37,8 +37,13 @@ from wiretape.viewer.stats.prices import Names, Prices, Usage
 _LINKS: Final = select(
     exchanges.c.no, exchanges.c.id, measures.c.exchange_no,
     *(measures.c[name] for name in (
-        "operation", "conversation_key", "conversation_parent", "response_id", "previous_response_id",
-        "messages_hash", "continues_hash", "answer_hash", "continued_answer_hash", "retries", "outcome",
+        "operation", "conversation_key", "conversation_parent",
+    )),
+    # What continues the response of a request continues that of the recorded one, and not of its repetition.
+    case((exchanges.c.resent_from.is_(None), measures.c.response_id)),
+    *(measures.c[name] for name in (
+        "previous_response_id", "messages_hash", "continues_hash", "answer_hash", "continued_answer_hash",
+        "retries", "outcome",
     )),
 ).select_from(JOINED).order_by(exchanges.c.no)  # fmt: skip
 _IS_MEASURED: Final = measures.c.exchange_no.is_not(None)
@@ -190,7 +195,7 @@ def _measured_link(row: Sequence[Any]) -> ConversationLink:
 
 def _unmeasured_link(connection: Connection, no: int) -> ConversationLink:
     """Read the link of an exchange from its request."""
-    from wiretape.recorder.decode.conversation import RecordedRequest, belonging
+    from wiretape.recorder.decode.conversation import RecordedRequest, belonging, resent
     from wiretape.recorder.decode.sessions import session_named
 
     row = reading.row_of(connection, no)
@@ -198,7 +203,11 @@ def _unmeasured_link(connection: Connection, no: int) -> ConversationLink:
     operation_name = operation(exchange)
     request = RecordedRequest(row.request_headers or [], reading.request_body(connection, no))
     of_answer = resumed(exchange), session_named(exchange.path)
-    belonging_values = belonging(request, operation_name, None, None, *of_answer)
+    belonging_values = (
+        belonging(request, operation_name, None, None, *of_answer)
+        if exchange.resent_from is None
+        else resent(exchange.resent_in)
+    )
     fact_by_field = {
         "key": "conversation_key", "parent_key": "conversation_parent", "previous_response_id": "previous_response_id",
         "messages": "messages_hash", "continues": "continues_hash", "continued_answer": "continued_answer_hash",

@@ -62,7 +62,7 @@ def find(connection: Connection, reference: str) -> str:
     newest, key = func.max(exchanges.c.no).desc(), reference.removeprefix(SESSION)
     names_of_all = select(_NAME).select_from(JOINED).where(_NAME.is_not(None)).group_by(_NAME)
     if reference == NEWEST_SESSION:
-        statement = names_of_all.order_by(newest).limit(1)
+        statement = names_of_all.where(exchanges.c.resent_from.is_(None)).order_by(newest).limit(1)
     else:
         statement = names_of_all.where(func.substr(_NAME, 1, len(key)) == key)
         statement = statement.order_by(func.length(_NAME) > len(key), newest).limit(_CANDIDATES + 1)

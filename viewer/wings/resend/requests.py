@@ -1,0 +1,178 @@
+"""Pure: recorded requests as they are sent again: to which target, with which headers, path, body and key.
+
+- A key comes from the environment. On the tape there are only marks in the places of keys, and nothing with a mark is
+  sent: a header with one is left out, and a request with one in its body, or in its path, is not sent at all.
+- A key goes to the host that it belongs to, over TLS or to this machine.
+- Headers are those of the recorded request, without those of one attempt: a provider may answer a repeated
+  `Idempotency-Key` from its store, and ids of traces and requests would join two requests that are none.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+from urllib.parse import parse_qsl, urlencode
+
+from wiretape.recorder.clock import SYSTEM, wall_ns
+from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.destinations import is_loopback
+from wiretape.recorder.relay import guard, providers
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.viewer.record.rows import RequestRow, TableRow
+from wiretape.viewer.stats.prices import Names, Prices, Usage
+from wiretape.viewer.text.curl import KEYS
+
+MARK: Final = "REDACTED"
+_KEY_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
+_OWN_HEADER: Final = (
+    ("anthropic.com", "x-api-key"),
+    ("googleapis.com", "x-goog-api-key"),
+    ("openai.azure.com", "api-key"),
+)
+"""The header of an API's key where it is not `Authorization`, by the end of its host."""
+_OF_CONNECTION: Final = {name.decode() for name in guard.HOP_BY_HOP} | {"host", "content-length", "expect"}
+_OF_ATTEMPT: Final = re.compile(
+    r"(?:x-)?idempotency-key|traceparent|tracestate|baggage|x-b3-.*|b3|x-wiretape-.*|(?:x-)?(?:client-)?request-id"
+    r"|x-client-request-id|x-correlation-id|x-stainless-retry-count|x-retry-count|(?:proxy-)?authorization|cookie"
+    r"|x-api-key|api-key|x-goog-api-key|x-amz-.*"
+)
+_SIGNED: Final = re.compile(r"(?:.*\.)?amazonaws\.com(?:\.cn)?|(?:.*[.-])?aiplatform\.googleapis\.com")
+_MODEL_IN_PATH: Final = re.compile(r"(?<=/models/)[^/:?]+")
+FACTS: Final = (
+    "id", "started_at", "operation", "api", "framing", "method", "path", "upstream", "upstream_name", "model",
+    "response_model", "request_truncated", "turn", "flags", "input_tokens", "input_uncached_tokens", "output_tokens",
+    "reasoning_tokens", "cache_read_input_tokens", "cache_write_input_tokens", "cache_write_1h_input_tokens",
+)  # fmt: skip
+"""The fields of a recorded exchange that resending takes."""
+
+
+class CannotResend(ValueError):
+    """A request, or a target, for which nothing is sent; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The API that is asked, and the variable of its key, None if it gets none."""
+
+    upstream: Upstream
+    variable: str | None = None
+    key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ResentRequest:
+    """A recorded exchange, and its request as it is sent; `cost` is the estimate in units of prices, None: unknown."""
+
+    recorded: TableRow
+    started_ns: int
+    target: Target
+    path: str
+    headers: Sequence[tuple[str, str]] = field(repr=False)
+    body: bytes = field(repr=False)
+    model: str | None
+    cost: int | None
+
+
+NOWHERE: Final = Target(providers.make("", "http://localhost"))
+"""The target of what is not sent anyway."""
+
+
+def target(upstream: Upstream, key_from: str | None, environ: Mapping[str, str] = os.environ) -> Target:
+    """Return an API with its key. Raises `CannotResend` if the key is missing, or may not go there."""
+    host = upstream.host.lower()
+    if _SIGNED.fullmatch(host):
+        raise CannotResend(f"{host} wants each request signed, which resend does not do: name another target by --to")
+    is_local = is_loopback(host)
+    owners = (name for domain, name in KEYS if host == domain or host.endswith(f".{domain}"))
+    variable = key_from or (None if is_local else next(owners, None))
+    if variable is None:
+        return Target(upstream)
+    if not (key := environ.get(variable, "")):
+        raise CannotResend(f"{variable} is not set: it has the key of {host}; set it, or name another by --key-from")
+    if upstream.scheme != "https" and not is_local:
+        raise CannotResend(f"{upstream.url} has no TLS: a key goes over TLS, or to this machine, only")
+    if not key.isascii() or not key.isprintable():
+        raise CannotResend(f"{variable} is no key: it has characters that no header may have")
+    return Target(upstream, variable, key)
+
+
+def resent(recorded: TableRow, request: RequestRow, target: Target, model: str | None, prices: Prices) -> ResentRequest:
+    """Return a recorded request as it is sent. Raises `CannotResend` for one that is not."""
+    if recorded["operation"] not in GENERATIONS:
+        raise CannotResend(f"{recorded['operation'] or 'unknown'}, no generation")
+    if recorded["framing"] == "websocket":
+        raise CannotResend("a WebSocket")
+    if request.body is None or recorded["request_truncated"] or len(request.body) != request.known_size:
+        raise CannotResend("its request is not on the tape as a whole")
+    if MARK.encode() in request.body:
+        raise CannotResend("a redacted value is in its body")
+    path, has_key = _path(recorded["path"])
+    headers = [
+        (name, value)
+        for name, value in request.headers
+        if (low := name.lower()) not in _OF_CONNECTION and not _OF_ATTEMPT.fullmatch(low) and MARK not in value
+    ]
+    body = request.body
+    if model is not None:
+        path, body = _asking(model, path, request)
+        headers = [(name, value) for name, value in headers if name.lower() != "content-encoding"]
+    route = providers.route([replace(target.upstream, name="")], path.encode("ascii", "replace"))
+    assert route is not None  # one at the root takes every path
+    if target.key:
+        headers.append(_key_header(target, path, [name for name, _ in request.headers], has_key=has_key))
+    names = Names(
+        model or recorded["model"], None if model else recorded["response_model"], target.upstream.url, recorded["api"]
+    )
+    cost = prices.cost(names, SYSTEM.wall(), _usage(recorded))
+    started_ns = wall_ns(recorded["started_at"]) or 0
+    return ResentRequest(recorded, started_ns, target, route[1].decode(), headers, body, names.model, cost)
+
+
+def _path(path: str) -> tuple[str, bool]:
+    """Return a path without a key in its query, and whether it had one."""
+    place, _, query = path.partition("?")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    kept = [(name, value) for name, value in pairs if not (name == "key" and MARK in value)]
+    if len(kept) != len(pairs):
+        path = place + (f"?{urlencode(kept)}" if kept else "")
+    if MARK in path:
+        raise CannotResend("a redacted value is in its path")
+    return path, len(kept) != len(pairs)
+
+
+def _asking(model: str, path: str, request: RequestRow) -> tuple[str, bytes]:
+    """Return the path and the body that ask another model."""
+    try:
+        value = json.loads(request.plain or b"")
+    except ValueError:
+        value = None
+    in_body, (other, count) = isinstance(value, dict) and "model" in value, _MODEL_IN_PATH.subn(model, path)
+    if isinstance(value, dict) and in_body:
+        value["model"] = model
+    elif not count:
+        raise CannotResend("it names no model that --model could replace")
+    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() if in_body else request.plain
+    return other, body or b""
+
+
+def _key_header(target: Target, path: str, names: Iterable[str], *, has_key: bool) -> tuple[str, str]:
+    """Return the header of a key: the API's own, or of an unknown API that of the recorded request."""
+    host = target.upstream.host.lower()
+    own = next((name for domain, name in _OWN_HEADER if host == domain or host.endswith(f".{domain}")), None)
+    is_known = any(host == domain or host.endswith(f".{domain}") for domain, _ in KEYS)
+    recorded = {name.lower() for name in names} & set(_KEY_HEADERS)
+    if own == "x-goog-api-key" and "/openai/" in path:  # Google's form of OpenAI's API
+        own = None
+    elif own is None and not is_known:
+        own = "x-goog-api-key" if has_key else next((name for name in _KEY_HEADERS if name in recorded), None)
+    return ("authorization", f"Bearer {target.key}") if own in (None, "authorization") else (own or "", target.key)
+
+
+def _usage(recorded: TableRow) -> Usage:
+    output = recorded["output_tokens"]
+    if output is not None and "reasoning_additive" in recorded["flags"]:
+        output += recorded["reasoning_tokens"] or 0
+    cached = (recorded[f"cache_{name}_input_tokens"] for name in ("read", "write", "write_1h"))
+    return Usage(recorded["input_uncached_tokens"], output, *cached)
