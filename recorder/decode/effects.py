@@ -107,14 +107,9 @@ def row(name: EffectName) -> EventRow:
     return EventRow(name, lambda _: effects)
 
 
-def inert(prefix: str, names: str) -> dict[str, EventRow]:
-    """Return the rows of events that change no turn, by the names behind a prefix."""
-    return {prefix + name: EventRow("", lambda _: ()) for name in names.split()}
-
-
-def progress(prefix: str, names: str) -> dict[str, EventRow]:
-    """Return the rows of events that tell nothing but that a turn goes on, by the names behind a prefix."""
-    return {prefix + name: row("progress") for name in names.split()}
+def plain(name: EffectName | None, prefix: str, names: str) -> dict[str, EventRow]:
+    """Return the rows of events, by the names behind a prefix, with one effect that says no more, or with none."""
+    return {prefix + kind: row(name) if name else EventRow("", lambda _: ()) for kind in names.split()}
 
 
 SILENT_FLAGS: Final = frozenset({"no_finish", "no_usage", "hidden_tokens", "multi_choice"})

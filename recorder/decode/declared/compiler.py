@@ -71,18 +71,8 @@ class _Draft:
     @property
     def has_findings(self) -> bool:
         """True if there is anything but a text or a finish reason."""
-        marks = (
-            self.is_audio,
-            self.ends,
-            self.begins,
-            self.aborts,
-            self.finals,
-            self.fault,
-            self.usage,
-            self.id,
-            self.event,
-        )
-        return any(marks)
+        marks = (self.is_audio, self.ends, self.begins, self.aborts, self.finals, self.fault, self.usage, self.id)
+        return any(marks) or self.event is not None
 
     @property
     def size(self) -> int:
@@ -224,7 +214,11 @@ def compile(table: Mapping[str, Any], reserved: Sequence[str] = ()) -> DeclaredD
     eof = _eof(checked)
     from_request = checked.read("attributes", _of_exchange, matching.sources({}))
     checked.close()
-    silent = {"no_finish": "finish" in table, "no_usage": "usage" in table, "no_done": events.has_done}
+    silent = dict.fromkeys(SILENT_FLAGS, "turn" not in table) | {
+        "no_finish": "finish" in table,
+        "no_usage": "usage" in table,
+        "no_done": events.has_done,
+    }
     return DeclaredDialect(
         api=name,
         operation=operation,
@@ -233,8 +227,7 @@ def compile(table: Mapping[str, Any], reserved: Sequence[str] = ()) -> DeclaredD
         finish_ends=events.finish_ends,
         has_done=events.has_done,
         repeats=not _tests_texts(table) and "turn" not in table,
-        silent=frozenset(flag for flag, is_declared in silent.items() if not is_declared)
-        | (SILENT_FLAGS if "turn" in table else frozenset()),
+        silent=frozenset(flag for flag, is_declared in silent.items() if not is_declared),
         has_turns="turn" in table,
         is_declared=True,
         declaration=table,

@@ -11,20 +11,8 @@ from typing import Final
 
 from wiretape.recorder.decode import usage_fields
 from wiretape.recorder.decode.agent_turns import thread_at
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, ReportedError
-from wiretape.recorder.decode.effects import (
-    SILENT_FLAGS,
-    Effect,
-    Effects,
-    EventRow,
-    EventTable,
-    SessionEvent,
-    inert,
-    progress,
-    row,
-)
-from wiretape.recorder.decode.exchange import Exchange
-from wiretape.recorder.decode.operation import api_asked
+from wiretape.recorder.decode.dialects import agent_sessions
+from wiretape.recorder.decode.effects import Effect, Effects, EventRow, EventTable, SessionEvent, plain, row
 from wiretape.recorder.decode.turns import TurnOutcome
 from wiretape.recorder.decode.values import JsonObject, compact, index, object_at, text, usage_in
 
@@ -121,19 +109,21 @@ TABLE: Final = EventTable(
         "session.thread_status_terminated": row("close"),
         "agent.thread_message_received": EventRow("begin", lambda _: (Effect(name="begin", ask="agent"),)),
         "error": EventRow("error", _error),
-        **progress("", "event_start agent.thinking span.model_request_start session.status_rescheduled"),
-        **inert("", "system.message ping"),
-        **inert("session.", "usage updated thread_created thread_status_rescheduled"),
-        **inert("agent.", "artifact_delivered thread_message_sent thread_context_compacted"),
-        **inert("span.", "outcome_evaluation_start outcome_evaluation_ongoing outcome_evaluation_end"),
-        **inert("workflow_run.", "created status_running status_idle status_ended phase_started phase_ended error"),
+        **plain("progress", "", "event_start agent.thinking span.model_request_start session.status_rescheduled"),
+        **plain(None, "", "system.message ping"),
+        **plain(None, "session.", "usage updated thread_created thread_status_rescheduled"),
+        **plain(None, "agent.", "artifact_delivered thread_message_sent thread_context_compacted"),
+        **plain(None, "span.", "outcome_evaluation_start outcome_evaluation_ongoing outcome_evaluation_end"),
+        **plain(
+            None, "workflow_run.", "created status_running status_idle status_ended phase_started phase_ended error"
+        ),
     },
 )
 
 
-def session_event(kind: str, payload: JsonObject, thread: str = "") -> SessionEvent:
-    """Read one event of a session, on the stream of a thread, or on that of the session."""
-    meaning = TABLE.rows.get(kind)
+def session_event(kind: str, payload: JsonObject, path: str = "") -> SessionEvent:
+    """Read one event of a session, on the stream at a path: that of a thread, or of the session."""
+    meaning, thread = TABLE.rows.get(kind), thread_at(path)
     # Of the threads of sub-agents, the stream of the session tells the state.
     is_foreign = text(payload.get("session_thread_id")) not in ("", thread) or (
         not thread and kind.startswith(("session.thread_", "agent.thread_message_"))
@@ -147,27 +137,4 @@ def session_event(kind: str, payload: JsonObject, thread: str = "") -> SessionEv
     )
 
 
-def _parser(exchange: Exchange) -> Parse:
-    is_recognised = False
-
-    def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
-        nonlocal is_recognised
-        kind = text(payload.get("type")) or event
-        is_recognised = is_recognised or kind.startswith(_MARKS)
-        if not is_recognised and not (kind in TABLE.rows and api_asked(exchange) == API):
-            return None
-        return Chunk(API, event=session_event(kind, payload, thread_at(exchange.path)), ping=kind == "ping")
-
-    return parse
-
-
-DIALECT: Final = Dialect(
-    api=API,
-    operation="agent_session",
-    parse=lambda payload, event, fault: _parser(Exchange())(payload, event, fault),
-    tokens=tokens,
-    parser=_parser,
-    repeats=False,
-    silent=SILENT_FLAGS,
-    has_turns=True,
-)
+DIALECT: Final = agent_sessions.dialect(API, TABLE, _MARKS, session_event)

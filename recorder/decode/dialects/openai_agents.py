@@ -8,20 +8,8 @@ it. Usage of a session is a running total, and no turn's.
 from typing import Final, Literal
 
 from wiretape.recorder.decode import usage_fields
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, ReportedError
-from wiretape.recorder.decode.effects import (
-    SILENT_FLAGS,
-    Effect,
-    Effects,
-    EventRow,
-    EventTable,
-    SessionEvent,
-    inert,
-    progress,
-    row,
-)
-from wiretape.recorder.decode.exchange import Exchange
-from wiretape.recorder.decode.operation import api_asked
+from wiretape.recorder.decode.dialects import agent_sessions
+from wiretape.recorder.decode.effects import Effect, Effects, EventRow, EventTable, SessionEvent, plain, row
 from wiretape.recorder.decode.turns import TurnOutcome
 from wiretape.recorder.decode.values import JsonObject, compact, index, object_at, text, usage_in
 
@@ -122,9 +110,10 @@ TABLE: Final = EventTable(
         "agent.session.in_progress": row("resume"),
         "agent.session.failed": EventRow("close", _failed),
         "error": EventRow("error", _error),
-        **progress("agent.session.turn.", "content_part.added reasoning_summary_part.added"),
-        **progress("agent.output.", "command_execution_output.delta"),
-        **inert(
+        **plain("progress", "agent.session.turn.", "content_part.added reasoning_summary_part.added"),
+        **plain("progress", "agent.output.", "command_execution_output.delta"),
+        **plain(
+            None,
             "agent.session.",
             "created idle budget_reached subagent.created"
             " subagent.active subagent.closed environment.pending environment.ready environment.connected"
@@ -134,7 +123,7 @@ TABLE: Final = EventTable(
 )
 
 
-def session_event(kind: str, payload: JsonObject) -> SessionEvent:
+def session_event(kind: str, payload: JsonObject, path: str = "") -> SessionEvent:
     """Read one event of a session."""
     meaning, turn = TABLE.rows.get(kind), object_at(payload, "turn")
     return SessionEvent(
@@ -148,26 +137,4 @@ def session_event(kind: str, payload: JsonObject) -> SessionEvent:
     )
 
 
-def _parser(exchange: Exchange) -> Parse:
-    is_recognised = False
-
-    def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
-        nonlocal is_recognised
-        kind = text(payload.get("type")) or event
-        is_recognised = is_recognised or kind.startswith("agent.session.")
-        is_named = kind in TABLE.rows and api_asked(exchange) == API
-        return Chunk(API, event=session_event(kind, payload)) if is_recognised or is_named else None
-
-    return parse
-
-
-DIALECT: Final = Dialect(
-    api=API,
-    operation="agent_session",
-    parse=lambda payload, event, fault: _parser(Exchange())(payload, event, fault),
-    tokens=tokens,
-    parser=_parser,
-    repeats=False,
-    silent=SILENT_FLAGS,
-    has_turns=True,
-)
+DIALECT: Final = agent_sessions.dialect(API, TABLE, ("agent.session.",), session_event)

@@ -68,16 +68,16 @@ def test_additions_with_ids_of_their_own_are_all_new() -> None:
 def test_a_threads_end_on_the_sessions_stream_ends_no_turn() -> None:
     state = {"session_thread_id": "th1", "stop_reason": {"type": "end_turn"}}
     end = claude(60, "session.thread_status_idle", **state)
-    machine = TurnMachine()
-    for mark, (event, thread) in enumerate(
+    own, machine = "/sessions/s1/threads/th1/stream", TurnMachine()
+    for mark, (event, path) in enumerate(
         [
-            (claude(10, "session.thread_status_running", **state), "th1"),
-            (message(20, "sub"), "th1"),
+            (claude(10, "session.thread_status_running", **state), own),
+            (message(20, "sub"), own),
             (end, ""),
-            (end, "th1"),
+            (end, own),
         ]
     ):
-        machine.take(mark, anthropic_sessions.session_event(event.kind, event.data, thread))
+        machine.take(mark, anthropic_sessions.session_event(event.kind, event.data, path))
     (turn,) = machine.finish()
     assert (turn.thread, turn.text, turn.end) == ("th1", "sub", 3)
 
