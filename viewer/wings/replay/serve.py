@@ -205,6 +205,7 @@ class Replay(HttpApp):
                 self._thread.submit(self._warm)
 
     async def stop(self) -> None:
+        """Cut the running answers, and close the recordings."""
         if self.director is not None:
             self.director.close()
         for response in list(self.live):
