@@ -268,7 +268,7 @@ def _of_turn(field: Field[Any]) -> Column[Any]:
     kind, name, about = kinds(field)[0], field.name, field.metadata["doc"]
     if name.endswith("_ns"):
         return Column(f"{name[:-3]}_ms", Float, comment=f"{about}; ms")
-    type = Integer() if kind is int else Text()
+    type: TypeEngine[Any] = Integer() if kind is int else Text() if kind is str else _JSON
     return Column(name, type, nullable=name not in _REQUIRED, comment=about)
 
 

@@ -207,4 +207,4 @@ def gap(transcript: Transcript, event: int) -> tuple[str, str, Tone]:
     if gap is None:
         return formatting.UNKNOWN, "", "muted"
     glyph = sparkline.bars([sparkline.height(gap, 1, transcript.gap_unit_ns)], 1)[0]
-    return milliseconds(gap), glyph, strips.gap_tone(gap)
+    return milliseconds(gap), glyph, "muted" if transcript.is_idle(event) else strips.gap_tone(gap)

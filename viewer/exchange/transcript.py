@@ -183,6 +183,9 @@ class Transcript:
             turn_by_end: dict[int | None, TurnMeasures] = {turn.ended_at_ns: turn for turn in self.turns}
             ends = {end: turn_by_end.get(decoded.at_ns[end]) for end in self._ended_turns if end is not None}
             self._ended_turns = {end: turn for end, turn in ends.items() if turn is not None}
+        self._idle = range(0) if not decoded.is_session else frozenset(range(len(self.at))).difference(
+            *(range(turn.first + 1, len(self.at) if turn.last is None else turn.last + 1) for turn in decoded.turns)
+        )  # fmt: skip
         self.starts, self.ends = array("q", decoded.starts), array("q", decoded.whole_ends)
         self.kinds = bytearray((_NO_CHUNK,)) * len(self.at)
         self._first_track = array("q", (UNKNOWN,)) * len(self.at)
@@ -228,6 +231,10 @@ class Transcript:
     def turn_ended(self, event: int) -> TurnMeasures | None:
         """Return the turn that an event over a WebSocket ended."""
         return self._ended_turns.get(event)
+
+    def is_idle(self, event: int) -> bool:
+        """Return True if no turn of a hosted agent ran before an event, so that the time before it is no stall."""
+        return event in self._idle
 
     def gap_ns(self, event: int) -> int | None:
         """Return the time since the event before, in ns; None for the first, and where a timestamp is not known."""

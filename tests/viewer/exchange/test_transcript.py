@@ -5,12 +5,14 @@ from pathlib import Path
 
 from tests.support.cases import each_case
 from tests.support.decoding import of_chunks
+from tests.support.hosted_sessions import CLAUDE_STREAM, idle, message, running, stream
 from tests.support.sample_tape import COMPLETE, DONE, FAILED, TOOLS, event
 from wiretape.recorder.decode.assembly import assemble
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.recorder.tape.reader import Connection
+from wiretape.viewer.exchange import events
 from wiretape.viewer.exchange.transcript import OUTPUT, Track, Transcript
 from wiretape.viewer.source.tape import queries
 
@@ -161,3 +163,11 @@ def test_a_halved_character_belongs_to_its_completing_event() -> None:
     track.add(1, "a\ud83d")
     track.add(2, "\ude00b")
     assert (track.text, list(track.ends), track.of(2)) == ("a\U0001f600b", [1, 3], "\U0001f600b")
+
+
+def test_time_between_two_hosted_turns_is_idle() -> None:
+    told = [(10, running("r1")), (20, message("m1", "a")), (30, idle("i1")), (9000, running("r2")), (9100, idle("i2"))]
+    member = stream("a" * 16, 0, told, CLAUDE_STREAM).exchange()
+    transcript = Transcript(decode(member.exchange, member.reads, member.body))
+    assert [transcript.is_idle(event) for event in range(5)] == [True, False, False, True, False]
+    assert [events.gap(transcript, event)[2] for event in (1, 3)] == ["plain", "muted"]

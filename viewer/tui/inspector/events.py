@@ -171,7 +171,8 @@ class EventsPane(Pane):
             read = transcript.reads[event]
             parts.append((f"{formatting.UNKNOWN if read == UNKNOWN else read:>{read_width}} ", muted))
         # What the client sent late is no stall of the stream.
-        if (transcript.gap_ns(event) or 0) > self._limit_ns > 0 and event not in transcript.sent:
+        is_awaited = event not in transcript.sent and not transcript.is_idle(event)
+        if is_awaited and (transcript.gap_ns(event) or 0) > self._limit_ns > 0:
             parts.append(("STALL ", self.look("error")))
         return [*parts, (events.summary(transcript, event), self.look("ghost") if to_come else tone)]
 
