@@ -335,9 +335,9 @@ def install_hint(extra: str) -> str:
     package_name = f"'{clone}[{extra}]'"
     is_editable = bool(origin.get("dir_info", {}).get("editable"))
     prefix = Path(sys.prefix)
-    if paths.exists(prefix / "uv-receipt.toml"):
+    if (prefix / "uv-receipt.toml").exists():
         return f"uv tool install --force {'-e ' * is_editable}{package_name}"
-    if paths.exists(prefix / "pipx_metadata.json"):
+    if (prefix / "pipx_metadata.json").exists():
         return f"pipx install --force {'-e ' * is_editable}{package_name}"
     if any(part.startswith(("archive-v", "environments-v")) for part in prefix.parts):  # a cached one, of uvx
         return f"uvx --from {package_name} wiretape …"

@@ -6,19 +6,20 @@ other thread.
 """
 
 import asyncio
+import contextlib
 import hmac
+import math
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Final, TypeVar
-from urllib.parse import parse_qsl
+from typing import Annotated, Any, Final
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
 from wiretape.recorder.children import CONTROL_TOKEN
 from wiretape.recorder.decode.operation import model_in_path
-from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.request import Request
@@ -28,7 +29,7 @@ from wiretape.viewer.query.values import number
 from wiretape.viewer.wings.replay import positions
 from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.planning import AnswerPlan, failure, served_headers
-from wiretape.viewer.wings.replay.serve import CONTROL_PATH, Answering, Replay, answer_error
+from wiretape.viewer.wings.replay.serve import CONTROL_PATH, Answering, Entries, Replay, answer_error
 from wiretape.viewer.wings.replay.streams import ControlError, StreamState
 
 _STREAMS: Final = 1000
@@ -36,62 +37,32 @@ _STREAMS: Final = 1000
 _BODY_BYTES: Final = 1 << 20
 _STATUS: Final = {"bad_request": 400, "unknown_stream": 404, "unknown_path": 404, "wrong_method": 405}
 """By the code of an error; any other is a conflict with the state of a stream, 409."""
-_VERBS: Final = frozenset({"hold", "step", "release", "cut", "reset", "fail", "speed"})
+_PATHS: Final = {
+    "streams(/[^/]+)?": ("GET",),
+    "next": ("GET", "DELETE"),
+    "(streams/[^/]+/)?(hold|cut|reset|fail|speed)|streams/[^/]+/(step|release)": ("POST",),
+}
+"""The methods of the paths that match."""
 _REFERENCE: Final = re.compile(r"@(?:-(\d{1,9}))?|([1-9]\d{0,8})")
 _STATES: Final = {state.label: state for state in StreamState}
 _REDACTOR: Final = Redactor(None)
 
-T = TypeVar("T")
+_Caller = Callable[[Coroutine[Any, Any, tuple[int, Any]], float], tuple[int, Any]]
+"""Runs a coroutine in the server's loop from another thread, for so many seconds more than any call may take."""
 
 
-class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a verb without arguments."""
-
-
-class _Position(_Nothing):
-    """The position of a hold, a cut or a reset."""
+class _Arguments(msgspec.Struct):
+    """The arguments of all verbs; `_read` says which ones a verb has."""
 
     at: str | None = None
-
-
-class _Failure(_Nothing):
-    """An error to answer with; a body that is no text is sent as JSON."""
-
-    status: Annotated[int, msgspec.Meta(ge=400, le=599)]
+    times: Annotated[int, msgspec.Meta(ge=0)] = 1
+    path: str | None = None
+    model: str | None = None
+    status: Annotated[int, msgspec.Meta(ge=400, le=599)] | None = None
     headers: dict[str, str] = {}
     body: Any = msgspec.UNSET
-
-
-_Times = Annotated[int, msgspec.Meta(ge=0)]
-"""How many requests to come an entry is for; 0: all that fit."""
-
-
-class _NextPosition(_Position):
-    """A hold, a cut or a reset of requests to come, with patterns of their path and model."""
-
-    times: _Times = 1
-    path: str | None = None
-    model: str | None = None
-
-
-class _NextFailure(_Failure):
-    """An error for requests to come, with patterns of their path and model."""
-
-    times: _Times = 1
-    path: str | None = None
-    model: str | None = None
-
-
-class _Count(_Nothing):
-    """The size of a step."""
-
     events: Annotated[int, msgspec.Meta(ge=1)] = 1
-
-
-class _Speed(_Nothing):
-    """A factor of the recorded speed; 0: without waits."""
-
-    speed: float
+    speed: float | None = None
 
 
 class _Model(msgspec.Struct):
@@ -102,20 +73,17 @@ class _Model(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Entry:
-    """A verb for requests to come."""
+    """A verb for requests to come: for `times` of them (0: for all), with patterns of their path's end and model."""
 
     verb: str
-    asked: _NextPosition | _NextFailure
     effect: Fault | AnswerPlan
+    fields: dict[str, Any]
+    """As it was asked for, and is listed."""
 
     def fits(self, path: str, model: str | None) -> bool:
-        """Return True for a request with this path, of which the pattern may be the end, and with this model."""
-        is_at = self.asked.path is None or fnmatchcase(path, f"*{self.asked.path}")
-        return is_at and (self.asked.model is None or fnmatchcase(model or "", self.asked.model))
-
-    @property
-    def described(self) -> dict[str, object]:
-        return {"verb": self.verb, **msgspec.to_builtins(self.asked)}
+        """Return True for a request with this path and model."""
+        path_pattern, model_pattern = self.fields.get("path") or "", self.fields.get("model") or "*"
+        return fnmatchcase(path, f"*{path_pattern}") and fnmatchcase(model or "", model_pattern)
 
 
 class Control:
@@ -135,15 +103,14 @@ class Control:
     def add(self, answering: Answering) -> None:
         """Note a new request."""
         self._count += 1
-        self._streams[self._count] = answering
+        answering.no = self._count
+        self._streams[answering.no] = answering
         while len(self._streams) > _STREAMS:
             del self._streams[next(iter(self._streams))]
         answering.stream.on_change = self._wake
         self._wake()
 
-    def take(
-        self, answering: Answering, target: bytes, body: bytes | None
-    ) -> tuple[Sequence[Fault], AnswerPlan | None]:
+    def take(self, answering: Answering, target: bytes, body: bytes | None) -> Entries:
         """Return the faults, and the error, that are to strike a request; `body`: None for a WebSocket."""
         path = target.decode("latin-1").partition("?")[0]
         try:
@@ -155,9 +122,9 @@ class Control:
         for entry in list(self._entries):
             if (is_hold := entry.verb == "hold") not in taken and entry.fits(path, model):
                 taken[is_hold] = entry
-                if entry.asked.times == 1:
+                if entry.fields["times"] == 1:
                     self._entries.remove(entry)
-                entry.asked.times = max(entry.asked.times - 1, 0)
+                entry.fields["times"] = max(entry.fields["times"] - 1, 0)
         effects = [entry.effect for entry in taken.values()]
         faults = [effect for effect in effects if isinstance(effect, Fault)]
         return faults, next((effect for effect in effects if isinstance(effect, AnswerPlan)), None)
@@ -198,60 +165,65 @@ class Control:
 
     # requests
 
-    async def handle(self, method: str, path: str, query: str = "", body: bytes = b"") -> tuple[int, object]:
+    async def handle(self, method: str, path: str, query: str = "", body: bytes = b"") -> tuple[int, Any]:
         """Return the status of the answer to a request, and its value as JSON has it. Raises `ControlError`."""
-        parts = path.split("/")
-        allowed = _allowed(parts)
+        allowed = _allowed(path)
         if not allowed:
             raise ControlError("unknown_path", f"there is no {path}: see 'wiretape help replay'")
         if method not in allowed:
             raise ControlError("wrong_method", f"{path} takes {' and '.join(allowed)} only")
-        match parts:
+        match path.split("/"):
             case ["streams"]:
-                return 200, {"streams": [await self._described(no) for no in list(self._streams)]}
+                return 200, {
+                    "streams": [await self._described(answering) for answering in list(self._streams.values())]
+                }
             case ["streams", reference]:
                 return 200, await self._waited(reference, query)
             case ["streams", reference, verb]:
-                no = self._find(reference)
-                await self._read_places(no)
-                self._direct(self._streams[no], verb, body)
-                return 200, await self._described(no)
+                answering = self._find(reference)
+                await self._read_places(answering)
+                self._direct(answering, verb, _read(verb, body))
+                return 200, await self._described(answering)
             case ["speed"]:
-                speed = _read_speed(body)
+                speed = _speed(_read("speed", body))
                 await self._app.planned(lambda planner: planner.set_speed(speed))
                 for answering in list(self._app.live):
                     answering.play(speed)
-                return 200, {"speed": _read(body, _Speed).speed}
+                return 200, {"speed": 0.0 if speed == math.inf else speed}
             case ["next"]:
                 if method == "DELETE":
                     self._entries.clear()
-                return 200, {"next": [entry.described for entry in self._entries]}
-        self._entries.append(entry := _entry(parts[0], body))
-        return 201, entry.described
+                return 200, {"next": [{**entry.fields} for entry in self._entries]}
+        self._entries.append(entry := _entry(path, _read(path, body, is_entry=True)))
+        return 201, {**entry.fields}
 
-    def _direct(self, answering: Answering, verb: str, body: bytes) -> None:
+    def _direct(self, answering: Answering, verb: str, arguments: _Arguments) -> None:
         """Let a stream do what a verb says. Raises `ControlError`."""
         match verb:
             case "release":
-                _read(body, _Nothing)
                 answering.release()
             case "step":
-                answering.step(_read(body, _Count).events)
+                answering.step(arguments.events)
             case "fail":
-                answering.fail(_failure(_read(body, _Failure)))
+                answering.fail(_failure(arguments))
             case "speed":
-                answering.play(_read_speed(body))
+                answering.play(_speed(arguments))
             case _:
-                answering.strike(_fault(verb, _read(body, _Position).at))
+                answering.strike(_fault(verb, arguments.at))
 
-    def _find(self, reference: str) -> int:
-        """Return the number of a stream. Raises `ControlError`."""
+    def _number(self, reference: str) -> int:
+        """Return the number that a reference has now. Raises `ControlError`."""
         match = _REFERENCE.fullmatch(reference)
-        no = 0 if match is None else int(match[2]) if match[2] else self._count - int(match[1] or 0)
-        if no not in self._streams:
-            count = counted(self._count, "request")
-            raise ControlError("unknown_stream", f"there is no stream {reference}: {count} came; use 1, @ or @-1")
-        return no
+        if match is None:
+            raise ControlError("unknown_stream", f"{reference} is no stream: use its number, @ or @-1")
+        return int(match[2]) if match[2] else self._count - int(match[1] or 0)
+
+    def _find(self, reference: str) -> Answering:
+        """Return a stream. Raises `ControlError`."""
+        answering = self._streams.get(self._number(reference))
+        if answering is None:
+            raise ControlError("unknown_stream", f"there is no stream {reference}: {self._count} requests came")
+        return answering
 
     async def _waited(self, reference: str, query: str) -> dict[str, object]:
         """Return a stream, once it is in one of the states that the query names. Raises `ControlError`."""
@@ -259,46 +231,35 @@ class Control:
         until, seconds = fields.pop("until", None), _read_seconds(fields.pop("timeout", "5s"))
         states = {_STATES.get(name) for name in (until or "").split(",")}
         if fields or (until is not None and None in states):
-            raise ControlError(
-                "bad_request", f"{query}: use until=STATE,… and timeout=5s; states: {', '.join(_STATES)}"
-            )
+            known = f"use until=STATE,… and timeout=5s; states: {', '.join(_STATES)}"
+            raise ControlError("bad_request", f"{query}: {known}")
         if until is None:
             return await self._described(self._find(reference))
-        state = None
-        try:
+        answering = None
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
-                    change = self._change
-                    try:
-                        stream = self._streams[no := self._find(reference)].stream
-                    except ControlError:
-                        if not _REFERENCE.fullmatch(reference):
-                            raise
-                    else:
-                        state = stream.state
-                        if state in states:
-                            return await self._described(no)
-                        if stream.is_over and not reference.startswith("@"):
-                            break
+                    change, answering = self._change, self._streams.get(self._number(reference))
+                    if answering is not None and answering.stream.state in states:
+                        return await self._described(answering)
+                    # Which stream @ is may change: another one may reach the state.
+                    if answering is not None and answering.stream.is_over and not reference.startswith("@"):
+                        break
                     await change.wait()
-        except TimeoutError:
-            pass
-        reached = "no such request came" if state is None else f"it is {state.label}"
+        reached = "no such request came" if answering is None else f"it is {answering.stream.state.label}"
         raise ControlError("not_reached", f"stream {reference} did not reach {until}: {reached}")
 
-    async def _read_places(self, no: int) -> None:
+    async def _read_places(self, answering: Answering) -> None:
         """Count the events of a stream in the planner's thread: that takes milliseconds."""
-        places = self._streams[no].places
-        if places is not None:
+        if (places := answering.places) is not None:
             await self._app.planned(lambda _: places.spans)
 
-    async def _described(self, no: int) -> dict[str, object]:
-        await self._read_places(no)
-        answering = self._streams[no]
+    async def _described(self, answering: Answering) -> dict[str, object]:
+        await self._read_places(answering)
         served, stream, places = answering.served, answering.stream, answering.places
         held_ns = None if stream.held_ns is None else stream.held_ns - served.requested
         return {
-            "stream": no,
+            "stream": answering.no,
             "state": stream.state.label,
             "method": served.method,
             "path": _REDACTOR.path(served.path),
@@ -318,32 +279,31 @@ class Control:
         }
 
 
-def _allowed(parts: Sequence[str]) -> Sequence[str]:
+def _allowed(path: str) -> Sequence[str]:
     """Return the methods of a path; none for one that there is not."""
-    match parts:
-        case ["streams"] | ["streams", _]:
-            return ("GET",)
-        case ["next"]:
-            return ("GET", "DELETE")
-        case ["hold" | "cut" | "reset" | "fail" | "speed"]:
-            return ("POST",)
-        case ["streams", _, verb] if verb in _VERBS:
-            return ("POST",)
-    return ()
+    return next((methods for pattern, methods in _PATHS.items() if re.fullmatch(pattern, path)), ())
 
 
-def _read(body: bytes, kind: type[T]) -> T:
+def _read(verb: str, body: bytes, *, is_entry: bool = False) -> _Arguments:
+    """Return the arguments of a verb. Raises `ControlError`."""
+    names = {"step": ["events"], "release": [], "speed": ["speed"], "fail": ["status", "headers", "body"]}
+    known = [*names.get(verb, ["at"]), *(["times", "path", "model"] if is_entry else [])]
     try:
-        return msgspec.json.decode(body.strip() or b"{}", type=kind)
+        fields = msgspec.json.decode(body.strip() or b"{}", type=dict[str, Any])
+        arguments = msgspec.convert(fields, _Arguments)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ControlError("bad_request", f"the body: {error}") from error
+    if unknown := [name for name in fields if name not in known]:
+        raise ControlError("bad_request", f"{verb} has no field {unknown[0]}, but {', '.join(known) or 'none'}")
+    return arguments
 
 
-def _read_speed(body: bytes) -> float:
-    speed = _read(body, _Speed).speed
-    if speed and not 1e-6 <= speed <= 1e6:
-        raise ControlError("bad_request", f"speed {speed:g}: use 0, or 1e-06 to 1e+06")
-    return speed or float("inf")
+def _speed(arguments: _Arguments) -> float:
+    """Return a factor of the recorded speed; infinite: without waits. Raises `ControlError`."""
+    speed = arguments.speed
+    if speed is None or (speed and not 1e-6 <= speed <= 1e6):
+        raise ControlError("bad_request", f"speed {speed}: use 0, or 1e-06 to 1e+06")
+    return speed or math.inf
 
 
 def _read_seconds(text: str) -> float:
@@ -361,28 +321,34 @@ def _fault(verb: str, at: str | None) -> Fault:
     return Fault(verb if at is None else f"{verb}@{at}", verb, position=position, is_limited=True)
 
 
-def _failure(asked: _Failure) -> AnswerPlan:
+def _failure(arguments: _Arguments) -> AnswerPlan:
+    if arguments.status is None:
+        raise ControlError("bad_request", "fail needs a status from 400 to 599")
     pairs = [(name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace"))
-             for name, value in asked.headers.items()]  # fmt: skip
+             for name, value in arguments.headers.items()]  # fmt: skip
     if refused := [name.decode("latin-1") for name, value in pairs if not served_headers([(name, value)])]:
         raise ControlError("bad_request", f"headers: {refused[0]} cannot be set")
-    body = None if asked.body is msgspec.UNSET else asked.body
-    if isinstance(body, str):
+    if arguments.body is msgspec.UNSET:
+        body = None
+    elif isinstance(arguments.body, str):
+        body = arguments.body.encode()
         if not any(name == b"content-type" for name, _ in pairs):
             pairs.append((b"content-type", b"text/plain; charset=utf-8"))
-        body = body.encode()
-    elif asked.body is not msgspec.UNSET:
-        body = msgspec.json.encode(body)
-    return failure(asked.status, f"status:{asked.status}", pairs, body)
+    else:
+        body = msgspec.json.encode(arguments.body)
+    return failure(arguments.status, f"status:{arguments.status}", pairs, body)
 
 
-def _entry(verb: str, body: bytes) -> _Entry:
+def _entry(verb: str, arguments: _Arguments) -> _Entry:
     if verb == "fail":
-        failing = _read(body, _NextFailure)
-        return _Entry(verb, failing, _failure(failing))
-    placed = _read(body, _NextPosition)
-    placed.at = placed.at or "head"
-    return _Entry(verb, placed, _fault(verb, placed.at))
+        effect: Fault | AnswerPlan = _failure(arguments)
+        body = None if arguments.body is msgspec.UNSET else arguments.body
+        fields = {"status": arguments.status, "headers": arguments.headers, "body": body}
+    else:
+        at = "head" if arguments.at is None else arguments.at
+        effect, fields = _fault(verb, at), {"at": at}
+    choice = {"times": arguments.times, "path": arguments.path, "model": arguments.model}
+    return _Entry(verb, effect, {"verb": verb, **fields, **choice})
 
 
 class _Call(Responder):
@@ -404,13 +370,13 @@ class _Call(Responder):
     async def _run(self) -> None:
         target = self._request.target[len(CONTROL_PATH) :].decode("latin-1")
         path, _, query = target.partition("?")
+        path = unquote(path.strip("/"))  # some clients write @ as %40
         try:
-            status, value = await self._control.handle(self._request.method, path.strip("/"), query, self._body)
+            status, value = await self._control.handle(self._request.method, path, query, self._body)
             self._client.answer(status, msgspec.json.encode(value), "application/json")
         except ControlError as error:
-            allow = [(b"allow", ", ".join(_allowed(path.strip("/").split("/"))).encode())]
-            headers = allow if error.code == "wrong_method" else []
-            answer_error(self._client, _STATUS.get(error.code, 409), str(error), error.code, headers)
+            allow = [(b"allow", ", ".join(_allowed(path)).encode())] if error.code == "wrong_method" else []
+            answer_error(self._client, _STATUS.get(error.code, 409), str(error), error.code, allow)
         except Exception as error:  # noqa: BLE001 - any failure is reported to the client and the user
             self._client.failed(error)
 
@@ -428,36 +394,34 @@ class _Call(Responder):
 class _Verbs:
     """The verbs that requests to come and a single stream have in common."""
 
-    _path = ""
+    def __init__(self, control: Control, call: _Caller, path: str = "") -> None:
+        self._control, self._call, self._path = control, call, path
 
-    def __init__(self, control: Control, call: Callable[[Coroutine[Any, Any, Any], float], Any]) -> None:
-        self._control, self._call = control, call
+    def _send(self, verb: str, **fields: Any) -> Any:
+        return self._request("POST", f"{self._path}{verb}", msgspec.json.encode(fields))
 
-    def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: str = "", seconds: float = 0
-    ) -> Any:
-        data = b"" if body is None else msgspec.json.encode(body)
-        return self._call(self._control.handle(method, path, query, data), seconds)[1]
+    def _request(self, method: str, path: str, body: bytes = b"", query: str = "", seconds: float = 0.0) -> Any:
+        return self._call(self._control.handle(method, path, query, body), seconds)[1]
 
     def hold(self, at: str | None = None, **choice: Any) -> None:
         """Hold at a position such as `#3`; without one, before the head, and a stream before its next write."""
-        self._send("POST", f"{self._path}hold", {"at": at, **choice})
+        self._send("hold", at=at, **choice)
 
     def cut(self, at: str | None = None, **choice: Any) -> None:
         """Close the connection at a position; without one, before the head, and a stream at once."""
-        self._send("POST", f"{self._path}cut", {"at": at, **choice})
+        self._send("cut", at=at, **choice)
 
     def reset(self, at: str | None = None, **choice: Any) -> None:
         """Reset the connection at a position; without one, before the head, and a stream at once."""
-        self._send("POST", f"{self._path}reset", {"at": at, **choice})
+        self._send("reset", at=at, **choice)
 
     def fail(self, status: int, **more: Any) -> None:
         """Answer by an error, with `headers` and a `body` if they are given."""
-        self._send("POST", f"{self._path}fail", {"status": status, **more})
+        self._send("fail", status=status, **more)
 
     def speed(self, speed: float) -> None:
         """Go on at a factor of the recorded speed; 0: without waits."""
-        self._send("POST", f"{self._path}speed", {"speed": speed})
+        self._send("speed", speed=speed)
 
 
 class ControlledStream(_Verbs):
@@ -466,32 +430,26 @@ class ControlledStream(_Verbs):
     They are those of a stream in `wiretape help replay`: `state`, `event`, `size`, `exchange`, `ended` and others.
     """
 
-    def __init__(
-        self, control: Control, call: Callable[[Coroutine[Any, Any, Any], float], Any], reference: str
-    ) -> None:
-        super().__init__(control, call)
-        self._reference, self._path = reference, f"streams/{reference}/"
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        fields = self._send("GET", f"streams/{self._reference}")
+        fields = self._request("GET", self._path.rstrip("/"))
         if name not in fields:
             raise AttributeError(f"a stream has no field {name!r}, but {', '.join(fields)}")
         return fields[name]
 
     def step(self, events: int = 1) -> None:
         """Write so many events, and hold again; behind the last, the end is written."""
-        self._send("POST", f"{self._path}step", {"events": events})
+        self._send("step", events=events)
 
     def release(self) -> None:
         """Go on from a hold."""
-        self._send("POST", f"{self._path}release", {})
+        self._send("release")
 
     def wait(self, *states: str, timeout: float = 5.0) -> "ControlledStream":
         """Wait until it is in one of the states, also if it is still to come; return it."""
         query = f"until={','.join(states)}&timeout={timeout:f}"
-        self._send("GET", f"streams/{self._reference}", query=query, seconds=timeout)
+        self._request("GET", self._path.rstrip("/"), query=query, seconds=timeout)
         return self
 
 
@@ -501,24 +459,23 @@ class ControlHandle(_Verbs):
     The verbs are for the requests to come: `times` says how many (0: all), `path` and `model` which ones.
     """
 
-    def __init__(self, control: Control, url: str, call: Callable[[Coroutine[Any, Any, Any], float], Any]) -> None:
+    def __init__(self, control: Control, url: str, call: _Caller) -> None:
         super().__init__(control, call)
         self.url, self.token = url, control.token
 
     def next(self) -> list[dict[str, Any]]:
         """Return what is asked for requests to come."""
-        entries: list[dict[str, Any]] = self._send("GET", "next")["next"]
+        entries: list[dict[str, Any]] = self._request("GET", "next")["next"]
         return entries
 
     def forget(self) -> None:
         """Forget what is asked for requests to come."""
-        self._send("DELETE", "next")
+        self._request("DELETE", "next")
 
     def streams(self) -> list[ControlledStream]:
         """Return all requests, oldest first."""
-        rows = self._send("GET", "streams")["streams"]
-        return [self.stream(row["stream"]) for row in rows]
+        return [self.stream(row["stream"]) for row in self._request("GET", "streams")["streams"]]
 
     def stream(self, reference: int | str = "@") -> ControlledStream:
         """Return a request by its number from 1, or as `@` (whichever is the newest) or `@-1`."""
-        return ControlledStream(self._control, self._call, str(reference))
+        return ControlledStream(self._control, self._call, f"streams/{reference}/")

@@ -89,6 +89,14 @@ def form_of(name: str) -> Form:
     return FORMS[name.partition(":")[0]]
 
 
+def explained(name: str, framing: str) -> str:
+    """Return a form's name with its meaning, and the clause that allows it in a framing."""
+    form = form_of(name)
+    clauses = form.clause.split("; ")
+    clause = clauses[form.framings.index(framing)] if len(form.framings) == len(clauses) > 1 else form.clause
+    return f"form {name} ({form.meaning}; {clause})"
+
+
 def parse(text: str) -> tuple[str, ...]:
     """Parse names of forms, separated by commas; return () for `recorded`.
 
@@ -144,10 +152,11 @@ def read_target(target: bytes, header: bytes | None) -> tuple[bytes, tuple[str, 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The forms of one answer, and those that it does not take, each with the reason."""
+    """The forms of one answer, those that it does not take, each with the reason, and the title of its framing."""
 
     names: tuple[str, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
+    framing: str = ""
 
     @property
     def cut(self) -> str | None:
@@ -189,7 +198,7 @@ def chosen(
             left_out.append((name, reason))
         else:
             done.append(name)
-    return Choice(tuple(done), tuple(left_out))
+    return Choice(tuple(done), tuple(left_out), "" if framing is None else _TITLES[framing])
 
 
 # The text
@@ -331,7 +340,9 @@ def shaped(writes: Schedule, spans: Spans, framing: Framing | None, choice: Choi
             spans = [(edits.moved(start), edits.moved(end)) for start, end in spans]
             writes = _moved(writes, edits)
     cut = choice.cut
-    if cut is not None and not (cut == "byte" and choice.coding):  # then the coded bytes are cut
+    if cut == "byte" and choice.coding:  # the coded bytes are cut, when they are written
+        writes = replace(writes, apart_size=APART_BYTES)
+    elif cut is not None:
         writes = recut(writes, cut, [end for _, end in spans], split_ends(writes.body, framing, spans))
     between = frozenset[int]()
     if framing == "sse" and ping_ns(choice.names) is not None:

@@ -235,9 +235,9 @@ def _judge_forms(report: pytest.TestReport, item: pytest.Item, server: "Wiretape
     from wiretape.viewer.wings.replay import forms
 
     answers = [request for request in server.requests if request.head is not None and request.ending != "relayed"]
-    sent = list(dict.fromkeys(name for request in answers for name in request.choice.names))
+    sent = {name: request.choice.framing for request in answers for name in request.choice.names}
     if report.failed and sent:
-        meanings = [f"form {name} ({forms.form_of(name).meaning}; {forms.form_of(name).clause})" for name in sent]
+        meanings = [forms.explained(name, framing) for name, framing in sent.items()]
         tails = [f"{request.path}: the last bytes written: …{ascii(request.tail)[2:-1]}" for request in answers]
         report.sections.append((f"wiretape: {', '.join(meanings)}", "\n".join(map(safe, tails))))
     if (form := _form(item)) is None or not report.passed or not answers:

@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -68,6 +68,8 @@ CONTROL_PATH = b"/@control"
 """The path of requests that control answers, and do not count."""
 TAIL_BYTES = 200
 FORM_HEADER = b"x-wiretape-form"
+Entries = tuple[Sequence[Fault], AnswerPlan | None]
+"""The faults, and the error, that are to strike a request."""
 T = TypeVar("T")
 
 
@@ -126,21 +128,15 @@ class Upstreams(Protocol):
 
 
 class Director(Protocol):
-    """The control of answers, which is told of each request."""
+    """The control of answers, which is told of each request (`control.Control`)."""
 
-    def serve(self, client: Client, request: Request) -> Responder | None:
-        """Answer a request to control itself."""
+    def serve(self, client: Client, request: Request) -> Responder | None: ...
 
-    def add(self, answering: "Answering") -> None:
-        """Note a new request."""
+    def add(self, answering: "Answering") -> None: ...
 
-    def take(
-        self, answering: "Answering", target: bytes, body: bytes | None
-    ) -> tuple[Sequence[Fault], AnswerPlan | None]:
-        """Return the faults, and the error, that are to strike a request; `body`: None for a WebSocket."""
+    def take(self, answering: "Answering", target: bytes, body: bytes | None) -> Entries: ...
 
-    def close(self) -> None:
-        """Answer nothing more."""
+    def close(self) -> None: ...
 
 
 class Replay(HttpApp):
@@ -205,7 +201,6 @@ class Replay(HttpApp):
                 self._thread.submit(self._warm)
 
     async def stop(self) -> None:
-        """Cut the running answers, and close the recordings."""
         if self.director is not None:
             self.director.close()
         for response in list(self.live):
@@ -288,8 +283,8 @@ class Answering(Responder, ABC):
         self._size = 0
         """Bytes of the client that count for the limits of bodies."""
         self._is_over = False
-        self.model: str | None = None
-        """The model that the request names; only control asks for it."""
+        self.no, self.model = 0, cast(str | None, None)
+        """The number and the model of the request, which only control asks for."""
         self.stream = Stream()
         self.places: Places | None = None
         """The places in the answer, once it is planned; of a WebSocket, once its first message came."""
@@ -456,12 +451,12 @@ class Answering(Responder, ABC):
             self.stream.add(Hold(place, fault.is_limited), self._now())
             self._note_hold()
             return
+        self.served.faults = (*self.served.faults, fault.text)
         if place == self.stream.place:
             self._break_off("reset" if fault.kind == "reset" else "close")
         else:
             self._cuts.append(fault)
             self._replan(None)
-        self.served.faults = (*self.served.faults, fault.text)
 
     def _strike_planned(self, holds: Sequence[Fault]) -> None:
         """Strike with the holds of a plan, and with the faults that waited for it."""
@@ -783,7 +778,8 @@ class Response(Answering):
         if self._index < len(schedule.at_ns) and not is_head:
             end = schedule.ends[self._index]
             stop = self.stream.limit(end)
-            self._add_text(schedule.body[place:stop], schedule.gap_ns(self._index) if self._is_on_time else 0)
+            is_on_time = self._is_on_time and not self._apart_ns
+            self._add_text(schedule.body[place:stop], schedule.gap_ns(self._index) if is_on_time else 0)
             self._is_on_time = True
             self._index += stop == end
             if self._coded:  # until they are written, the place is not reached

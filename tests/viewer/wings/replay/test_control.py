@@ -319,7 +319,7 @@ async def test_the_servers_end_stops_held_streams(tape: Path) -> None:
     ("method", "path", "body", "answered"),
     [
         ("GET", "streams/1", None, (404, "unknown_stream")),
-        ("GET", "streams/@", None, (404, "unknown_stream")),
+        ("GET", "streams/%40", None, (404, "unknown_stream")),
         ("GET", "streams/x?until=held", None, (404, "unknown_stream")),
         ("GET", "streams/1?until=held&timeout=10ms", None, (409, "not_reached")),
         ("GET", "streams/1?until=gone", None, (400, "bad_request")),
@@ -333,6 +333,8 @@ async def test_the_servers_end_stops_held_streams(tape: Path) -> None:
         ("POST", "hold", b"[]", (400, "bad_request")),
         ("POST", "hold", b'{"att": "#3"}', (400, "bad_request")),
         ("POST", "hold", b'{"at": "3"}', (400, "bad_request")),
+        ("POST", "hold", b'{"at": ""}', (400, "bad_request")),
+        ("POST", "streams/1/step", b'{"at": "#1"}', (404, "unknown_stream")),
         ("POST", "hold", b'{"times": -1}', (400, "bad_request")),
         ("POST", "fail", b"{}", (400, "bad_request")),
         ("POST", "fail", b'{"status": 200}', (400, "bad_request")),

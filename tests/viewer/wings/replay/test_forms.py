@@ -13,7 +13,7 @@ from wiretape.recorder.decode.decoder import decode, framing_of
 from wiretape.recorder.decode.exchange import Exchange, Reads, RecordedExchange
 from wiretape.recorder.decode.framings import sse
 from wiretape.viewer.wings.replay import forms, schedule
-from wiretape.viewer.wings.replay.forms import Choice, Coder, Shaped
+from wiretape.viewer.wings.replay.forms import Coder, Shaped
 
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").glob("*.sse"))
 ANSWERS = {path.stem: (path.read_bytes(), {}) for path in STREAMS} | {
@@ -146,7 +146,13 @@ def test_a_chunk_carries_extensions() -> None:
     ("crlf", "aws-eventstream", "1.1", "AWS event stream"),
 ])  # fmt: skip
 def test_a_form_that_is_not_taken_has_its_reason(form: str, framing: Any, version: str, reason: str) -> None:
-    assert forms.chosen((form,), framing, b"x", version, lambda _: False) == Choice((), ((form, reason),))
+    assert forms.chosen((form,), framing, b"x", version, lambda _: False).left_out == ((form, reason),)
+
+
+def test_a_form_has_the_clause_of_its_framing() -> None:
+    assert forms.explained("crlf", "NDJSON") == "form crlf (every line ends in CR LF; RFC 8259 2)"
+    assert forms.explained("ping:1s", "WebSocket").endswith("over a WebSocket a Ping; RFC 6455 5.5.2)")
+    assert forms.explained("7", "JSON") == "form 7 (7 bytes a write; RFC 9112 7.1, RFC 9113 6.1)"
 
 
 @pytest.mark.parametrize(("text", "message"), [

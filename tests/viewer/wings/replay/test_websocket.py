@@ -23,6 +23,7 @@ from wiretape.recorder.decode.framings.websocket import messages
 from wiretape.recorder.errors import NotShipped
 from wiretape.recorder.tape import journal
 from wiretape.viewer.source.replayed import ExchangeHead, ReplaySource
+from wiretape.viewer.wings.replay import turns
 from wiretape.viewer.wings.replay.faults import parse
 from wiretape.viewer.wings.replay.matching import Miss, ReplayRequest
 from wiretape.viewer.wings.replay.planning import Greeting, Planner, ServingOptions, Talk
@@ -351,3 +352,32 @@ async def test_users_may_speak_in_other_pieces_than_recorded(tape: Path) -> None
             await caller.say(message)
         await caller.take(len(received[3][1]))
         assert not replay.troubles
+
+
+@pytest.mark.parametrize("cut", ["event", "byte", "split", "glued", "7"])
+def test_a_cut_changes_no_byte_of_turns(tape: Path, cut: str) -> None:
+    received, sent = conversation(DEFLATE)
+    with contextlib.closing(ReplaySource(taped(tape, received, sent, DEFLATE))) as source:
+        recorded = turns.of(source.answer(source.newer()[0]), as_recorded=True)
+    recut = turns.rechunked(recorded, cut)
+    assert [turn.body for turn in recut.schedules] == [turn.body for turn in recorded.schedules]
+    counts = {"event": (0, 4, 3), "glued": (0, 1, 1), "byte": tuple(len(turn.body) for turn in recorded.schedules)}
+    assert cut not in counts or tuple(len(turn.ends) for turn in recut.schedules) == counts[cut]
+
+
+@on_loop
+async def test_pings_come_between_the_frames_of_a_cut(tape: Path) -> None:
+    received, sent = conversation(None)
+    async with (
+        serving(taped(tape, received, sent), forms=("ping:2ms", "byte", "crlf")) as replay,
+        calling(replay) as (answered, caller),
+    ):
+        assert b"x-wiretape-form: ping:2ms,byte\r\n" in answered
+        assert await caller.take(10) == b"\x89\x08wiretape"
+        await caller.say(ASK)
+        await caller.say(AGAIN)
+        kinds = [(kind, data) for kind, data in await caller.remainder() if kind != "ping"]
+        await until(lambda: replay.served)
+    assert kinds == [("text", message.encode()) for message in (*response(1, "Hel", "lo"), *response(2, "Well"))]
+    assert replay.served[0].choice.left_out == (("crlf", "WebSocket"),)
+    assert set(replay.served[0].sizes) == {1}
