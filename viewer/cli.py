@@ -105,7 +105,7 @@ def main() -> None:
 
 def _nowhere() -> TextIO:
     """Return a standard output that leads nowhere, in the place of one that is closed: no socket may get its number."""
-    descriptor = os.open(os.devnull, os.O_WRONLY)
+    descriptor = _sink()
     if descriptor != 1:
         os.dup2(descriptor, 1)
         os.close(descriptor)
@@ -131,6 +131,11 @@ def _run() -> int:
         return _SIGINT_EXIT if isinstance(error.__cause__, KeyboardInterrupt) else 1
     except BrokenPipeError:
         return _unread()
+    except OSError as error:
+        if error.filename != os.devnull:
+            raise
+        print(f"wiretape: {os.devnull} cannot be opened ({error.strerror}): recording needs it", file=sys.stderr)
+        return 1
     except SystemExit as ended:
         # rich and click turn a broken pipe into an exit; click also replaces stdout.
         if isinstance(ended.__context__, BrokenPipeError) or sys.stdout is not stdout:
@@ -196,8 +201,16 @@ def _report_fault(_kind: type[BaseException], error: BaseException, _trace: Trac
 
 def _unread() -> int:
     """Send stdout, which nobody reads any more, nowhere: the interpreter's last flush must not fail either."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(_sink(), sys.stdout.fileno())
     return _SIGPIPE_EXIT
+
+
+def _sink() -> int:
+    """Return a descriptor that can be written to, and leads nowhere; without `/dev/null`, a pipe that nobody reads."""
+    try:
+        return os.open(os.devnull, os.O_WRONLY)
+    except OSError:
+        return os.pipe()[1]
 
 
 if __name__ == "__main__":

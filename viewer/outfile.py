@@ -10,10 +10,13 @@ import contextlib
 import os
 import re
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
+
+import click
 
 from wiretape.recorder import paths, private
 from wiretape.recorder.errors import OutputRefused, WiretapeError
@@ -39,6 +42,7 @@ def replacing(path: Path, tape: Path | None = None) -> Iterator[BinaryIO]:
                 yield file
             return
         path = paths.real(path)
+        _make_folder(path)
         _refuse(path, tape)
         with _created(path.with_name(f"{path.name}.part")) as (part, file):
             yield file
@@ -52,6 +56,18 @@ def replacing(path: Path, tape: Path | None = None) -> Iterator[BinaryIO]:
         raise
     except OSError as error:
         raise WiretapeError(f"{path} cannot be written ({error.strerror}): name another file") from error
+
+
+def _make_folder(path: Path) -> None:
+    """Make the directory of a file after a question on a terminal; raise `WiretapeError` without one."""
+    folder = path.parent
+    if _kind(folder) is not None:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise WiretapeError(f"{path} cannot be written: there is no directory {folder}: make it, or name another file")
+    if not click.confirm(f"There is no directory {folder}. Make it?", err=True):
+        raise click.Abort
+    folder.mkdir(parents=True)
 
 
 def _is_direct(path: Path) -> bool:
@@ -89,6 +105,11 @@ def _refuse(path: Path, tape: Path | None) -> None:
         raise OutputRefused(f"{path} is not a regular file, so it is not replaced: name another file")
     if _begins(path, _DATABASE, *_LOGS):
         raise OutputRefused(f"{path} is a database, which is never replaced: name another file, or remove it first")
+
+
+def holds_text(path: Path) -> bool:
+    """Return True if there is a file with contents that begin like text."""
+    return _kind(path) == stat.S_IFREG and bool(path.stat().st_size) and not _begins(path, _DATABASE, *_LOGS)
 
 
 def _begins(path: Path, *signatures: bytes) -> bool:

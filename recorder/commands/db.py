@@ -339,12 +339,12 @@ def _report_rewritten(path: Path, size_before: "Size", size_after: "Size") -> No
 
 @db.command()
 @click.argument("tapes", nargs=-1, required=True, metavar="TAPE...", type=click.Path(path_type=Path))
-@options.db
+@options.named_tape("The target: the tape to copy to.")
 @click.option("--dry-run", is_flag=True, help="Only print the number of exchanges to copy.")
 def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
-    """Copy the exchanges of other tapes, or of cuts, to this tape.
+    """Copy the exchanges of other tapes, or of cuts, to the tape of --db.
 
-    The tape is created if it does not exist. Exchanges that are on it already are left out, so that a merge can be
+    The target is created if it does not exist. Exchanges that are on it already are left out, so that a merge can be
     repeated; so are running ones. Damaged ones are named and left out, and the exit code is 3.
     """
     merged(options.tape_path(db), tapes, "wiretape db merge", dry_run=dry_run)

@@ -48,7 +48,7 @@ class RecorderState(msgspec.Struct, frozen=True):
 
 def listen(address: tuple[str, int] | None) -> socket.socket | None:
     """Return the socket for `served`; None without an address. Raises `CannotListen`."""
-    return None if address is None else server.listen(*address, option="--metrics")
+    return None if address is None else server.bound(*address, option="--metrics")
 
 
 @contextlib.asynccontextmanager

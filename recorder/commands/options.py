@@ -96,12 +96,16 @@ class TapeFile(click.Path):
         return super().convert(value, param, ctx)
 
 
-db = click.option(
-    "--db",
-    type=TapeFile(path_type=Path, readable=False),
-    envvar="WIRETAPE_DB",
-    help="The tape. [default: in the user's data directory]",
-)
+def named_tape(meaning: str) -> Callable[[F], F]:
+    return click.option(
+        "--db",
+        type=TapeFile(path_type=Path, readable=False),
+        envvar="WIRETAPE_DB",
+        help=f"{meaning} [default: in the user's data directory]",
+    )
+
+
+db = named_tape("The tape.")
 
 
 def deleting(command: F) -> F:

@@ -623,6 +623,11 @@ class _Listener:
         self._unreported_count = 0
         self._timers: dict[str, asyncio.TimerHandle] = {}
         sock.setblocking(False)
+        try:
+            sock.listen(2048)
+        except OSError as error:  # another one, which was bound at the same time, listens by now
+            host, port = sock.getsockname()[:2]
+            raise local.cannot_listen(host, port, error) from error
         self._resume()
 
     def _resume(self) -> None:
@@ -706,10 +711,12 @@ class _ListeningSocket(socket.socket):
         return socket.socket(family, socket.SOCK_STREAM, 0, descriptor), address
 
 
-def listen(
+def bound(
     host: str, port: int, *, shares: bool = False, joins: bool = False, option: str = "--listen"
 ) -> socket.socket:
-    """Bind a listening socket; port 0 takes a free one. Raises `CannotListen`.
+    """Return a socket that has an address, and refuses connections until a `Server` listens; port 0 is a free one.
+
+    Whoever starts in between sees no port, instead of one that does not answer. Raises `CannotListen`.
 
     A socket that `shares` its port had it alone first, so that nobody else is there; later sockets of the same user
     that have `joins` listen on it as well, and the system spreads connections over all of them. `option` names the
@@ -724,7 +731,6 @@ def listen(
         sock.bind((host, port))
         if shares:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        sock.listen(2048)
         send_at_once(sock)  # as each connection that it accepts
         ask_for_times(sock)  # it exists as long as the recorder, so that no connection is the first
     except OSError as error:
@@ -742,7 +748,7 @@ def base_url(sock: socket.socket) -> str:
 
 
 class Server:
-    """Serves an app on a socket until it is stopped; with `kernel_time`, reads are stamped by the kernel."""
+    """Serves an app on a `bound` socket until it is stopped; with `kernel_time`, reads are stamped by the kernel."""
 
     def __init__(
         self,

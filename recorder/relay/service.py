@@ -164,7 +164,7 @@ class Recorder:
 
     def __init__(self, options: RecorderOptions, observer: Observer, *, served_at: str = "") -> None:
         self._options, self._observer = options, observer
-        self._sock = None if served_at else server.listen(options.host, options.port, shares=options.workers > 1)
+        self._sock = None if served_at else server.bound(options.host, options.port, shares=options.workers > 1)
         self.base = served_at if self._sock is None else server.base_url(self._sock)
         self._session = self._new_session()
         self._workers = Workers(options.workers - 1, observer)
@@ -250,20 +250,20 @@ class Recorder:
         except BaseException:
             self._close()
             raise
-        self._front.start(self.tap)
-        if self._options.workers > 1:
-            await self._start_workers()
+        try:
+            self._front.start(self.tap)
+            if self._options.workers > 1:
+                await self._start_workers()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def _start_workers(self) -> None:
         assert self._sock is not None  # workers share a port
         port = self._sock.getsockname()[1]
         options = dataclasses.replace(self._options, port=port, purpose=self._purpose, tls=None)
         settings = WorkerSettings(options, self._session)
-        try:
-            await self._workers.start(msgspec.json.encode(settings, enc_hook=paths.to_json))
-        except BaseException:
-            await self.stop()
-            raise
+        await self._workers.start(msgspec.json.encode(settings, enc_hook=paths.to_json))
 
     async def stop(self) -> int:
         """Drain, then close the tape; return the number of frames that could not be stored."""

@@ -74,7 +74,7 @@ class _RelayWorker:
         self._reporter = reporter
         observer = reporter.observer()
         options = settings.options
-        sock = server.listen(options.host, options.port, joins=True)
+        sock = server.bound(options.host, options.port, joins=True)
         self._front = Front(options, sock, observer)
         self._tap = Tap(
             options.tape,

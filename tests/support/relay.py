@@ -329,7 +329,7 @@ def blocking(serve: Callable[[socket], object]) -> Iterator[str]:
 async def relaying(relay: "Relay", port: int) -> AsyncIterator[str]:
     """Serve a relay's tape before an upstream on a port; give the base URL for clients."""
     proxy = Proxy([providers.parse(f"http://127.0.0.1:{port}")], Transport(), relay.recorder.tap)
-    listening = server.listen("127.0.0.1", 0)
+    listening = server.bound("127.0.0.1", 0)
     own_server = server.Server(proxy, listening)
     try:
         yield server.base_url(listening)

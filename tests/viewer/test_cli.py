@@ -255,6 +255,20 @@ def test_a_usage_error_is_one_line_with_advice() -> None:
     assert done.stderr.endswith("(see wiretape ls --help)\n")
 
 
+def test_without_a_null_device_there_is_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "devnull", str(tmp_path / "null"))
+    monkeypatch.setattr(sys, "argv", ["wiretape", "run", "--db", str(tmp_path / "tape.db"), "--", "true"])
+    with pytest.raises(SystemExit) as raised:
+        main()
+    assert raised.value.code == 1
+    assert (
+        capsys.readouterr().err
+        == f"wiretape: {os.devnull} cannot be opened (No such file or directory): recording needs it\n"
+    )
+
+
 def test_a_closed_stdout_is_one_line() -> None:
     command = f"exec {sys.executable} -m wiretape.viewer.cli ls >&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)

@@ -1,11 +1,14 @@
 """Writing to a file that the user names: whole or not at all, and never over what cannot be made again."""
 
+import contextlib
 import os
 import signal
 import sqlite3
 import stat
+import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from wiretape.recorder.errors import OutputRefused, WiretapeError
@@ -148,3 +151,34 @@ def test_a_descriptor_of_this_process_is_written_to(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as out_file, outfile.replacing(Path(f"/dev/fd/{out_file.fileno()}")) as file:
         file.write(b"rows")
     assert (tmp_path / "out").read_bytes() == b"rows"
+
+
+def write_deep(path: Path) -> None:
+    with outfile.replacing(path) as file:
+        file.write(b"whole")
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "out.csv"
+    with pytest.raises(WiretapeError, match=f"there is no directory {path.parent}: make it, or name another file"):
+        write_deep(path)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_terminal_is_asked_for_a_missing_directory(
+    tmp_path: Path, is_wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, questions = tmp_path / "missing" / "deep" / "out.csv", list[str]()
+
+    def answered(text: str, **_: object) -> bool:
+        questions.append(text)
+        return is_wanted
+
+    for stream in (sys.stdin, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(click, "confirm", answered)
+    with contextlib.nullcontext() if is_wanted else pytest.raises(click.Abort):
+        write_deep(path)
+    assert questions == [f"There is no directory {path.parent}. Make it?"]
+    assert path.exists() == is_wanted

@@ -9,6 +9,7 @@ import click
 
 from wiretape.recorder.commands.db import db as group
 from wiretape.recorder.commands.options import db
+from wiretape.recorder.errors import NotFound, OutputRefused
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.tape.redact import shown
 from wiretape.viewer.commands import masking, options, output
@@ -84,20 +85,23 @@ def cut(
     if file is None:
         hint = f" ({patterns[-1]} is the pattern of --redact)" if patterns else ""
         raise click.UsageError(f"Missing option '-o' / '--output'{hint}: name the file to write.")
+    is_text = text or file.suffix == TEXT_SUFFIX
+    if not is_text and outfile.holds_text(file):
+        raise OutputRefused(f"{file} is a text, which no database replaces: add --text, or name another file")
     mask = masking.mask(no_redact, patterns)
     path, is_stdout = options.tape(db), str(file) == "-"
     bar = ProgressBar("cutting", lambda: len(numbers), "exchange", hidden=is_stdout and sys.stdout.isatty())
     with output.opened(TapePlace(path)) as source, bar:
         numbers = source.numbers(options.selection(source, ids, filter))[::-1]
         if not numbers:
-            options.report_nothing(source, filter, ids)
+            raise NotFound(options.nothing(source, filter, ids))
         lines: Iterator[bytes] = source.lines(bar.over(numbers), mask)
         if is_stdout:
             with output.stdout() as out:
                 out.writelines(lines)
             return
         with outfile.replacing(file, path) as out:
-            if text or file.suffix == TEXT_SUFFIX:
+            if is_text:
                 out.writelines(lines)
             else:
                 cutting.make_tape(lines, out)

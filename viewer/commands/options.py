@@ -96,9 +96,12 @@ class _ReferenceType(click.types.StringParamType):
     name = "id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        # Two tapes are the sides of `compare --pairs`.
-        if not (ctx and ctx.params.get("pairs")) and (advice := file_advice(value)):
+        if ctx and ctx.params.get("pairs"):  # two tapes, the sides of `compare --pairs`
+            return super().convert(value, param, ctx)
+        if advice := file_advice(value):
             self.fail(advice, param, ctx)
+        if safe(value) != value:  # bytes that are no UTF-8, which no query takes
+            self.fail(f"{value!r} is no id of an exchange", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -221,7 +221,7 @@ def test_another_kernel_clock_gives_flagged_loop_times(relay: Relay) -> None:
 
     async def main() -> None:
         proxy = Proxy([providers.parse(relay.upstream.url)], Transport(clock=clock), relay.recorder.tap, clock=clock)
-        listening = server.listen("127.0.0.1", 0)
+        listening = server.bound("127.0.0.1", 0)
         served = server.Server(proxy, listening)
         async with dial(server.base_url(listening)) as (reader, writer):
             for target in targets:
@@ -291,7 +291,7 @@ async def test_loop_lag_is_measured_only_while_stamping_reads(relay: Relay, tran
         return time.monotonic_ns()
 
     proxy = Proxy([providers.parse(relay.upstream.url)], transport(), relay.recorder.tap, clock=Clock(now=now))
-    listening = server.listen("127.0.0.1", 0)
+    listening = server.bound("127.0.0.1", 0)
     served = server.Server(proxy, listening)
     async with dial(server.base_url(listening)) as (reader, writer):
         writer.write(post(relay.plays(Scene([(0, CHUNKED + b"1\r\na\r\n")], "stall"))))
@@ -330,7 +330,7 @@ async def test_a_fault_of_wiretapes_own_is_answered_and_reported(relay: Relay, f
     troubles: list[str] = []
     upstream, target = providers.parse("http://upstream.test"), "/v1/fault-" + fault.replace(" ", "-")
     proxy = Proxy([upstream], Broken(fault), relay.recorder.tap, on_trouble=troubles.append)
-    listening = server.listen("127.0.0.1", 0)
+    listening = server.bound("127.0.0.1", 0)
     base = server.base_url(listening)
     served = server.Server(proxy, listening)
     if fault == "a kept connection":

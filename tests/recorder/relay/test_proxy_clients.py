@@ -142,7 +142,7 @@ def test_a_client_that_stops_reading_is_cut_off(relay: Relay) -> None:
     async def main() -> None:
         nonlocal late
         proxy = Proxy([providers.parse(relay.upstream.url)], Transport(clock=clock), relay.recorder.tap, clock=clock)
-        listening = server.listen("127.0.0.1", 0)
+        listening = server.bound("127.0.0.1", 0)
         base = server.base_url(listening)
         served = server.Server(proxy, listening)
         async with dial(base) as (_, writer):

@@ -35,8 +35,10 @@ from wiretape.recorder.relay.states import INBOUND, IllegalStep, Inbound
 
 
 def test_a_taken_port_is_reported_in_one_line() -> None:
-    with server.listen("127.0.0.1", 0) as listener, pytest.raises(CannotListen) as caught:
-        server.listen("127.0.0.1", listener.getsockname()[1])
+    with server.bound("127.0.0.1", 0) as listener:
+        listener.listen()
+        with pytest.raises(CannotListen) as caught:
+            server.bound("127.0.0.1", listener.getsockname()[1])
     assert caught.value.exit_code == 7
     assert "Address already in use" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -44,17 +46,39 @@ def test_a_taken_port_is_reported_in_one_line() -> None:
 
 def test_a_foreign_address_cannot_be_listened_on() -> None:
     with pytest.raises(CannotListen):
-        server.listen("192.0.2.1", 0)
+        server.bound("192.0.2.1", 0)
 
 
-def test_clients_may_connect_from_the_moment_of_listening() -> None:
-    with server.listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname(), timeout=60):
-        assert server.base_url(listening) == "http://127.0.0.1:{}".format(*listening.getsockname()[1:])
+def test_no_client_connects_before_it_is_served() -> None:
+    async def steps() -> None:
+        with server.bound("127.0.0.1", 0) as sock:
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(sock.getsockname(), timeout=60)
+            front = server.Server(nobody, sock)
+            socket.create_connection(sock.getsockname(), timeout=60).close()
+            front.close()
+
+    asyncio.run(steps())
+
+
+def test_who_listens_second_is_told_so() -> None:
+    async def steps() -> None:
+        with server.bound("127.0.0.1", 0) as first, server.bound(*first.getsockname()) as second:
+            front = server.Server(nobody, first)
+            with pytest.raises(CannotListen, match="Address already in use"):
+                server.Server(nobody, second)
+            front.close()
+
+    asyncio.run(steps())
+
+
+async def nobody(request: Request, responder: Responder) -> None:
+    raise AssertionError(request)
 
 
 @pytest.mark.parametrize(("host", "address"), [("0.0.0.0", "127.0.0.1"), ("::1", "[::1]"), ("::", "[::1]")])
 def test_the_base_url_is_one_that_can_be_called(host: str, address: str) -> None:
-    with server.listen(host, 0) as listening:
+    with server.bound(host, 0) as listening:
         assert server.base_url(listening) == f"http://{address}:{listening.getsockname()[1]}"
 
 
@@ -139,7 +163,7 @@ async def test_what_follows_a_request_does_not_touch_its_response(
 
 @on_loop
 async def test_a_connection_that_wiretape_closes_names_wiretape(relay: Relay) -> None:
-    held_exchange, listening = Held(relay), server.listen("127.0.0.1", 0)
+    held_exchange, listening = Held(relay), server.bound("127.0.0.1", 0)
     closing = server.Server(relay.recorder.proxy, listening)
     async with dial(server.base_url(listening)) as (reader, writer):
         await held_exchange.opening(reader, writer)
@@ -363,7 +387,7 @@ class Faulty:
 @on_loop
 async def test_no_fault_of_an_app_leaves_a_client_waiting(place: str, reports: bool) -> None:
     app = Faulty(place, reports=reports)
-    sock = server.listen("127.0.0.1", 0)
+    sock = server.bound("127.0.0.1", 0)
     front = server.Server(app, sock)
     if not reports:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)

@@ -191,12 +191,13 @@ async def test_a_number_of_workers_that_cannot_be_is_refused(tmp_path: Path) -> 
 
 
 def test_a_port_that_others_share_is_taken() -> None:
-    with server.listen("127.0.0.1", 0, shares=True) as listener:
+    with server.bound("127.0.0.1", 0, shares=True) as listener:
+        listener.listen()
         port = listener.getsockname()[1]
         for shares in (False, True):
             with pytest.raises(CannotListen):
-                server.listen("127.0.0.1", port, shares=shares)
-        with server.listen("127.0.0.1", port, joins=True) as second:
+                server.bound("127.0.0.1", port, shares=shares)
+        with server.bound("127.0.0.1", port, joins=True) as second:
             assert second.getsockname() == listener.getsockname()
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port))

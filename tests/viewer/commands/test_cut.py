@@ -23,7 +23,7 @@ from tests.support.frames import SESSION, begin, bodies_of, body, end, head, ope
 from tests.support.rpc import message
 from tests.support.sample_tape import COMPLETE, HOSTILE, LIVE, ODD
 from tests.support.websockets import CAME, SENT
-from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
+from wiretape.recorder.errors import NotFound, OutputRefused, TapeDamaged, WiretapeError
 from wiretape.recorder.tape import cut, journal
 from wiretape.recorder.tape.masking import Masker, Rules
 from wiretape.recorder.tape.schema import FROM_CLIENT
@@ -45,6 +45,22 @@ def cut_of(tape: Path, there: Path, *arguments: str) -> Path:
 @pytest.mark.parametrize("suffix", ["db", "jsonl"])
 def test_a_cut_has_its_tapes_exchanges_reads_and_measures(wires: Path, tmp_path: Path, suffix: str) -> None:
     assert exported(cut_of(wires, tmp_path / f"cut.{suffix}")) == exported(wires)
+
+
+def test_a_cut_of_nothing_writes_nothing(tape: Path, tmp_path: Path) -> None:
+    path = tmp_path / "none.jsonl"
+    result = run(tape, "db", "cut", "-f", "model:none", "-o", str(path), code=1)
+    assert isinstance(result.exception, NotFound)
+    assert not path.exists()
+
+
+def test_no_database_replaces_a_text(tape: Path, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("mine")
+    result = run(tape, "db", "cut", COMPLETE, "-o", str(path), code=1)
+    assert isinstance(result.exception, OutputRefused)
+    assert path.read_text() == "mine"
+    run(tape, "db", "cut", COMPLETE, "--text", "-o", str(path))
 
 
 def test_equal_exchanges_give_equal_files_even_through_text(tape: Path, tmp_path: Path) -> None:

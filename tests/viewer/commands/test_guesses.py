@@ -86,6 +86,13 @@ def test_what_resembles_nothing_gets_no_suggestion(
     assert output == "wiretape ls: no option --xyzzy (see wiretape ls --help)\n"
 
 
+@pytest.mark.parametrize("command", ["show", "compare @", "export", "rm", "play", "report", "db cut -o x.jsonl"])
+def test_an_id_that_is_no_utf8_is_a_usage_error(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "is no id of an exchange" in answer([*command.split(), "caf\udce9"], monkeypatch, capsys)
+
+
 def test_forty_guesses_get_at_most_three_suggestions_each() -> None:
     assert len(GUESSES) >= 40
     assert all(output.count(",") + output.count(" or ") < 3 for output in GUESSES.values())

@@ -84,7 +84,7 @@ async def _serve_until_signal(settings: "Settings", address: tuple[str, int], id
     stopped = asyncio.Event()
     for number in heeded(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    sock = server.listen(*address)
+    sock = server.bound(*address)
     site = Site(settings, _say)
     front = server.Server(site, sock, lambda refusal: _say(refusal.message))
     base = server.base_url(sock)

@@ -79,7 +79,7 @@ class PluginServer:
         self._base = self._call(self._listen())
 
     async def _listen(self) -> str:
-        sock = server.listen("127.0.0.1", 0)
+        sock = server.bound("127.0.0.1", 0)
         self._front = server.Server(self._switch, sock, kernel_time=KernelTime(SYSTEM))
         return server.base_url(sock)
 

@@ -81,7 +81,7 @@ class Cassette:
         """Open the tape, make it if it is to be recorded to and is not there, and serve. Raises `WiretapeError`."""
         local.raise_descriptor_limit()
         # Before the tape is opened: a recorder has to know the address, to which it rewrites those in heads.
-        sock = server.listen(self._options.host, self._options.port)
+        sock = server.bound(self._options.host, self._options.port)
         self.base = server.base_url(sock)
         try:
             path = await self._open()

@@ -40,7 +40,7 @@ async def serving(tape: Path, filter_text: str = "") -> AsyncIterator[Serving]:
     site = Site(
         Settings(tape, parser.parse(filter_text) if filter_text else None, Thresholds(), bodies=True), troubles.append
     )
-    sock = server.listen("127.0.0.1", 0)
+    sock = server.bound("127.0.0.1", 0)
     front = server.Server(site, sock)
     try:
         yield Serving(server.base_url(sock), site.path(), troubles)

@@ -72,7 +72,7 @@ async def serving(tape: Path, **options: Any) -> AsyncIterator[Serving]:
                  on_refused=api.refused.append, on_trouble=api.troubles.append,
                  upgrade=Upgrade, direct=(lambda app: Control(app, TOKEN)) if settings.token else None,
                  hold_seconds=settings.hold_seconds)  # fmt: skip
-    sock = server.listen("127.0.0.1", 0)
+    sock = server.bound("127.0.0.1", 0)
     await app.start()
     front = server.Server(app, sock, api.refused.append, kernel_time=KernelTime(SYSTEM))
     api.base = server.base_url(sock)
