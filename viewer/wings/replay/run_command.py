@@ -159,7 +159,7 @@ async def _serve(launched: Launched, replayed: Replayed, line: "socket.socket", 
     of_variables = [upstream for upstream in settings.upstreams if (upstream.name, upstream.url) not in known]
     recorded = [matching.mounts(url)[0] for url in {head.upstream for head in heads}]
     local_recorded = [upstream for upstream in recorded if is_loopback(upstream.host)]
-    sock = server.listen("127.0.0.1", 0)
+    sock = server.bound("127.0.0.1", 0)
     base, port = server.base_url(sock), sock.getsockname()[1]
     outer = outward.read({**launched.environ, **testenv.bypasses(launched.environ)}).without(port)
     proxies = ClosedProxies(outer.plain, outer.secure, outer.excluded, lambda *place: app.is_open(*place))

@@ -134,7 +134,7 @@ class Sender:
 
     async def send(self) -> Outcome:
         """Send all requests. Raises `WiretapeError` if the tape cannot be written."""
-        sock = server.listen("127.0.0.1", 0)
+        sock = server.bound("127.0.0.1", 0)
         handover = _Handover(lambda refusal: self._note(refusal.message), self._note)
         upstreams = list({request.target.upstream.url: request.target.upstream for request in self.requests}.values())
         options = service.RecorderOptions(
