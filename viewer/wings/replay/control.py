@@ -96,7 +96,6 @@ class Control:
         self._entries: list[_Entry] = []
         self._change = asyncio.Event()
         """Set, and replaced, when a stream is added or changes its state."""
-        self._calls: set[asyncio.Task[None]] = set()
 
     # serve.Director
 
@@ -143,25 +142,10 @@ class Control:
             message = f"send Authorization: Bearer TOKEN, with the token of {CONTROL_TOKEN}"
             answer_error(client, 401, message, "wrong_token", [(b"www-authenticate", b"Bearer")])
         else:
-            call = _Call(self, client, request)
+            call = _Call(self, client, request, self._app.on_trouble)
             call.body_came()
             return call
         return None
-
-    def begin(self, call: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run a call until it is over, or the server stops."""
-        task = asyncio.get_running_loop().create_task(call)
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
-        return task
-
-    def trouble(self, error: Exception) -> None:
-        self._app.on_trouble(f"control failed by a fault of wiretape's own: {error!r}")
-
-    def close(self) -> None:
-        """Answer nothing more."""
-        for task in list(self._calls):
-            task.cancel()
 
     # requests
 
@@ -354,8 +338,8 @@ def _entry(verb: str, arguments: _Arguments) -> _Entry:
 class _Call(Responder):
     """A request to control."""
 
-    def __init__(self, control: Control, client: Client, request: Request) -> None:
-        self._control, self._client, self._request = control, client, request
+    def __init__(self, control: Control, client: Client, request: Request, on_trouble: Callable[[str], None]) -> None:
+        self._control, self._client, self._request, self._on_trouble = control, client, request, on_trouble
         self._body = b""
         self._task: asyncio.Task[None] | None = None
 
@@ -365,7 +349,7 @@ class _Call(Responder):
         if len(self._body) > _BODY_BYTES:
             self.request_failed(Refusal(413, f"the body is larger than {_BODY_BYTES >> 20} MiB"))
         elif self._request.complete and self._task is None:
-            self._task = self._control.begin(self._run())
+            self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         target = self._request.target[len(CONTROL_PATH) :].decode("latin-1")
@@ -388,7 +372,7 @@ class _Call(Responder):
             self._task.cancel()
 
     def taker_failed(self, error: Exception) -> None:
-        self._control.trouble(error)
+        self._on_trouble(f"control failed by a fault of wiretape's own: {error!r}")
 
 
 class _Verbs:

@@ -111,16 +111,15 @@ def changed_by(schedule: Schedule, fault: Fault, span: tuple[int, int] | None) -
         span = 0, size
     if span is None or span[0] > size or (fault.kind == "corrupt" and span[0] == size):
         return None
-    if fault.kind == "hold":
-        return schedule
     if schedule.head_ns is None or fault.kind not in _APPLY:
         return None
     return _APPLY[fault.kind](schedule, fault, (span[0], min(span[1], size)))
 
 
 def unplaced(struck: Sequence[Fault], done: Sequence[str]) -> tuple[str, ...]:
-    """Return the faults whose place an answer does not have."""
-    return tuple(fault.text for fault in struck if fault.kind in _KINDS_WITH_POSITION and fault.text not in done)
+    """Return the faults whose place an answer does not have; whoever holds it knows those of holds."""
+    kinds = [kind for kind in _KINDS_WITH_POSITION if kind != "hold"]
+    return tuple(fault.text for fault in struck if fault.kind in kinds and fault.text not in done)
 
 
 def _broken(schedule: Schedule, fault: Fault, place: tuple[int, int]) -> Schedule:

@@ -32,7 +32,7 @@ from wiretape.viewer.wings.replay.comparing import read_body
 from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.forms import AS_RECORDED, Choice
 from wiretape.viewer.wings.replay.matching import Library, Match, Miss, Mode, ReplayRequest
-from wiretape.viewer.wings.replay.positions import Places
+from wiretape.viewer.wings.replay.positions import HEAD, Places
 from wiretape.viewer.wings.replay.schedule import Schedule
 from wiretape.viewer.wings.replay.sessions import TurnWait
 from wiretape.viewer.wings.replay.streams import SILENCE_NS
@@ -247,10 +247,10 @@ class Planner:
         self._cached.clear()
         self._cached_bytes = 0
 
-    def plan(self, request: ReplayRequest, extra: Sequence[Fault] = ()) -> AnswerPlan | Miss | ToRecord:
+    def plan(self, request: ReplayRequest, *, with_places: bool = False) -> AnswerPlan | Miss | ToRecord:
         """Return the plan of the answer to a request, with its faults, or the reason that no recording answers it.
 
-        `extra` are faults for this request alone.
+        `with_places`: the places of events are to be known, too, which takes milliseconds.
         """
         if self._options.record == "all" and request.id is None:
             older = self._library.replaced(request, self._last_at_start)
@@ -265,15 +265,18 @@ class Planner:
         except NotFound as error:
             return Miss(str(error), match.head.id)
         turn = self._served[match.head.no] = self._served.get(match.head.no, 0) + 1
-        struck = [*faults.striking(self._options.faults, self._options.seed, match.head.id, turn), *extra]
+        struck = faults.striking(self._options.faults, self._options.seed, match.head.id, turn)
+        holds = tuple(fault for fault in struck if fault.kind == "hold")
+        if with_places or holds:
+            plan.places.event(HEAD)
         if not struck:
             return plan
         status = next((fault for fault in struck if fault.kind == "status"), None)
         if status is not None:  # instead of all other faults but those that hold it
-            plan, struck = _failure(plan, status), [fault for fault in struck if fault.kind == "hold"]
+            return replace(_failure(plan, status), holds=holds)
         whole = plan.at_speed
         writes, applied = faults.applied(plan.schedule, struck, plan.places)
-        names = (*plan.faults, *(fault.text for fault in applied))
+        names = tuple(fault.text for fault in applied)
         return replace(
             plan,
             status=plan.status if writes.head_ns is not None else None,
@@ -281,7 +284,7 @@ class Planner:
             at_speed=lambda speed: faults.applied(whole(speed), struck, plan.places)[0],
             faults=names,
             unplaced=faults.unplaced(struck, names),
-            holds=tuple(fault for fault in applied if fault.kind == "hold"),
+            holds=holds,
         )
 
     def _missed(self, request: ReplayRequest, miss: Miss) -> Miss | ToRecord:
@@ -407,13 +410,8 @@ class Planner:
         headers += form_header(choice)
         return Greeting(waits.head_ns or 0, extension, headers, speaks_first, holds, choice)
 
-    def talk(
-        self, request: ReplayRequest, extension: str | None, extra: Sequence[Fault] = (), *, speaks_first: bool
-    ) -> Talk | Miss:
-        """Return the plan of a WebSocket for a request; its body is the first message unless `speaks_first`.
-
-        `extra` are faults for this WebSocket alone.
-        """
+    def talk(self, request: ReplayRequest, extension: str | None, *, speaks_first: bool) -> Talk | Miss:
+        """Return the plan of a WebSocket for a request; its body is the first message unless `speaks_first`."""
         match = self._sockets.meet(request) if speaks_first else self._sockets.find(request)
         if isinstance(match, Miss):
             return match
@@ -428,7 +426,6 @@ class Planner:
         places = turns.places(whole)
         turn = self._served[match.head.no] = self._served.get(match.head.no, 0) + 1
         struck = faults.striking(options.faults, options.seed, match.head.id, turn)
-        struck = [*(fault for fault in struck if fault.kind != "hold" or not _is_at_head(fault)), *extra]
 
         def at_speed(speed: float) -> tuple[Turns, tuple[str, ...]]:
             return turns.with_faults(turns.paced(whole, speed, options.cap_ns), struck, places)
@@ -441,7 +438,7 @@ class Planner:
             lambda speed: at_speed(speed)[0],
             applied,
             faults.unplaced(struck, applied),
-            tuple(fault for fault in struck if fault.kind == "hold" and fault.text in applied),
+            tuple(fault for fault in struck if fault.kind == "hold" and not _is_at_head(fault)),
         )
 
     def _talk_choice(self, request: ReplayRequest) -> Choice:

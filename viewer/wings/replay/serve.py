@@ -136,8 +136,6 @@ class Director(Protocol):
 
     def take(self, answering: "Answering", target: bytes, body: bytes | None) -> Entries: ...
 
-    def close(self) -> None: ...
-
 
 class Replay(HttpApp):
     """Answers from recordings; requests without a recording go to `upstreams`, if there are any.
@@ -201,8 +199,6 @@ class Replay(HttpApp):
                 self._thread.submit(self._warm)
 
     async def stop(self) -> None:
-        if self.director is not None:
-            self.director.close()
         for response in list(self.live):
             response.stop()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._planner.close)
@@ -213,8 +209,8 @@ class Replay(HttpApp):
         if not self._shares_thread:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def plan(self, request: ReplayRequest, extra: Sequence[Fault]) -> "asyncio.Future[AnswerPlan | Miss | ToRecord]":
-        return self.planned(lambda planner: planner.plan(request, extra))
+    def plan(self, request: ReplayRequest, *, with_places: bool) -> "asyncio.Future[AnswerPlan | Miss | ToRecord]":
+        return self.planned(lambda planner: planner.plan(request, with_places=with_places))
 
     def planned(self, plan: Callable[[Planner], T]) -> "asyncio.Future[T]":
         return asyncio.get_running_loop().run_in_executor(self._thread, lambda: plan(self._planner))
@@ -288,10 +284,8 @@ class Answering(Responder, ABC):
         self.stream = Stream()
         self.places: Places | None = None
         """The places in the answer, once it is planned; of a WebSocket, once its first message came."""
-        self._extra: Sequence[Fault] = ()
-        """The faults that control asked for before the request came."""
         self._waiting_faults: list[Fault] = []
-        """Faults that were asked for before the answer was planned."""
+        """The faults that control asked for before the answer was planned."""
         self._cuts: list[Fault] = []
         """The faults that have cut the answer since it was planned."""
         self._speed: float | None = None
@@ -447,12 +441,11 @@ class Answering(Responder, ABC):
                 raise ControlError("bad_request", f"{fault.text}: the answer has no such position, but {count}")
         if place < self.stream.place:
             raise ControlError("passed", f"{fault.text}: the answer is beyond that position")
+        self.served.faults = (*self.served.faults, fault.text)
         if fault.kind == "hold":
             self.stream.add(Hold(place, fault.is_limited), self._now())
             self._note_hold()
-            return
-        self.served.faults = (*self.served.faults, fault.text)
-        if place == self.stream.place:
+        elif place == self.stream.place:
             self._break_off("reset" if fault.kind == "reset" else "close")
         else:
             self._cuts.append(fault)
@@ -615,15 +608,17 @@ class Response(Answering):
             )
             failure = None
             if self._app.director is not None:
-                self._extra, failure = self._app.director.take(self, target, plain)
+                taken, failure = self._app.director.take(self, target, plain)
+                self._waiting_faults += taken
             if failure is None:
                 self._ask()
             else:
-                self._answer(replace(failure, holds=tuple(self._extra)))
+                self._answer(failure)
 
     def _ask(self) -> None:
         assert self._replay_request is not None  # it is kept until it is answered
-        self._app.plan(self._replay_request, self._extra).add_done_callback(self._client.guarded(self._planned))
+        planning = self._app.plan(self._replay_request, with_places=bool(self._waiting_faults))
+        planning.add_done_callback(self._client.guarded(self._planned))
 
     def _planned(self, planning: "asyncio.Future[AnswerPlan | Miss | ToRecord]") -> None:
         if self._is_over or self._is_ready or planning.cancelled():

@@ -114,7 +114,8 @@ class Upgrade(Answering, Takeover):
         self._replay_request = ReplayRequest(request.method, target, b"", id, forms=form_names)
         self._api = api_at(target.decode("latin-1"))
         if self._app.director is not None:
-            self._extra, failure = self._app.director.take(self, target, None)
+            taken, failure = self._app.director.take(self, target, None)
+            self._waiting_faults += taken
             if failure is not None:
                 self._answer(failure)
                 return
@@ -153,9 +154,7 @@ class Upgrade(Answering, Takeover):
     def _answer(self, plan: Greeting | AnswerPlan) -> None:
         self._greeting, self._is_ready = plan, True
         self._switch_ns = self._t0 + (plan.at_ns if isinstance(plan, Greeting) else 0)
-        at_head = [fault for fault in self._extra if fault.position is not None and fault.position.text == "head"]
-        self._extra = [fault for fault in self._extra if fault not in at_head]
-        self._strike_planned([*plan.holds, *at_head])
+        self._strike_planned(plan.holds)
         if not self.stream.is_held and not self._is_over:
             self._add(self._switch_ns)
 
@@ -173,7 +172,7 @@ class Upgrade(Answering, Takeover):
         greeting = self._greeting
         if isinstance(greeting, AnswerPlan):
             self.served.head, self.served.status = greeting.head, greeting.status
-            self.served.faults = greeting.faults
+            self.served.faults = (*self.served.faults, *greeting.faults)
             self._end("end")
             self._client.start(greeting.status or 0, b"", greeting.headers, chunked=False, closes=True)
             self._client.add(greeting.schedule.body)
@@ -273,9 +272,9 @@ class Upgrade(Answering, Takeover):
 
     def _choose(self, *, speaks_first: bool) -> None:
         assert isinstance(self._greeting, Greeting)  # any other has ended it
-        request, extension, extra = self._replay_request, self._greeting.extension, self._extra
+        request, extension = self._replay_request, self._greeting.extension
         self._is_planning = True
-        self._query(lambda planner: planner.talk(request, extension, extra, speaks_first=speaks_first), self._on_talk)
+        self._query(lambda planner: planner.talk(request, extension, speaks_first=speaks_first), self._on_talk)
 
     def _on_talk(self, talk: Talk | Miss) -> None:
         self._is_planning = False

@@ -183,7 +183,3 @@ def test_a_stalls_place_is_behind_the_first_silence() -> None:
 def test_a_cut_at_the_head_leaves_no_head(kind: str) -> None:
     plan = broken(f"{kind}@head")
     assert (plan.head_ns, plan.body, plan.end_ns, plan.end) == (None, b"", 90, "close" if kind == "cut" else "reset")
-
-
-def test_a_hold_is_no_change_of_the_schedule() -> None:
-    assert broken("hold@#1") == schedule.recorded(answer())
