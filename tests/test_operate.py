@@ -124,6 +124,8 @@ def test_the_image_has_all_that_the_package_needs() -> None:
         project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["path"],
     }
     assert {*needed, "pyproject.toml", "README.md", *project["project"]["license-files"]} == set(copied)
+    sent = (ROOT / ".package/Dockerfile.dockerignore").read_text("utf-8")
+    assert re.findall(r"^!(.*)", sent, re.MULTILINE) == copied
     (extras,) = [text.partition("=")[2] for name, text in IMAGE if name == "ARG" and text.startswith("EXTRAS=")]
     assert set(extras.split(",")) <= set(project["project"]["optional-dependencies"])
     (python,) = [text.partition("=")[2] for name, text in IMAGE if name == "ARG" and text.startswith("PYTHON=")]
