@@ -297,7 +297,10 @@ def _remove_caching(value: Any, numbers: dict[str, str], *, is_top: bool = False
                 if name in _CALL_IDS or (name == "id" and (is_call or value.get("type") in CALLS)):
                     value[name] = numbers.setdefault(child, f"{len(numbers) + 1}")
             elif is_top or not (isinstance(child, Mapping) and name in _OPAQUE):
+                was_empty = not child
                 _remove_caching(child, numbers, is_call=name in _CALLING)
+                if child == {} and not was_empty:
+                    del value[name]
 
 
 def uncoded(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:

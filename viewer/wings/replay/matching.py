@@ -15,7 +15,7 @@ A request and a recorded one are compared by method, path and body. The rules:
 - If nothing matches, the miss names the recording with the longest equal beginning of messages; of several the one
   with an equal last message, else the one with the fewest differences.
 
-Each body of a recording is read and parsed once or twice, and an index has its digest: a request is compared with none.
+Each body of a recording is read once for its digest, and once for its messages, into an index.
 """
 
 import bisect
@@ -133,8 +133,10 @@ class _Place:
 
     heads: list[ExchangeHead] = field(default_factory=list)
     index: dict[Hashable, list[ExchangeHead]] = field(default_factory=dict)
-    unread: dict[bool, list[ExchangeHead]] = field(default_factory=lambda: {False: [], True: []})
-    """Those whose bodies are not in the index yet: plain, and (True) with their secrets masked."""
+    unread: dict[tuple[bool, bool], list[ExchangeHead]] = field(
+        default_factory=lambda: {(False, False): [], (False, True): [], (True, False): [], (True, True): []}
+    )
+    """Those whose bodies are not in the index yet, with their secrets masked (True) or not; and their conversations."""
 
     def add(self, head: ExchangeHead) -> None:
         _insert(self.heads, head)
@@ -191,7 +193,7 @@ class Library:
         self._by_id: dict[str, ExchangeHead] = {}
         self._by_path: dict[tuple[str, str, str], _Place] = {}
         self._upstreams: dict[str, list[Upstream]] = {}
-        self._conversations: dict[int, Conversation | None] = {}
+        self._conversations: dict[tuple[int, bool], Conversation | None] = {}
         self._turns: dict[int, int] = {}
         self.answered_earlier: set[str] = set()
         """The ids of exchanges that no sequence goes on with: they answered one of its requests already."""
@@ -253,26 +255,37 @@ class Library:
             return
         # The same bytes need no body of a recording to be read.
         yield "equal", indexed(("bytes", hashlib.sha256(request.body).hexdigest()))
-        plain = self._body_of(request.body, _api(request.target.decode("latin-1")), is_masked=False)
-        self._read(places, is_masked=False)
         same: Step = "fields" if request.body else "equal"
-        yield same, indexed(("plain", plain.digest))
-        body = self._body(request)
-        self._read(places)
-        yield same, indexed(body.digest)
+        body = self._body(request, is_masked=False)
+        self._read(places, is_masked=False)
+        yield same, indexed((False, body.digest))
+        if is_masked := self._has_secret(request):
+            body = self._body(request)
+            self._read(places, is_masked=True)
+            yield same, indexed((True, body.digest))
         if self._mode != "last" or self._is_strict:
             return
         if conversation := body.conversation:
-            matches = indexed(("last", conversation.question))
-            count = len(conversation.hashes)
-            as_long = [head for head in matches if self._length(head) == count]
+            self._read(places, is_masked=is_masked, conversations=True)
+            matches = indexed((is_masked, conversation.question))
+            as_long = [head for head in matches if self._length(head, is_masked) == len(conversation.hashes)]
             yield "last", as_long or matches
         if _model(request, body) is None:
             yield "path", indexed("path")
 
-    def _length(self, head: ExchangeHead) -> int:
-        conversation = self._conversations[head.no]
+    def _length(self, head: ExchangeHead, is_masked: bool) -> int:
+        conversation = self._conversations[head.no, is_masked]
         return len(conversation.hashes) if conversation else 0
+
+    def _has_secret(self, request: ReplayRequest) -> bool:
+        """Return True if a request is to be compared with its secrets masked.
+
+        To find those of all recordings takes ten times as long as all else. One that differs from a request without
+        any in its own secrets differs with a mask for them, too, unless the request has such a mask.
+        """
+        if self._masker.has_rules or b"****" in request.body:
+            return True
+        return self._body(request).digest != self._body(request, is_masked=False).digest
 
     def _names_differing(self, head: ExchangeHead, request: ReplayRequest) -> tuple[str, ...]:
         (pair,) = self._with_bodies([head])
@@ -296,9 +309,10 @@ class Library:
             candidates = _merged([place.heads for place in places])
             turn = self._turn(candidates) if candidates and candidates[0].no <= until else 0
             return [head for head in candidates[turn : turn + 1] if head.no <= until]
-        body = self._body(request)
-        self._read(places)
-        key = ("model", _model(request, body)) if self._mode == "model" else body.digest
+        is_masked = self._has_secret(request)
+        body = self._body(request, is_masked=is_masked)
+        self._read(places, is_masked=is_masked)
+        key = ("model", _model(request, body)) if self._mode == "model" else (is_masked, body.digest)
         return [head for place in places for head in place.index.get(key, []) if head.no <= until]
 
     def near(self, request: ReplayRequest) -> Sequence[ExchangeHead] | Miss:
@@ -356,20 +370,18 @@ class Library:
                 if (route := providers.route(chosen, target)) is not None:
                     yield request.method, url, _comparable(_REDACTOR.path(route[1].decode("latin-1")))
 
-    def _read(self, places: Sequence[_Place], *, is_masked: bool = True) -> None:
-        """Enter the bodies of the recordings at these places into their index; each is read once."""
+    def _read(self, places: Sequence[_Place], *, is_masked: bool, conversations: bool = False) -> None:
+        """Enter the bodies, or conversations, of the recordings at these places into their index; each is read once."""
         for place in places:
-            heads, place.unread[is_masked] = place.unread[is_masked], []
+            heads, place.unread[is_masked, conversations] = place.unread[is_masked, conversations], []
             for head, body in self._with_bodies(heads, is_masked=is_masked):
-                if not is_masked:
-                    place.enter(head, ("plain", body.digest if body else None))
+                if not conversations:
+                    place.enter(head, (is_masked, body.digest if body else None))
                     continue
-                conversation = self._conversations[head.no] = body.conversation if body else None
-                if body is not None:
-                    place.enter(head, body.digest)
+                conversation = self._conversations[head.no, is_masked] = body.conversation if body else None
                 # The inputs of an embedding, say, are no conversation: the last of them asks for no answer alone.
                 if conversation and head.operation in _CONVERSING:
-                    place.enter(head, ("last", conversation.question))
+                    place.enter(head, (is_masked, conversation.question))
 
     def _with_bodies(
         self, heads: Sequence[ExchangeHead], *, is_masked: bool = True
@@ -378,14 +390,11 @@ class Library:
             api = _api(head.path)
             yield head, None if data is None else self._comparable_body(data, api, is_masked=is_masked)
 
-    def _body(self, request: ReplayRequest) -> ComparedBody:
-        return self._body_of(request.body, _api(request.target.decode("latin-1")))
+    def _body(self, request: ReplayRequest, *, is_masked: bool = True) -> ComparedBody:
+        return self._body_of(request.body, _api(request.target.decode("latin-1")), is_masked=is_masked)
 
     def _comparable_body(self, data: bytes, api: str | None, *, is_masked: bool = True) -> ComparedBody:
-        """Return a body as it is compared: with one mask for all secrets, as a test's key may have another length.
-
-        To find secrets takes ten times as long as all else: plain bodies are compared before.
-        """
+        """Return a body as it is compared: with one mask for all secrets, as a test's key may have another length."""
         if is_masked and self._masker.has_rules:  # which are for the text of a whole body
             return read_body(self._masked(data), self._ignored, api, strict=self._is_strict)
         return read_body(data, self._ignored, api, strict=self._is_strict, mask=self._masked if is_masked else None)
@@ -421,11 +430,11 @@ class Library:
                 nearest.id,
                 (differs,),
             )
-        self._read(places)
-        body = self._body(request)
+        is_masked, body = self._has_secret(request), self._body(request)
+        self._read(places, is_masked=is_masked, conversations=True)
         conversation, nearest_heads, most = body.conversation, list[ExchangeHead](), (-1, False)
         for head in _merged([place.heads for place in places]):
-            nearness = _nearness(self._conversations[head.no], conversation)
+            nearness = _nearness(self._conversations[head.no, is_masked], conversation)
             if nearness >= most:
                 nearest_heads = [*(nearest_heads if nearness == most else []), head]
                 most = nearness
