@@ -270,7 +270,7 @@ VALUES = st.recursive(
 TABLES = st.dictionaries(
     st.sampled_from([
         *PARTS, "tool", "usage", "finish", "error", "abort", "answer", "attributes", "root", "eof", "operation", "only",
-        "run", "result", "model", "id", "audio", "reasoning", "done", "finish-ends",
+        "run", "result", "model", "id", "audio", "reasoning", "done", "finish-ends", "turn", "final",
     ]),
     VALUES, max_size=5,
 )  # fmt: skip
