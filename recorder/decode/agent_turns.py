@@ -113,7 +113,7 @@ class AgentTurn(TurnDraft):
     """The texts by kind, message and part."""
     requests: dict[str, Effect] = field(default_factory=dict)
     """The counts of the requests to the model by their ids, or those of all."""
-    running: set[str] = field(default_factory=set)
+    running_calls: set[str] = field(default_factory=set)
     last_mark: int = 0
     """The last call or output: since then a tool runs, if any does."""
 
@@ -156,7 +156,7 @@ class AgentTurn(TurnDraft):
     def _total(self, name: str) -> int | None:
         """Add up a count of all requests to the model; None if none reports it."""
         counts = [getattr(request.tokens, name, None) for request in self.requests.values()]
-        return sum(known) if (known := [count for count in counts if count is not None]) else None
+        return sum(reported) if (reported := [count for count in counts if count is not None]) else None
 
     def _joined(self, kind: OutputKind, key: str) -> str:
         parts = self.parts.get((kind, key), {})
@@ -179,7 +179,7 @@ class TurnMachine:
         """The turn of each thread that began last."""
         self._asks: dict[str, list[Ask]] = {}
         """The client's events, by threads, that no turn has yet."""
-        self._asked: set[str] = set()
+        self._ask_ids: set[str] = set()
         self._seen: dict[tuple[str, str], None] = {}
 
     def take(self, mark: int, event: SessionEvent, connection: int = 0) -> None:
@@ -242,10 +242,10 @@ class TurnMachine:
         if effect.name != "begin" and not event.turn:
             if effect.name not in (*_OUTPUTS, "result", "tokens", "progress"):
                 return None
-            last = self._latest.get(event.thread)
-            is_known = last is not None and (_OUTPUTS.get(effect.name), effect.key) in last.parts
-            if is_known or (effect.name not in _OUTPUTS and last is not None and connection in last.connections):
-                return last
+            latest = self._latest.get(event.thread)
+            is_known = latest is not None and (_OUTPUTS.get(effect.name), effect.key) in latest.parts
+            if is_known or (effect.name not in _OUTPUTS and latest is not None and connection in latest.connections):
+                return latest
         if len(self.turns) == MOST_TURNS:
             return None
         turn = AgentTurn(first=mark, start=mark, id=event.turn, thread=event.thread, last_mark=mark)
@@ -260,10 +260,10 @@ class TurnMachine:
         return turn
 
     def _ask(self, mark: int, event: SessionEvent, effect: Effect, connection: int) -> None:
-        if effect.waits or effect.key in self._asked or effect.ask is None:
+        if effect.waits or effect.key in self._ask_ids or effect.ask is None:
             return
         if effect.key:
-            self._asked.add(effect.key)
+            self._ask_ids.add(effect.key)
         ask = Ask(mark, effect.ask, effect.key)
         turn = self._turn(mark, event, effect, connection) if event.turn else self._running(event)
         if turn is None or turn.end is not None:
@@ -294,7 +294,7 @@ class TurnMachine:
         elif turn.is_interrupted and turn.outcome == "complete":
             turn.outcome = "interrupted"
         self._end_waits(mark, turn)
-        if turn.running and turn.last_mark < mark:
+        if turn.running_calls and turn.last_mark < mark:
             turn.tool_spans.append((turn.last_mark, mark))
 
     def _apply(self, mark: int, event: SessionEvent, effect: Effect, turn: AgentTurn, connection: int) -> None:
@@ -326,7 +326,7 @@ class TurnMachine:
             turn.waits += [] if turn.end is not None or is_waiting else [(mark, None)]
         elif effect.name != "progress":
             self._end_waits(mark, turn)
-            turn.running.discard(effect.key)
+            turn.running_calls.discard(effect.key)
             if effect.runs and turn.end is None and turn.last_mark < mark:
                 turn.tool_spans.append((turn.last_mark, mark))
                 turn.last_mark = mark
@@ -346,7 +346,7 @@ class TurnMachine:
             turn.add(mark, kind, text, part, effect.tool if is_new_call else "", effect.key)
             self._end_waits(mark, turn)
         if effect.runs:
-            turn.running.add(effect.key)
+            turn.running_calls.add(effect.key)
 
     def _end_waits(self, mark: int, turn: AgentTurn) -> None:
         if turn.waits and turn.waits[-1][1] is None:
