@@ -141,7 +141,7 @@ def test_a_stream_without_a_turn_waits_for_nothing(events: list[Event]) -> None:
         "complete",
         "agent_session",
         None,
-        None,
+        [],
     )
     assert (values.answers, values.ttft_ns, values.stalled_answers) == (1, None, None)
 
