@@ -79,7 +79,7 @@ _TITLES: Final[dict[Framing, str]] = {
     "websocket": "WebSocket", "grpc": "gRPC", "grpc-web": "gRPC", "connect": "gRPC",
 }  # fmt: skip
 _PING_NS: Final = 15_000_000_000
-_IN_PATH: Final = re.compile(rb"/@form=([^/?]{0,400})(/.*|\?.*|$)", re.DOTALL | re.IGNORECASE)
+_IN_PATH: Final = re.compile(rb"/@form=([^/?]{0,400})(/.*|\?.*|$)", re.DOTALL)
 
 
 def form_of(name: str) -> Form:
@@ -463,13 +463,14 @@ class FormCounts:
     """The answers in each form, and those that it was left out of, for the end of a log."""
 
     def __init__(self) -> None:
-        self._answers, self._left_out, self._partly_apart = Counter[str](), Counter[tuple[str, str]](), 0
+        self._answers, self._left_out, self._long = Counter[str](), Counter[tuple[str, str]](), Counter[str]()
 
     def add(self, choice: Choice, size: int) -> None:
         """Add an answer with a body of this size."""
         self._answers.update(choice.names)
         self._left_out.update(choice.left_out)
-        self._partly_apart += choice.cut in ("byte", "split") and size > APART_BYTES
+        if choice.cut in ("byte", "split") and size > APART_BYTES:
+            self._long[choice.cut] += 1
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each form."""
@@ -477,7 +478,7 @@ class FormCounts:
             line = f"form {name}: {counted(self._answers[name], 'answer')}"
             reasons = {reason: count for (form, reason), count in self._left_out.items() if form == name}
             line += "".join(f", not for {count} ({reason})" for reason, count in reasons.items())
-            if self._partly_apart and name in ("byte", "split"):
+            if self._long[name]:
                 rest = "by event" if name == "byte" else "without waits"
-                line += f"; of {counted(self._partly_apart, 'answer')} only the first 16 KiB so, the rest {rest}"
+                line += f"; of {self._long[name]} only the first 16 KiB, the rest {rest}"
             yield line

@@ -590,14 +590,14 @@ class Response(Answering):
             self._is_requested = True
             self.served.uploaded_ns = self._now() - self._t0
             request = self._request
-            if request.target == b"/" and request.method in ("GET", "HEAD"):
-                self._end("list")
-                answer_list(self._client, request, self._app.heads)
-                return
             try:
                 names = self._read_forms()
             except ValueError as error:
                 self._fail(400, str(error), "bad_form")
+                return
+            if request.target == b"/" and request.method in ("GET", "HEAD"):
+                self._end("list")
+                answer_list(self._client, request, self._app.heads)
                 return
             header = next((value for name, value in request.headers if name == b"x-wiretape-exchange"), None)
             target, id = matching.read_target(request.target, header)

@@ -1,5 +1,6 @@
 """Forms of an answer: other bytes and other writes, the same answer."""
 
+import functools
 import itertools
 from pathlib import Path
 from typing import Any
@@ -41,24 +42,32 @@ def written(shape: Shaped) -> list[bytes]:
     return [shape.writes.body[start:end] for start, end in itertools.pairwise([0, *shape.writes.ends])]
 
 
-@pytest.mark.parametrize("form", [
-    "event", "byte", "split", "glued", "7", "crlf", "cr", "nospace", "bom", "comment", "id+retry",
-    "cr,comment,id+retry,nospace,bom,split", "crlf,comment,id+retry,split",
-])  # fmt: skip
+def events(body: bytes, facts: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(item.type, item.data) for item in decode(*answer(body, **facts)).items() if item.kind == "event"]
+
+
+@functools.cache
+def expected(name: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    body, facts = ANSWERS[name]
+    return said(derived(body, **facts)), events(body, facts)
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["crlf", "cr", "nospace", "bom", "comment", "id+retry", "cr,comment,id+retry,nospace,bom", "crlf,comment,id+retry"],
+)
 def test_a_form_changes_no_answer(form: str) -> None:
     for name, (body, facts) in ANSWERS.items():
-        recorded = answer(body, *range(11, len(body), 11), **facts)
-        shape = shaped(recorded, *forms.parse(form))
-        assert b"".join(written(shape)) == shape.writes.body, name
-        assert said(derived(shape.writes.body, **facts)) == said(derived(body, **facts)), name
-        again = RecordedExchange(
-            recorded.exchange, Reads([0], [1], [None], [0], [len(shape.writes.body)]), shape.writes.body
-        )
-        items, new_items = (
-            [(item.type, item.data) for item in decode(*one).items() if item.kind == "event"]
-            for one in (recorded, again)
-        )
-        assert new_items == items, name
+        changed = shaped(answer(body, **facts), *forms.parse(form)).writes.body
+        assert (said(derived(changed, **facts)), events(changed, facts)) == expected(name), name
+
+
+@pytest.mark.parametrize("cut", ["event", "byte", "split", "glued", "7"])
+def test_a_cut_changes_no_byte(cut: str) -> None:
+    for name, (body, facts) in ANSWERS.items():
+        shape = shaped(answer(body, *range(11, len(body), 11), **facts), cut)
+        assert b"".join(written(shape)) == body, name
+        assert b"" not in written(shape), name
 
 
 @pytest.mark.parametrize(("form", "body"), [

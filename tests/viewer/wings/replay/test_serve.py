@@ -599,3 +599,16 @@ async def test_cuts_by_bytes_are_kept_apart(tape: Path) -> None:
     assert set(served.sizes) == {1}
     distances = [later - earlier for earlier, later in itertools.pairwise(served.written_ns)]
     assert min(distances) >= APART_NS * 0.9
+
+
+@on_loop
+async def test_forms_are_sent_over_http2(tape: Path) -> None:
+    served = taped(tape, *exchange("a1", PIECES))
+    async with serving(served, forms=("h2", "gzip")) as replay, http2.connect(replay.base) as peer:
+        request = peer.request(http2.ask(CHAT))
+        await request.send(REQUEST, end=True)
+        await request.over()
+        await until(lambda: replay.served)
+    assert replay.served[0].choice.names == ("h2", "gzip")
+    plain = encoding.plain("gzip", bytes(request.body), [len(request.body)])
+    assert (plain.data, plain.flag) == (b"".join(PIECES), None)

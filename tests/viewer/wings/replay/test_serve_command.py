@@ -25,12 +25,15 @@ def test_the_base_url_is_on_stdout_and_in_files(tape: Path, tmp_path: Path) -> N
         until(ready.exists)
         assert ready.read_text("utf-8") == base
         body = httpx.get(f"{base.strip()}/@{COMPLETE}/", trust_env=False).content
+        crlf = httpx.get(f"{base.strip()}/@form=crlf,h2/@{COMPLETE}/", trust_env=False)
         process.send_signal(signal.SIGTERM)
         output, report = process.stdout.read(), process.stderr.read().decode()
         assert process.wait(60) == 0
     assert body == b"".join(data for _, data in COMPLETE_READS)
     assert not output
-    assert "1 request answered, 0 not recorded; writes were late" in report
+    assert (crlf.content, crlf.headers["x-wiretape-form"]) == (body.replace(b"\n", b"\r\n"), "crlf")
+    assert "2 requests answered, 0 not recorded; writes were late" in report
+    assert "form crlf: 1 answer\nwiretape: form h2: 0 answers, not for 1 (HTTP/1.1)\n" in report
     assert "no request came" not in report
     assert not [*tmp_path.glob("url*")]
 
@@ -59,6 +62,7 @@ def test_an_unwritable_ready_file_is_one_line(tape: Path, tmp_path: Path) -> Non
     [
         (["--speed", "nan"], "use 0, or 1e-06 to 1e+06"),
         (["--fault", "cut@50"], "50 is no position"),
+        (["--form", "crlf,cr"], "crlf and cr contradict each other"),
         (["--listen", "0.0.0.0:0"], "can be reached from other machines"),
         (["--upstream", "http://127.0.0.1:9"], "--upstream is for --record"),
         (["--record", "new", COMPLETE], "select by a filter"),
