@@ -37,7 +37,8 @@ HOSTILE = (
 MARKER = "from pathlib import Path; Path(__file__).with_suffix('.imported').touch()\n"
 WIRETAPE = children.python("-m", "wiretape.viewer.cli")
 OWN, OTHER = "the-password-of-this-proxy", "the-password-of-another"
-PASSWORDS = {children.PROXY_PASSWORD: OWN, "HTTPS_PROXY": f"http://u:{OTHER}@127.0.0.1:9", "HOME": os.environ["HOME"]}
+PASSWORDS = {children.PROXY_PASSWORD: OWN, children.CONTROL_TOKEN: OWN, "HOME": os.environ["HOME"],
+             "HTTPS_PROXY": f"http://u:{OTHER}@127.0.0.1:9"}  # fmt: skip
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Controls answers while they are sent: by requests below `/@control`, and by calls from other threads.
 
-Requests are numbered from 1. What is asked for the next request is an entry until one takes it: the oldest hold that
-fits, and the oldest cut, reset or failure. All of this runs in the server's loop; `ControlHandle` calls it from any
-other thread.
+Requests are numbered from 1. A verb for requests to come is an entry in a list. A request takes the oldest hold that
+fits, and the oldest cut, reset or failure, so that one test may queue two failures for two attempts. All of this runs
+in the server's loop; `ControlHandle` calls it from any other thread.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _STATES: Final = {state.label: state for state in StreamState}
 _REDACTOR: Final = Redactor(None)
 
 _Caller = Callable[[Coroutine[Any, Any, tuple[int, Any]], float], tuple[int, Any]]
-"""Runs a coroutine in the server's loop from another thread, for so many seconds more than any call may take."""
+"""Runs a coroutine in the server's loop from another thread; the number is its own timeout, in seconds."""
 
 
 class _Arguments(msgspec.Struct):
@@ -78,7 +78,7 @@ class _Entry:
     verb: str
     effect: Fault | AnswerPlan
     fields: dict[str, Any]
-    """As it was asked for, and is listed."""
+    """The entry as JSON lists it."""
 
     def fits(self, path: str, model: str | None) -> bool:
         """Return True for a request with this path and model."""
@@ -117,14 +117,14 @@ class Control:
         except (msgspec.DecodeError, UnicodeDecodeError):
             model = None
         model = answering.model = model or model_in_path(path)
-        taken: dict[bool, _Entry] = {}
+        entries: dict[bool, _Entry] = {}
         for entry in list(self._entries):
-            if (is_hold := entry.verb == "hold") not in taken and entry.fits(path, model):
-                taken[is_hold] = entry
+            if (is_hold := entry.verb == "hold") not in entries and entry.fits(path, model):
+                entries[is_hold] = entry
                 if entry.fields["times"] == 1:
                     self._entries.remove(entry)
                 entry.fields["times"] = max(entry.fields["times"] - 1, 0)
-        effects = [entry.effect for entry in taken.values()]
+        effects = [entry.effect for entry in entries.values()]
         faults = [effect for effect in effects if isinstance(effect, Fault)]
         return faults, next((effect for effect in effects if isinstance(effect, AnswerPlan)), None)
 
@@ -182,7 +182,7 @@ class Control:
         return 201, {**entry.fields}
 
     def _direct(self, answering: Answering, verb: str, arguments: _Arguments) -> None:
-        """Let a stream do what a verb says. Raises `ControlError`."""
+        """Apply a verb to a stream. Raises `ControlError`."""
         match verb:
             case "release":
                 answering.release()
@@ -215,8 +215,8 @@ class Control:
         until, seconds = fields.pop("until", None), _read_seconds(fields.pop("timeout", "5s"))
         states = {_STATES.get(name) for name in (until or "").split(",")}
         if fields or (until is not None and None in states):
-            known = f"use until=STATE,… and timeout=5s; states: {', '.join(_STATES)}"
-            raise ControlError("bad_request", f"{query}: {known}")
+            hint = f"use until=STATE,… and timeout=5s; states: {', '.join(_STATES)}"
+            raise ControlError("bad_request", f"{query}: {hint}")
         if until is None:
             return await self._described(self._find(reference))
         answering = None
@@ -271,14 +271,14 @@ def _allowed(path: str) -> Sequence[str]:
 def _read(verb: str, body: bytes, *, is_entry: bool = False) -> _Arguments:
     """Return the arguments of a verb. Raises `ControlError`."""
     names = {"step": ["events"], "release": [], "speed": ["speed"], "fail": ["status", "headers", "body"]}
-    known = [*names.get(verb, ["at"]), *(["times", "path", "model"] if is_entry else [])]
+    valid_names = [*names.get(verb, ["at"]), *(["times", "path", "model"] if is_entry else [])]
     try:
         fields = msgspec.json.decode(body.strip() or b"{}", type=dict[str, Any])
         arguments = msgspec.convert(fields, _Arguments)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ControlError("bad_request", f"the body: {error}") from error
-    if unknown := [name for name in fields if name not in known]:
-        raise ControlError("bad_request", f"{verb} has no field {unknown[0]}, but {', '.join(known) or 'none'}")
+    if unknown := [name for name in fields if name not in valid_names]:
+        raise ControlError("bad_request", f"{verb} has no field {unknown[0]}, but {', '.join(valid_names) or 'none'}")
     return arguments
 
 
@@ -423,7 +423,7 @@ class ControlledStream(_Verbs):
         return fields[name]
 
     def step(self, events: int = 1) -> None:
-        """Write so many events, and hold again; behind the last, the end is written."""
+        """Write some events whole, and hold again; behind the last, the end is written."""
         self._send("step", events=events)
 
     def release(self) -> None:
@@ -448,12 +448,12 @@ class ControlHandle(_Verbs):
         self.url, self.token = url, control.token
 
     def next(self) -> list[dict[str, Any]]:
-        """Return what is asked for requests to come."""
+        """Return the entries for requests to come."""
         entries: list[dict[str, Any]] = self._request("GET", "next")["next"]
         return entries
 
     def forget(self) -> None:
-        """Forget what is asked for requests to come."""
+        """Drop the entries for requests to come."""
         self._request("DELETE", "next")
 
     def streams(self) -> list[ControlledStream]:
@@ -461,5 +461,5 @@ class ControlHandle(_Verbs):
         return [self.stream(row["stream"]) for row in self._request("GET", "streams")["streams"]]
 
     def stream(self, reference: int | str = "@") -> ControlledStream:
-        """Return a request by its number from 1, or as `@` (whichever is the newest) or `@-1`."""
+        """Return a request by its number from 1, or as `@` (the newest at each call) or `@-1`."""
         return ControlledStream(self._control, self._call, f"streams/{reference}/")

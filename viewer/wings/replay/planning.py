@@ -274,14 +274,14 @@ class Planner:
         status = next((fault for fault in struck if fault.kind == "status"), None)
         if status is not None:  # instead of all other faults but those that hold it
             return replace(_failure(plan, status), holds=holds)
-        whole = plan.at_speed
+        at_speed = plan.at_speed
         writes, applied = faults.applied(plan.schedule, struck, plan.places)
         names = tuple(fault.text for fault in applied)
         return replace(
             plan,
             status=plan.status if writes.head_ns is not None else None,
             schedule=writes,
-            at_speed=lambda speed: faults.applied(whole(speed), struck, plan.places)[0],
+            at_speed=lambda speed: faults.applied(at_speed(speed), struck, plan.places)[0],
             faults=names,
             unplaced=faults.unplaced(struck, names),
             holds=holds,
@@ -422,13 +422,13 @@ class Planner:
             return Miss(str(error), match.head.id)
         played = turns.of(answer, as_recorded=answer.exchange.extensions in (extension, None))
         choice = self._talk_choice(request)
-        whole = played if choice.cut is None else turns.rechunked(played, choice.cut)
-        places = turns.places(whole)
+        unpaced = played if choice.cut is None else turns.rechunked(played, choice.cut)
+        places = turns.places(unpaced)
         turn = self._served[match.head.no] = self._served.get(match.head.no, 0) + 1
         struck = faults.striking(options.faults, options.seed, match.head.id, turn)
 
         def at_speed(speed: float) -> tuple[Turns, tuple[str, ...]]:
-            return turns.with_faults(turns.paced(whole, speed, options.cap_ns), struck, places)
+            return turns.with_faults(turns.paced(unpaced, speed, options.cap_ns), struck, places)
 
         played, applied = at_speed(options.speed)
         return Talk(

@@ -107,7 +107,7 @@ class Served:
     ending: str = ""
     """The schedule's end, or `client`: it left before, or `relayed`: upstream answers."""
     remark: str = ""
-    """What ended a held answer, for the log."""
+    """A note for the log, such as the end of a hold."""
 
     def wrote(self, at: int, size: int, gap: int) -> None:
         """Note a write of body bytes, which was due `gap` after the one before."""
@@ -128,7 +128,7 @@ class Upstreams(Protocol):
 
 
 class Director(Protocol):
-    """The control of answers, which is told of each request (`control.Control`)."""
+    """The control of answers (`control.Control`); it gets each request."""
 
     def serve(self, client: Client, request: Request) -> Responder | None: ...
 
@@ -491,7 +491,7 @@ class Answering(Responder, ABC):
         self.stream.release()
 
     def release(self) -> None:
-        """Write what was held at once; later writes keep their distances. Raises `ControlError`."""
+        """Release a held answer: its next write is done at once. Raises `ControlError`."""
         self._released()
         self._client.guarded(self._resume)(self._now())
 
@@ -504,7 +504,7 @@ class Answering(Responder, ABC):
                 self._add(due)
 
     def step(self, count: int) -> None:
-        """Write so many events at once, and hold again, or end behind the last. Raises `ControlError`.
+        """Write some events at once, and hold again, or end behind the last. Raises `ControlError`.
 
         Those of a WebSocket's turn that has not begun follow the client's message.
         """
@@ -608,8 +608,8 @@ class Response(Answering):
             )
             failure = None
             if self._app.director is not None:
-                taken, failure = self._app.director.take(self, target, plain)
-                self._waiting_faults += taken
+                faults_of_entries, failure = self._app.director.take(self, target, plain)
+                self._waiting_faults += faults_of_entries
             if failure is None:
                 self._ask()
             else:

@@ -1,8 +1,8 @@
 """Pure: the states of an answer that may be held, and every step between them.
 
 A hold is a place: the answer is held as soon as all before the place is written, however late the bytes behind it are
-due. Whoever writes the answer asks `Stream.limit` how far a write may go, and reports each write to `Stream.wrote`.
-An answer that is held goes on only by `release` (which a step uses, too, with a hold further on), or ends.
+due. The writer of the answer asks `Stream.limit` for the end of each write, and reports it to `Stream.wrote`.
+A held answer goes on only by `release` (which a step uses, too, with a hold further on), or ends.
 """
 
 import bisect
@@ -14,7 +14,7 @@ from wiretape.recorder.relay.states import State, TransitionTable
 from wiretape.viewer.wings.replay.positions import HEAD
 
 SILENCE_NS: Final = 2_000_000_000
-"""Time without a write from which on an answer is stalled, in ns."""
+"""Least time without a write of a stalled answer, in ns."""
 
 
 class ControlError(WiretapeError):
@@ -126,10 +126,7 @@ class Stream:
         return bool(self._holds) and self._holds[0].place <= place
 
     def wrote(self, place: int, now: int, silence_ns: int = 0) -> bool:
-        """Note that all before a place is written, and what is behind it is due in `silence_ns`.
-
-        Return True if the answer is held there.
-        """
+        """Note a write up to a place; the next one is due in `silence_ns`. Return True if the answer is held there."""
         self.place = place
         if self.reach(now):
             return True

@@ -28,7 +28,7 @@ MEANINGS: Final = {
     "closed_ms": "when the client closed its connection before the answer was over; None: it did not",
     "ended_ms, ended": "when the answer was over, and how: end (whole), close, reset, garbage (as recorded, or by a "
     "fault), client (it closed before), refused (an error of wiretape's own, as for a miss), relayed (upstream "
-    "answers, and is recorded); None: it still runs",
+    "answers, and is recorded), stopped (by the end of its test); None: it still runs",
 }
 """The fields of a request in a timeline."""
 

@@ -114,8 +114,8 @@ class Upgrade(Answering, Takeover):
         self._replay_request = ReplayRequest(request.method, target, b"", id, forms=form_names)
         self._api = api_at(target.decode("latin-1"))
         if self._app.director is not None:
-            taken, failure = self._app.director.take(self, target, None)
-            self._waiting_faults += taken
+            faults_of_entries, failure = self._app.director.take(self, target, None)
+            self._waiting_faults += faults_of_entries
             if failure is not None:
                 self._answer(failure)
                 return
