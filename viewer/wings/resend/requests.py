@@ -10,10 +10,10 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from wiretape.recorder.clock import SYSTEM, wall_ns
 from wiretape.recorder.decode.operation import GENERATIONS
@@ -24,22 +24,20 @@ from wiretape.viewer.record.rows import RequestRow, TableRow
 from wiretape.viewer.stats.prices import Names, Prices, Usage
 from wiretape.viewer.text.curl import KEYS
 
-MARK: Final = "REDACTED"
+MARK: Final = "REDACTED:sha256:"
+"""The beginning of what stands for a credential on a tape."""
 _KEY_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
-_OWN_HEADER: Final = (
-    ("anthropic.com", "x-api-key"),
-    ("googleapis.com", "x-goog-api-key"),
-    ("openai.azure.com", "api-key"),
-)
-"""The header of an API's key where it is not `Authorization`, by the end of its host."""
+_HEADER_OF: Final = {
+    "ANTHROPIC_API_KEY": "x-api-key", "GEMINI_API_KEY": "x-goog-api-key", "AZURE_OPENAI_API_KEY": "api-key",
+}  # fmt: skip
+"""The header of an API's key where it is not `Authorization`, by the variable of `KEYS`."""
 _OF_CONNECTION: Final = {name.decode() for name in guard.HOP_BY_HOP} | {"host", "content-length", "expect"}
 _OF_ATTEMPT: Final = re.compile(
     r"(?:x-)?idempotency-key|traceparent|tracestate|baggage|x-b3-.*|b3|x-wiretape-.*|(?:x-)?(?:client-)?request-id"
-    r"|x-client-request-id|x-correlation-id|x-stainless-retry-count|x-retry-count|(?:proxy-)?authorization|cookie"
-    r"|x-api-key|api-key|x-goog-api-key|x-amz-.*"
+    r"|x-correlation-id|x-stainless-retry-count|x-retry-count|authorization|cookie|(?:x-)?api-key|x-goog-api-key|x-amz-.*"
 )
 _SIGNED: Final = re.compile(r"(?:.*\.)?amazonaws\.com(?:\.cn)?|(?:.*[.-])?aiplatform\.googleapis\.com")
-_MODEL_IN_PATH: Final = re.compile(r"(?<=/models/)[^/:?]+")
+_MODEL_IN_PATH: Final = re.compile(r"(?:(?<=/models/)|(?<=/deployments/))[^/:?]+")
 FACTS: Final = (
     "id", "started_at", "operation", "api", "framing", "method", "path", "upstream", "upstream_name", "model",
     "response_model", "request_truncated", "turn", "flags", "input_tokens", "input_uncached_tokens", "output_tokens",
@@ -75,18 +73,13 @@ class ResentRequest:
     cost: int | None
 
 
-NOWHERE: Final = Target(providers.make("", "http://localhost"))
-"""The target of what is not sent anyway."""
-
-
 def target(upstream: Upstream, key_from: str | None, environ: Mapping[str, str] = os.environ) -> Target:
     """Return an API with its key. Raises `CannotResend` if the key is missing, or may not go there."""
     host = upstream.host.lower()
     if _SIGNED.fullmatch(host):
         raise CannotResend(f"{host} wants each request signed, which resend does not do: name another target by --to")
     is_local = is_loopback(host)
-    owners = (name for domain, name in KEYS if host == domain or host.endswith(f".{domain}"))
-    variable = key_from or (None if is_local else next(owners, None))
+    variable = key_from or (None if is_local else _variable_of(host))
     if variable is None:
         return Target(upstream)
     if not (key := environ.get(variable, "")):
@@ -98,8 +91,12 @@ def target(upstream: Upstream, key_from: str | None, environ: Mapping[str, str] 
     return Target(upstream, variable, key)
 
 
-def resent(recorded: TableRow, request: RequestRow, target: Target, model: str | None, prices: Prices) -> ResentRequest:
-    """Return a recorded request as it is sent. Raises `CannotResend` for one that is not."""
+def _variable_of(host: str) -> str | None:
+    return next((name for domain, name in KEYS if host == domain or host.endswith(f".{domain}")), None)
+
+
+def check(recorded: TableRow, request: RequestRow) -> None:
+    """Raise `CannotResend` if a request is no generation over HTTP, or not on the tape as a whole."""
     if recorded["operation"] not in GENERATIONS:
         raise CannotResend(f"{recorded['operation'] or 'unknown'}, no generation")
     if recorded["framing"] == "websocket":
@@ -108,66 +105,64 @@ def resent(recorded: TableRow, request: RequestRow, target: Target, model: str |
         raise CannotResend("its request is not on the tape as a whole")
     if MARK.encode() in request.body:
         raise CannotResend("a redacted value is in its body")
-    path, has_key = _path(recorded["path"])
+
+
+def resent(recorded: TableRow, request: RequestRow, target: Target, model: str | None, prices: Prices) -> ResentRequest:
+    """Return a checked request as it is sent. Raises `CannotResend` for one that is not."""
+    path, has_key = _without_key(recorded["path"])
     headers = [
         (name, value)
         for name, value in request.headers
         if (low := name.lower()) not in _OF_CONNECTION and not _OF_ATTEMPT.fullmatch(low) and MARK not in value
     ]
-    body = request.body
+    body = request.body or b""
     if model is not None:
         path, body = _asking(model, path, request)
         headers = [(name, value) for name, value in headers if name.lower() != "content-encoding"]
     route = providers.route([replace(target.upstream, name="")], path.encode("ascii", "replace"))
     assert route is not None  # one at the root takes every path
     if target.key:
-        headers.append(_key_header(target, path, [name for name, _ in request.headers], has_key=has_key))
-    names = Names(
-        model or recorded["model"], None if model else recorded["response_model"], target.upstream.url, recorded["api"]
-    )
-    cost = prices.cost(names, SYSTEM.wall(), _usage(recorded))
+        header = _HEADER_OF.get(_variable_of(target.upstream.host.lower()) or "", "authorization")
+        if _variable_of(target.upstream.host.lower()) is None:  # an unknown API: as its client sent it
+            names = {name.lower() for name, _ in request.headers}
+            recorded_header = next((name for name in _KEY_HEADERS if name in names), "authorization")
+            header = "x-goog-api-key" if has_key else recorded_header
+        elif header == "x-goog-api-key" and "/openai/" in path:  # Google's form of OpenAI's API
+            header = "authorization"
+        headers.append((header, f"Bearer {target.key}" if header == "authorization" else target.key))
+    answered_by = None if model else recorded["response_model"]
+    names_of_price = Names(model or recorded["model"], answered_by, target.upstream.url, recorded["api"])
+    cost = prices.cost(names_of_price, SYSTEM.wall(), _usage(recorded))
     started_ns = wall_ns(recorded["started_at"]) or 0
-    return ResentRequest(recorded, started_ns, target, route[1].decode(), headers, body, names.model, cost)
+    return ResentRequest(recorded, started_ns, target, route[1].decode(), headers, body, names_of_price.model, cost)
 
 
-def _path(path: str) -> tuple[str, bool]:
+def _without_key(path: str) -> tuple[str, bool]:
     """Return a path without a key in its query, and whether it had one."""
     place, _, query = path.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
-    kept = [(name, value) for name, value in pairs if not (name == "key" and MARK in value)]
-    if len(kept) != len(pairs):
-        path = place + (f"?{urlencode(kept)}" if kept else "")
-    if MARK in path:
+    others = [(name, value) for name, value in pairs if not (name == "key" and MARK in value)]
+    has_key = len(others) != len(pairs)
+    if has_key:
+        path = place + (f"?{urlencode(others)}" if others else "")
+    if MARK in unquote(path):
         raise CannotResend("a redacted value is in its path")
-    return path, len(kept) != len(pairs)
+    return path, has_key
 
 
 def _asking(model: str, path: str, request: RequestRow) -> tuple[str, bytes]:
     """Return the path and the body that ask another model."""
+    body = request.plain or b""
     try:
-        value = json.loads(request.plain or b"")
+        value = json.loads(body)
     except ValueError:
         value = None
-    in_body, (other, count) = isinstance(value, dict) and "model" in value, _MODEL_IN_PATH.subn(model, path)
-    if isinstance(value, dict) and in_body:
-        value["model"] = model
+    model_path, count = _MODEL_IN_PATH.subn(lambda _: quote(model, safe="@"), path)
+    if isinstance(value, dict) and "model" in value:
+        body = json.dumps({**value, "model": model}, ensure_ascii=False, separators=(",", ":")).encode()
     elif not count:
         raise CannotResend("it names no model that --model could replace")
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() if in_body else request.plain
-    return other, body or b""
-
-
-def _key_header(target: Target, path: str, names: Iterable[str], *, has_key: bool) -> tuple[str, str]:
-    """Return the header of a key: the API's own, or of an unknown API that of the recorded request."""
-    host = target.upstream.host.lower()
-    own = next((name for domain, name in _OWN_HEADER if host == domain or host.endswith(f".{domain}")), None)
-    is_known = any(host == domain or host.endswith(f".{domain}") for domain, _ in KEYS)
-    recorded = {name.lower() for name in names} & set(_KEY_HEADERS)
-    if own == "x-goog-api-key" and "/openai/" in path:  # Google's form of OpenAI's API
-        own = None
-    elif own is None and not is_known:
-        own = "x-goog-api-key" if has_key else next((name for name in _KEY_HEADERS if name in recorded), None)
-    return ("authorization", f"Bearer {target.key}") if own in (None, "authorization") else (own or "", target.key)
+    return model_path, body
 
 
 def _usage(recorded: TableRow) -> Usage:

@@ -6,16 +6,18 @@ passes the relay as a program's own key does, and the tape gets its mark.
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
 from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.destinations import is_loopback
 from wiretape.recorder.relay import server, service
 from wiretape.recorder.relay.app import HttpApp
 from wiretape.recorder.relay.client import Client
@@ -23,10 +25,11 @@ from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.outward import Proxies
 from wiretape.recorder.relay.proxy import RelayedExchange, RelayOptions, Repetition
 from wiretape.recorder.relay.request import Request
-from wiretape.recorder.tape.losses import Totals
 from wiretape.viewer.wings.resend.requests import ResentRequest
 
 MOST_AT_ONCE: Final = 8
+STORED_SECONDS: Final = 10.0
+"""Time within which an exchange that has ended is on the tape, with its cost."""
 LABEL: Final = "resent"
 """The label of resent exchanges; its value is the run's."""
 
@@ -76,23 +79,13 @@ class Budget:
         self.spent += cost if cost is not None else request.cost or 0
 
 
-@dataclass(slots=True)
-class Outcome:
-    """The end of a run: requests sent, those left because of the budget, and the recorder's totals."""
-
-    sent: int = 0
-    left: int = 0
-    totals: Totals | None = None
-    problems: list[str] = field(default_factory=list)
-
-
 class _Handover(HttpApp):
     """Hands each request over to the relay, once, by the path under which it is expected."""
 
-    def __init__(self, on_refused: Callable[[Refusal], None], on_trouble: Callable[[str], None]) -> None:
-        self.on_refused, self.on_trouble = on_refused, on_trouble
+    def __init__(self, recorder: service.Recorder, observer: service.Observer) -> None:
+        self.on_refused, self.on_trouble = observer.refused, observer.failed
+        self._recorder = recorder
         self.expected: dict[bytes, tuple[ResentRequest, Repetition]] = {}
-        self.recorder: service.Recorder
         self.exchange_ids: dict[bytes, str] = {}
 
     def respond(self, client: Client, request: Request) -> RelayedExchange | None:
@@ -102,7 +95,7 @@ class _Handover(HttpApp):
             self.refuse(client, Refusal(404, "no request is expected here"))
             return None
         resent, repetition = entry
-        relayed = self.recorder.proxy.relay(
+        relayed = self._recorder.proxy.relay(
             client, request, resent.target.upstream, resent.path.encode(), RelayOptions(repeats=repetition)
         )
         if relayed is not None:
@@ -112,7 +105,11 @@ class _Handover(HttpApp):
 
 @dataclass(slots=True)
 class Sender:
-    """One run of requests: `send` returns when all have ended, or after `stop`."""
+    """One run of requests: `send` returns when all have ended, or after `stop`.
+
+    `cost_of` gives the cost of an exchange by its id, None if it is unknown; it is called in a thread once the exchange
+    is on the tape. `sent` and `unsent` count requests, the latter those for which the budget had nothing left.
+    """
 
     requests: Sequence[ResentRequest]
     tape: Path
@@ -123,29 +120,32 @@ class Sender:
     proxies: Proxies | None = None
     ca_file: Path | None = None
     cost_of: Callable[[str], int | None] = lambda _: None
-    """The cost of an exchange by its id, None if it is unknown; called in a thread once it is on the tape."""
+    sent: int = 0
+    unsent: int = 0
+    problems: list[str] = field(default_factory=list)
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
-    _recorded: dict[str, asyncio.Event] = field(default_factory=dict)
-    _outcome: Outcome = field(default_factory=Outcome)
+    _stored: dict[str, asyncio.Event] = field(default_factory=dict)
 
     def stop(self) -> None:
         """Send nothing more, and end the running requests; what came of them stays on the tape."""
         self._stopped.set()
 
-    async def send(self) -> Outcome:
+    async def send(self) -> None:
         """Send all requests. Raises `WiretapeError` if the tape cannot be written."""
         sock = server.bound("127.0.0.1", 0)
-        handover = _Handover(lambda refusal: self._note(refusal.message), self._note)
         upstreams = list({request.target.upstream.url: request.target.upstream for request in self.requests}.values())
+        # A proxy on this machine would see what is meant for a server on it.
+        local_hosts = [upstream.host for upstream in upstreams if is_loopback(upstream.host)]
+        proxies = self.proxies and replace(self.proxies, excluded=[*self.proxies.excluded, *local_hosts])
         options = service.RecorderOptions(
-            self.tape, upstreams, labels={LABEL: self.run}, proxies=self.proxies, ca_file=self.ca_file,
+            self.tape, upstreams, labels={LABEL: self.run}, proxies=proxies, ca_file=self.ca_file,
             purpose="wiretape resend",
         )  # fmt: skip
         observer = service.Observer(
-            finished=lambda exchange: self._event(exchange.id).set(),
-            trouble=lambda message: self._note(f"storing: {message or 'works again'}"),
-            refused=lambda refusal: self._note(refusal.message),
-            failed=self._note,
+            finished=lambda exchange: self._stored_event(exchange.id).set(),
+            trouble=lambda message: self.problems.append(f"storing: {message or 'works again'}"),
+            refused=lambda refusal: self.problems.append(refusal.message),
+            failed=self.problems.append,
         )
         base = server.base_url(sock)
         recorder = service.Recorder(options, observer, served_at=base)
@@ -154,62 +154,58 @@ class Sender:
         except BaseException:
             sock.close()
             raise
-        handover.recorder = recorder
+        handover = _Handover(recorder, observer)
         relay = server.Server(handover, sock)
         # No proxy, cookie or redirect of a client: a request goes to the relay as it is, and its answer stays there.
         limits = httpx.Limits(max_connections=MOST_AT_ONCE)
         try:
-            async with httpx.AsyncClient(trust_env=False, timeout=None, limits=limits) as client:
-                await self._send_all(client, handover, base)
+            async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=None, limits=limits) as client:
+                await self._send_all(client, handover)
         finally:
             relay.close()
             await recorder.stop()
             await relay.wait_closed(0)
-        self._outcome.totals = recorder.totals()
-        return self._outcome
+        self.problems += recorder.totals().problems
 
-    async def _send_all(self, client: httpx.AsyncClient, handover: _Handover, base: str) -> None:
-        running, slots, origin_ns = set[asyncio.Task[None]](), asyncio.Semaphore(MOST_AT_ONCE), SYSTEM.now()
+    async def _send_all(self, client: httpx.AsyncClient, handover: _Handover) -> None:
+        tasks, slots, origin_ns = set[asyncio.Task[None]](), asyncio.Semaphore(MOST_AT_ONCE), SYSTEM.now()
         stopped: asyncio.Task[Any] = asyncio.create_task(self._stopped.wait())
-        count = 0
         for since_ns, number, request in self.pace.times(self.requests, self.repeats):
             if since_ns is None:
-                await _ended(running, stopped)
-            if since_ns is None:
+                await _ended(tasks, stopped)
                 origin_ns = SYSTEM.now()
-            left_s = (origin_ns + (since_ns or 0) - SYSTEM.now()) / 1e9
-            await asyncio.wait([stopped], timeout=max(left_s, 0))
-            taken: asyncio.Task[Any] = asyncio.create_task(slots.acquire())
-            await asyncio.wait([taken, stopped], return_when=asyncio.FIRST_COMPLETED)
+            delay_s = (origin_ns + (since_ns or 0) - SYSTEM.now()) / 1e9
+            await asyncio.wait([stopped], timeout=max(delay_s, 0))
+            slot: asyncio.Task[Any] = asyncio.create_task(slots.acquire())
+            await asyncio.wait([slot, stopped], return_when=asyncio.FIRST_COMPLETED)
             if self._stopped.is_set():
-                taken.cancel()
+                slot.cancel()
                 break
             if not self.budget.admits(request):
-                self._outcome.left = len(self.requests) * self.repeats - count
+                self.unsent = len(self.requests) * self.repeats - self.sent
                 break
-            count += 1
-            path = f"/{os.urandom(16).hex()}".encode()
-            handover.expected[path] = request, Repetition(request.recorded["id"], number, self.run)
-            task = asyncio.create_task(self._send_one(client, handover, base, path, request, slots))
-            running.add(task)
-            task.add_done_callback(running.discard)
-        await _ended(running, stopped)
-        for task in running:
+            self.sent += 1
+            path = f"/{os.urandom(16).hex()}"
+            handover.expected[path.encode()] = request, Repetition(request.recorded["id"], number, self.run)
+            task = asyncio.create_task(self._send_one(client, handover, path, request))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            task.add_done_callback(lambda _: slots.release())
+        await _ended(tasks, stopped)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         stopped.cancel()
-        self._outcome.sent = count
 
     async def _send_one(
-        self, client: httpx.AsyncClient, handover: _Handover, base: str, path: bytes, request: ResentRequest,
-        slots: asyncio.Semaphore,
-    ) -> None:  # fmt: skip
+        self, client: httpx.AsyncClient, handover: _Handover, path: str, request: ResentRequest
+    ) -> None:
         cost: int | None = None
         try:
             # Made by itself, and not by the client, which would add headers of its own.
-            message = httpx.Request(
-                request.recorded["method"], base + path.decode(), headers=[*request.headers], content=request.body
-            )
+            headers = [(name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in request.headers]
+            url = client.base_url.join(path)
+            message = httpx.Request(request.recorded["method"], url, headers=headers, content=request.body)
             try:
                 answer = await client.send(message, stream=True)
                 try:
@@ -217,23 +213,23 @@ class Sender:
                         pass
                 finally:
                     await answer.aclose()
-            except httpx.HTTPError:
-                pass  # the tape has how it ended
-            if self.budget.most is not None and (id := handover.exchange_ids.get(path)) is not None:
-                await self._event(id).wait()
-                cost = await asyncio.to_thread(self.cost_of, id)
+            except httpx.HTTPError as error:  # the tape has how it ended, if it came to the relay
+                if handover.expected.pop(path.encode(), None):
+                    self.problems.append(f"{request.recorded['id']} was not sent: {error}")
+            id = handover.exchange_ids.get(path.encode())
+            if self.budget.most is not None and id is not None:
+                with contextlib.suppress(TimeoutError):  # of a tape that cannot be written, nothing is known
+                    async with asyncio.timeout(STORED_SECONDS):
+                        await self._stored_event(id).wait()
+                    cost = await asyncio.to_thread(self.cost_of, id)
         finally:
             self.budget.settle(request, cost)
-            slots.release()
 
-    def _event(self, id: str) -> asyncio.Event:
-        return self._recorded.setdefault(id, asyncio.Event())
-
-    def _note(self, message: str) -> None:
-        self._outcome.problems.append(message)
+    def _stored_event(self, id: str) -> asyncio.Event:
+        return self._stored.setdefault(id, asyncio.Event())
 
 
-async def _ended(running: set[asyncio.Task[None]], stopped: asyncio.Task[Any]) -> None:
+async def _ended(tasks: set[asyncio.Task[None]], stopped: asyncio.Task[Any]) -> None:
     """Wait until all running requests have ended, or until the run is stopped."""
-    while running and not stopped.done():
-        await asyncio.wait([*running, stopped], return_when=asyncio.FIRST_COMPLETED)
+    while tasks and not stopped.done():
+        await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)

@@ -38,6 +38,7 @@ def request(body: bytes | None = b'{"model": "m"}', *headers: tuple[str, str], s
 
 def resent(row: dict[str, Any], sent: RequestRow, url: str = "http://127.0.0.1:1", **more: Any) -> ResentRequest:
     target = requests.target(providers.parse(url), more.pop("key_from", None), SECRETS)
+    requests.check(row, sent)
     return requests.resent(row, sent, target, more.pop("model", None), PRICES)
 
 
@@ -105,6 +106,7 @@ def test_a_key_in_the_query_becomes_a_header() -> None:
     [
         ("/v1/chat", {"model": "m", "n": "é"}, "/v1/chat", {"model": "new", "n": "é"}),
         ("/v1/models/m:generateContent?alt=sse", {"a": 1}, "/v1/models/new:generateContent?alt=sse", {"a": 1}),
+        ("/openai/deployments/m/chat", {"a": 1}, "/openai/deployments/new/chat", {"a": 1}),
     ],
 )
 def test_another_model_is_named_in_body_or_path(

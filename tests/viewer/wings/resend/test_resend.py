@@ -96,7 +96,7 @@ def test_nothing_is_sent_before_it_may_be(tape: Path, monkeypatch: pytest.Monkey
         ("--to", "openai", "--yes"): "OPENAI_API_KEY is not set",
         (*here,): "add --yes",
         (*here, "--max-requests", "2", "-n", "3", "--yes"): "raise --max-requests",
-        (*here, "--max-cost", "1", "--yes"): "is unknown (help prices)",
+        (*here, "--max-cost", "1", "--yes"): "has no price",
         (*here, "--rate", "1", "--every", "1s", "--yes"): "exclude each other",
     }.items():
         assert words in run(tape, "resend", "@s", *arguments, code=2).output, arguments
