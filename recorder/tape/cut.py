@@ -503,10 +503,22 @@ def readable(path: Path) -> Path:
 def _tape_of_text(path: Path, _changed_ns: int, _size: int) -> Path:
     """Return a tape made of a text, once as long as that does not change."""
     with contextlib.ExitStack() as resources:
-        tape = resources.enter_context(private.directory(_PREFIX, _PURPOSE)) / f"{path.stem}.db"
-        make_tape_at(path, tape)
+        tape = resources.enter_context(opened(path))
         atexit.register(resources.pop_all().close)
     return tape
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Path]:
+    """Yield a tape to read as `readable` returns it, for a process that does not end as others do.
+
+    Raises `NotFound` and `TapeDamaged`.
+    """
+    if path.suffix != lock.TEXT_SUFFIX:
+        yield path
+        return
+    with private.directory(_PREFIX, _PURPOSE) as directory:
+        yield make_tape_at(path, directory / f"{path.stem}.db")
 
 
 def _check_there(path: Path) -> None:

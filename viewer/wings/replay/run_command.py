@@ -1,6 +1,5 @@
 """The command `run --replay`: a program whose requests to APIs are answered from a tape, without a network."""
 
-import asyncio
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -117,15 +116,26 @@ def run(
 
 async def _serve(launched: Launched, replayed: Replayed, line: "socket.socket", session: int) -> int:
     """Answer until the launcher reports the command's end, or closes the line; return 0, or a code for misses."""
+    from wiretape.recorder.errors import WiretapeError
+    from wiretape.recorder.tape import cut
+
+    try:
+        with cut.opened(replayed.tape) as path:
+            return await _answer(launched, replayed, path, line, session)
+    except WiretapeError as error:
+        _say(str(error))
+        return TAPE_FAILED
+
+
+async def _answer(launched: Launched, replayed: Replayed, path: Path, line: "socket.socket", session: int) -> int:
     from wiretape.recorder.clock import SYSTEM, KernelTime
     from wiretape.recorder.destinations import is_loopback
-    from wiretape.recorder.errors import WiretapeError
     from wiretape.recorder.relay import apis, local, outward, server
     from wiretape.recorder.relay.proxy import Proxy
     from wiretape.recorder.relay.tap import Tap
     from wiretape.recorder.relay.upstream import Transport
     from wiretape.recorder.relay.workers import Observer
-    from wiretape.recorder.tape import cut, journal
+    from wiretape.recorder.tape import journal
     from wiretape.viewer.source.replayed import ReplaySource
     from wiretape.viewer.wings.replay import matching
     from wiretape.viewer.wings.replay.closed import ClosedForward, ClosedProxies
@@ -149,12 +159,7 @@ async def _serve(launched: Launched, replayed: Replayed, line: "socket.socket", 
         on_trouble=_say,
         on_refused=report.refused,
     )
-    try:
-        path = await asyncio.to_thread(cut.readable, replayed.tape)
-        heads = await replay.start()
-    except WiretapeError as error:
-        _say(str(error))
-        return TAPE_FAILED
+    heads = await replay.start()
     known = {(api.name, api.url) for api in apis.APIS}
     of_variables = [upstream for upstream in settings.upstreams if (upstream.name, upstream.url) not in known]
     recorded = [matching.mounts(url)[0] for url in {head.upstream for head in heads}]

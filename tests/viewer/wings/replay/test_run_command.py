@@ -12,6 +12,7 @@ from tests.support.commands import run
 from tests.support.relay import finish, on_loop, wiretape
 from wiretape.recorder.commands.run import run as command
 from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
+from wiretape.recorder.tape import cut
 from wiretape.viewer.wings.replay import testenv
 
 KEYS = {
@@ -86,6 +87,14 @@ async def test_a_replay_within_a_run_reaches_no_api_either(demo: tuple[Path, str
     answers, environment = json.loads(out)
     assert (code, answers, environment["OPENAI_API_KEY"]) == (0, [[200, "fields"]], KEYS["OPENAI_API_KEY"])
     assert "1 request answered from" in err
+
+
+def test_a_text_is_a_tape_within_a_block(demo: tuple[Path, str], tmp_path: Path) -> None:
+    text = tmp_path / "tape.jsonl"
+    run(demo[0], "db", "cut", "@", "-o", str(text))
+    with cut.opened(text) as tape:
+        assert tape.exists()
+    assert not tape.parent.exists()
 
 
 def test_options_of_recording_are_refused(tmp_path: Path) -> None:
