@@ -325,8 +325,9 @@ async def _record(launched: Launched, line: "socket.socket", session: int) -> in
     if not recorder.totals().recorded:
         attempt.connections = recorder.accepted
         attempt.daemons = {pid: daemons.described(pid) for pid in {*values[1:], *daemons.listening(attempt.asked)}}
+        naming = options.naming(settings.tape)  # so that another attempt is recorded to the same tape
         for text in explain.explain(attempt, launched.command):
-            _report(text)
+            _report(re.sub(r"\bwiretape (?:run|record)\b(?=,| -)", lambda match: f"{match[0]}{naming}", text))
     return 0 if recorder.totals().is_whole and not unstored else TAPE_FAILED
 
 

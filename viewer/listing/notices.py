@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from wiretape.recorder import local_time
 from wiretape.recorder.errors import WiretapeError
@@ -18,14 +17,14 @@ from wiretape.viewer.text.cells import Part
 
 Lines = list[list[Part]]
 
-_HOW_TO_RECORD: Final[Lines] = [
-    [(f"{step:<25}", "muted"), (command, "accent")]
-    for step, command in (
-        ("1. start the recorder", "wiretape record --upstream https://api.openai.com"),
+
+def _how_to_record(naming: str) -> Lines:
+    steps = (
+        ("1. start the recorder", f"wiretape record{naming} --upstream https://api.openai.com"),
         ("2. point your app at it", "export OPENAI_BASE_URL=http://127.0.0.1:8377/v1"),
-        ("or both in one go", "wiretape run -- python app.py"),
+        ("or both in one go", f"wiretape run{naming} -- python app.py"),
     )
-]
+    return [[(f"{step:<25}", "muted"), (command, "accent")] for step, command in steps]
 
 
 def recorder_line(run: RecorderRun | None, wall_ns: int) -> list[Part]:
@@ -40,13 +39,16 @@ def recorder_line(run: RecorderRun | None, wall_ns: int) -> list[Part]:
     return [("● ", "error"), (f"REC {_address(run.listen)} → {_address(upstream)}", "plain")]
 
 
-def no_tape(path: Path) -> Lines:
-    """Return the notice that there is no tape yet: where one is looked for, and how one is made."""
+def no_tape(path: Path, naming: str = "") -> Lines:
+    """Return the notice that there is no tape yet: where one is looked for, and how one is made.
+
+    `naming` is the option that names it, with a space before.
+    """
     return [
         [("There is no tape yet.", "strong")],
         [(safe(str(path)), "muted"), ("   another: --db FILE, or WIRETAPE_DB", "muted")],
         [],
-        *_HOW_TO_RECORD,
+        *_how_to_record(naming),
         [],
         [("This screen updates by itself as soon as something is recorded.", "muted")],
     ]
@@ -74,14 +76,14 @@ def tape_gone(path: Path, summary: TapeSummary | None) -> Lines:
     ]
 
 
-def empty(run: RecorderRun | None, wall_ns: int) -> Lines:
+def empty(run: RecorderRun | None, wall_ns: int, naming: str = "") -> Lines:
     """Return the notice that nothing is recorded yet, with advice: `run` is the newest of the tape."""
     is_running = run is not None and run.state(wall_ns) == "running"
     now = f"running at {_address(run.listen)}" if run is not None and is_running else "not running"
     return [
         [("No exchanges recorded yet.", "strong")],
         [],
-        *_HOW_TO_RECORD,
+        *_how_to_record(naming),
         [],
         [(f"Recorder: {now}", "success" if is_running else "warning"), ("   This screen updates by itself.", "muted")],
     ]

@@ -109,13 +109,13 @@ def lines(
     yield from _label("quota", " · ".join(facts.quotas(last)), room)
     if account.clock_step:
         yield from _label("note", "the wall clock was set back: a gap of unknown length counts as 0", room)
-    yield from _label("more", "--part time: a row for each turn", room)
 
 
 def stalls(stories: Iterable[tuple[str, str]], width: int | None = None) -> Iterator[Text]:
-    """Yield the stalls of a session, each with the id of its exchange."""
+    """Yield the end of a session's page: its stalls, each with the id of its exchange, and what shows more."""
     for id, story in stories:
         yield from _label("stall", f"{safe(id)[:8]} {story}", width or 100)
+    yield from _label("more", "--part time: a row for each turn", width)
 
 
 def _label(label: str, text: str, width: int | None) -> Iterator[Text]:

@@ -178,7 +178,8 @@ def number(value: Any) -> str:
         return formatting.UNKNOWN
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.{1 if abs(value) >= 10 or value == 0 else 2}f}"
+    text = f"{value:,.{1 if abs(value) >= 10 or value == 0 else 2}f}"
+    return text.lstrip("-") if {*text} <= {*"-0."} else text  # what rounds to 0 has no sign
 
 
 def paragraph(label: str, text: str, width: int | None = None, style: str = "dim") -> list[Text]:

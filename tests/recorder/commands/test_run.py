@@ -252,7 +252,7 @@ async def test_unset_api_variables_stay_unset(tmp_path: Path) -> None:
     env = {"MISTRAL_BASE_URL": "https://gw.test/v1", "GROQ_API_BASE": "http://127.0.0.1:9"}
     code, out, err = await ran(tmp_path / "tape.db", script=script, env=env)
     assert (code, out) == (0, "['GROQ_API_BASE', 'MISTRAL_BASE_URL']\n")
-    assert "try: wiretape run --base-url -- python" in err
+    assert f"try: wiretape run --db {tmp_path / 'tape.db'} --base-url -- python" in err
     code, out, _ = await ran(tmp_path / "tape.db", "--base-url", script=script)
     assert (code, "'OPENAI_BASE_URL'" in out) == (0, True)
     code, _, err = await ran(tmp_path / "tape.db", "--base-url", "--host", "x.test", script=script)

@@ -45,6 +45,8 @@ def test_several_upstreams_are_counted() -> None:
 def test_no_tape_says_where_and_how() -> None:
     text = text_of(notices.no_tape(Path(f"/a/{HOSTILE}.db")))
     assert "wiretape record --upstream" in text
+    assert "wiretape run --db x.db -- python" in text_of(notices.no_tape(Path("x.db"), " --db x.db"))
+    assert "wiretape record --db x.db --up" in text_of(notices.empty(None, WALL_NS, " --db x.db"))
     assert "WIRETAPE_DB" in text
     assert "\x1b" not in text
 

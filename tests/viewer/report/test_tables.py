@@ -128,7 +128,16 @@ def test_the_first_column_may_take_half_the_width() -> None:
 
 
 @each_case(
-    ("value", "expected"), [(None, "–"), (1234567, "1,234,567"), (1234.56, "1,234.6"), (0.01234, "0.01"), (0.0, "0.0")]
+    ("value", "expected"),
+    [
+        (None, "–"),
+        (1234567, "1,234,567"),
+        (1234.56, "1,234.6"),
+        (0.01234, "0.01"),
+        (0.0, "0.0"),
+        (-0.001, "0.00"),
+        (-0.01, "-0.01"),
+    ],
 )
 def test_figures_have_as_many_decimals_as_help(value: float | None, expected: str) -> None:
     assert tables.number(value) == expected

@@ -1,5 +1,6 @@
 """The words around the list: the tape's counts, the recorder's state, the matches, and why nothing is listed."""
 
+from wiretape.recorder.commands import options
 from wiretape.recorder.errors import NotFound, SchemaMissing, TapeGone
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
@@ -58,14 +59,15 @@ def match_count(filter: FilterLine, listing: Listing, width: int) -> list[Part]:
 def reason_for_empty(host: Host, listing: Listing) -> notices.Lines | None:
     """Return the reason for an empty list; None if it is not empty, or empty by a filter."""
     place = host.list_reader.place
+    naming = "" if place.file is None else safe(options.naming(place.file))
     if listing.is_unread and listing.trouble is not None:
         if isinstance(listing.trouble, TapeGone) and place.file is not None:
             return notices.tape_gone(place.file, listing.tape_summary)
         if isinstance(listing.trouble, NotFound | SchemaMissing) and place.file is not None:
-            return notices.no_tape(place.file)
+            return notices.no_tape(place.file, naming)
         return notices.failed(listing.trouble, place.noun)
     if listing.change is not None and not listing.change.total:
         if not place.supports("changes"):
             return notices.nothing_shipped(host.list_reader.name)
-        return notices.empty(listing.recorder, host.clock.wall_ns())
+        return notices.empty(listing.recorder, host.clock.wall_ns(), naming)
     return None

@@ -94,12 +94,13 @@ def test_in_ascii_every_sign_is_ascii(tape: Path) -> None:
     journey(steps())
 
 
-def test_an_empty_tape_says_how_to_record(tmp_path: Path) -> None:
+def test_an_empty_tape_says_how_to_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     with recorder(tmp_path / "tape.db"):
         pass
 
     async def steps() -> None:
-        async with viewed(tmp_path / "tape.db", (60, 16)) as pilot:
+        async with viewed(Path("tape.db"), (60, 16)) as pilot:
             await shows(pilot, "No exchanges recorded yet.", "Recorder: running", "q quit")
             await wait_for(pilot, lambda: "enter open" not in seen(pilot.app))  # there is nothing to open
             assert_golden("streams-empty", await resized(pilot, (80, 24)))
@@ -110,7 +111,7 @@ def test_an_empty_tape_says_how_to_record(tmp_path: Path) -> None:
 def test_a_tape_is_shown_once_it_exists(tmp_path: Path) -> None:
     async def steps() -> None:
         async with viewed(tmp_path / "tape.db") as pilot:
-            await shows(pilot, "There is no tape yet.", "wiretape record --upstream")
+            await shows(pilot, "There is no tape yet.", "wiretape record --db")
             with recorder(tmp_path / "tape.db") as writing:
                 await shows(pilot, "No exchanges recorded yet.")
                 writing.record("a" * 16)
