@@ -339,9 +339,9 @@ def install_hint(extra: str) -> str:
     package_name = f"'{clone}[{extra}]'"
     is_editable = bool(origin.get("dir_info", {}).get("editable"))
     prefix = Path(sys.prefix)
-    if (prefix / "uv-receipt.toml").exists():
+    if paths.exists(prefix / "uv-receipt.toml"):
         return f"uv tool install --force {'-e ' * is_editable}{package_name}"
-    if (prefix / "pipx_metadata.json").exists():
+    if paths.exists(prefix / "pipx_metadata.json"):
         return f"pipx install --force {'-e ' * is_editable}{package_name}"
     if any(part.startswith(("archive-v", "environments-v")) for part in prefix.parts):  # a cached one, of uvx
         return f"uvx --from {package_name} wiretape …"
