@@ -97,6 +97,7 @@ class TapeFile(click.Path):
 
 
 def named_tape(meaning: str) -> Callable[[F], F]:
+    """Return the option `--db` with a meaning of its own."""
     return click.option(
         "--db",
         type=TapeFile(path_type=Path, readable=False),

@@ -8,6 +8,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, compress, groupby, islice
 from operator import sub
 from typing import Final
@@ -200,7 +201,11 @@ class Transcript:
         self.voices = sorted(texts.voices.values(), key=lambda voice: voice.index)
         for track in self._tracks:
             _ = track.text  # is put together here, beside the loop, and not when it is first shown
-        self.gap_unit_ns = sparkline.unit_ns(self._output_gaps)
+        _ = self.gap_unit_ns  # likewise
+
+    @cached_property
+    def gap_unit_ns(self) -> int:
+        return sparkline.unit_ns(self._output_gaps)
 
     @classmethod
     def of_texts(cls, texts: Mapping[str, str], calls: Sequence[tuple[str, str]] = ()) -> "Transcript":

@@ -273,12 +273,10 @@ class Answering(Responder, ABC):
     """A request on its way to its answer, over HTTP or a WebSocket: its writes, its holds, the room of its data."""
 
     def __init__(self, app: Replay, client: Client, request: Request) -> None:
-        self._app, self._client, self._request, self._now = app, client, request, app.clock.now
+        self._app, self._client, self._request = app, client, request
         self.served = Served(request.method, request.target.decode("latin-1"), client.stamp)
-        self._t0 = self.served.requested
         self._size = 0
         """Bytes of the client that count for the limits of bodies."""
-        self._is_over = False
         self.no, self.model = 0, cast(str | None, None)
         """The number and the model of the request, which only control asks for."""
         self.stream = Stream()
@@ -305,6 +303,17 @@ class Answering(Responder, ABC):
         if app.director is not None:
             app.director.add(self)
 
+    @property
+    def _t0(self) -> int:
+        return self.served.requested
+
+    @property
+    def _is_over(self) -> bool:
+        return self.served.ending != ""
+
+    def _now(self) -> int:
+        return self._app.clock.now()
+
     def _read_forms(self) -> tuple[str, ...] | None:
         """Return the forms that the request names, and take their names out of it. Raises ValueError."""
         request = self._request
@@ -325,11 +334,11 @@ class Answering(Responder, ABC):
     def _end(self, ending: str) -> None:
         if self._is_over:
             return
-        self._is_over = True
+        self.served.ending = ending
         self._forget_body()
         if self._hold_timer is not None:
             self._hold_timer.cancel()
-        self.served.ending, self.served.ended_ns = ending, self._now() - self._t0
+        self.served.ended_ns = self._now() - self._t0
         self.stream.end(ending)
         self._app.live.discard(self)
         self._app.on_served(self.served)
