@@ -122,10 +122,6 @@ class AgentTurn(TurnDraft):
         """The id, name and arguments of each call, in their order."""
         return [(id, name, self._joined("tool", id)) for id, name in self.calls.items()]
 
-    @property
-    def reasoning(self) -> str:
-        return "".join(self._joined(*key) for key in self.parts if key[0] == "reasoning")
-
     def part_of(self, kind: OutputKind, key: str, part: int) -> _Text:
         return self.parts.setdefault((kind, key), {}).setdefault(part, _Text())
 
