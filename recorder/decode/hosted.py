@@ -1,8 +1,9 @@
 """Pure: the exchanges of one hosted session, from their bytes to its turns."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.decode import encoding, session_streams
@@ -26,6 +27,46 @@ class SessionExchange:
     reads: Reads
     body: bytes
     request: RecordedRequest
+
+
+class SessionMember(NamedTuple):
+    """An exchange of a session by its number: its id, and wall times in ns.
+
+    A stream `is_whole` if all turns ended that it told; `taken` are the ids of requests that its turns took.
+    """
+
+    no: int
+    id: str
+    start_ns: int
+    end_ns: int
+    is_stream: bool
+    is_whole: bool = False
+    taken: frozenset[str] = frozenset()
+
+
+def related(member: SessionMember, others: Iterable[SessionMember]) -> list[int]:
+    """Return the numbers of the exchanges that decide about the same turns as a stream, or as a late request.
+
+    A session may be told by thousands of streams, one a turn: only those that were open together, or went on with a
+    turn, are read again. There is none if no stream that has ended can have told what a request began.
+    """
+    streams = [other for other in others if other.is_stream]
+    groups, until_ns = list[list[SessionMember]](), -1
+    for stream in sorted([*streams, member] if member.is_stream else streams, key=attrgetter("start_ns")):
+        if groups and (stream.start_ns <= until_ns or not groups[-1][-1].is_whole):
+            groups[-1].append(stream)
+        else:
+            groups.append([stream])
+        until_ns = max(until_ns, stream.end_ns)
+    related = [
+        stream
+        for group in groups
+        if (member in group if member.is_stream else any(one.end_ns >= member.start_ns for one in group))
+        for stream in group
+    ]
+    taken = frozenset().union(*(stream.taken for stream in streams if stream not in related))
+    requests = [other for other in others if not other.is_stream and other.id not in taken]
+    return [other.no for other in (*related, *requests) if other is not member] if related else []
 
 
 def is_stream(exchange: Exchange) -> bool:

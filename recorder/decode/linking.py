@@ -47,8 +47,8 @@ class SessionStream:
 class LinkedTurn:
     """A turn, and the stream that told its first event.
 
-    `request` began it. `continued_in` are the further streams that told it; `missing` counts the times within it in
-    which no stream was open, before the next one was.
+    `request` began it, and it took the messages of `steers`, too. `continued_in` are the further streams that told it;
+    `missing` counts the times within it in which no stream was open, before the next one was.
     """
 
     turn: AgentTurn
@@ -56,6 +56,7 @@ class LinkedTurn:
     continued_in: list[str]
     missing: int
     request: SessionRequest | None = None
+    steers: list[SessionRequest] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -128,16 +129,17 @@ def _link(session: LinkedSession, free: list[SessionRequest]) -> None:
         waiting = [request for request in free if request.at_ns <= begin_ns]
         # Requests to a sub-agent are known by their events alone.
         waiting = [request for request in waiting if request in named] or ([] if turn.thread else waiting)
-        if waiting:
-            is_result = waiting[0].begun_by in _RESULTS
-            begun = [request for request in waiting if request.begun_by in _RESULTS] if is_result else waiting[:1]
-            linked_turn.request = begun[-1]
-            free = [request for request in free if request not in begun]
-        free = [request for request in free if request not in named]
+        begun = waiting[:1]
+        if begun and begun[0].begun_by in _RESULTS:
+            begun = [request for request in waiting if request.begun_by in _RESULTS]
         messages = [ask for ask in turn.asks if ask.id not in by_event and ask.kind == "text"]
+        taken = dict.fromkeys([*begun, *(request for request in named if request in free)])
         for ask in messages[1:]:
-            steer = next((one for one in free if one.at_ns <= session.at_ns[ask.mark]), None)
-            free = [request for request in free if request is not steer]
+            steer = (one for one in free if one not in taken and one.at_ns <= session.at_ns[ask.mark])
+            taken.update(dict.fromkeys([request for request in [next(steer, None)] if request is not None]))
+        linked_turn.request = begun[-1] if begun else None
+        linked_turn.steers = [request for request in taken if request is not linked_turn.request]
+        free = [request for request in free if request not in taken]
 
 
 def tool_spans(linked_turn: LinkedTurn, session: LinkedSession) -> list[tuple[int, int]]:
@@ -189,6 +191,7 @@ def measures_of(linked_turn: LinkedTurn, session: LinkedSession) -> TurnMeasures
     return replace(
         measures,
         begun_by_id=None if request is None else request.exchange_id,
+        steered_by=" ".join(request.exchange_id for request in linked_turn.steers) or None,
         continued_in=" ".join(linked_turn.continued_in) or None,
         missing=linked_turn.missing,
         audio_bytes=None,

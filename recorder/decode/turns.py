@@ -165,6 +165,7 @@ class TurnMeasures:
     session: str | None = optional("the provider's id of the session; NULL: a WebSocket")
     thread: str | None = optional("the thread or id of the sub-agent whose turn it is; NULL: none")
     begun_by_id: str | None = optional("the exchange of the request that began it; NULL: the tape has none")
+    steered_by: str | None = optional("further requests whose messages it took, by the ids of their exchanges")
     continued_in: str | None = optional("further streams that told it, by the ids of their exchanges")
     missing: int | None = optional(
         "places where its events may be missing: no stream was open, and the next one was opened later"

@@ -88,7 +88,7 @@ def _application_id(path: Path) -> int:
         return 0
 
 
-NAMES_DIGEST = "468b04a1b2c2ee99"
+NAMES_DIGEST = "3f5c9d438bc6e375"
 """A digest of the names in the schema of `REVISION`, as `names_digest` computes it."""
 
 

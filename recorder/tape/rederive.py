@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection, Text, or_, select, type_coerce, update
 
+from wiretape.recorder.decode import hosted
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.decode.values import JsonObject
@@ -64,7 +65,9 @@ def _rederive(store: Store, no: int) -> bool:
     """Derive one exchange again; if its body is missing, or cannot be unpacked, keep its measures."""
     connection = store.connection
     with connection.begin():
-        facts = store.settling.with_session(Stored.of(connection, [no]).unsettled(no))
+        facts = Stored.of(connection, [no]).unsettled(no)
+        if hosted.is_stream(facts.exchange):  # the measures of a request are its own
+            facts = store.settling.with_session(facts)
         if not facts.exchange.has_bytes or no in damage_of(connection).exchanges:
             return False
         measured = derived(facts, linked_streams(facts).get(facts.id))

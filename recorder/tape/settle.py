@@ -213,10 +213,26 @@ def derived(facts: Unsettled, decoded: Decoded | None = None) -> Measures | None
     return dataclasses.replace(measured, error_code=code, error_message=message, turns=turns)
 
 
-_MEMBERS: Final = """SELECT e.no, e.started_at, e.end_ns, m.operation = 'agent_session'
+_MEMBERS: Final = """SELECT e.no, e.id, e.started_at, e.end_ns, m.operation = 'agent_session', m.outcome, m.turns
     FROM exchanges AS e JOIN measures AS m ON m.exchange_no = e.no
     WHERE e.upstream = ? AND m.conversation_key = ? AND m.conversation_key_from = 'session' AND e.no != ?
     AND (e.method = 'POST' OR m.operation = 'agent_session')"""
+
+
+def _member(
+    no: int, id: str, started_at: str, end_ns: int | None, is_stream: bool, outcome: str, turns: str | None
+) -> hosted.SessionMember:
+    """Return an exchange of a session from its row."""
+    start_ns = wall_ns(started_at) or 0
+    ids = (f"{turn.get('begun_by_id')} {turn.get('steered_by')}" for turn in msgspec.json.decode(turns or "[]"))
+    taken = frozenset(" ".join(ids).split())
+    return hosted.SessionMember(no, id, start_ns, start_ns + (end_ns or 0), is_stream, outcome == "complete", taken)
+
+
+def _member_of(facts: Unsettled) -> hosted.SessionMember:
+    exchange = facts.exchange
+    is_stream = hosted.is_stream(exchange)
+    return _member(facts.no, facts.id, exchange.started_at, exchange.end_ns, is_stream, "", None)
 
 
 def _session_key(facts: Unsettled) -> str | None:
@@ -281,15 +297,14 @@ class Settling:
             return facts
         peers = {each.no: each for each in others if each is not facts and _session_key(each) == key}
         rows = self._driver.execute(_MEMBERS, (facts.exchange.upstream, key, facts.no)).fetchall()
-        until_ns = [
-            (wall_ns(started_at) or 0) + (end_ns or 0) for _, started_at, end_ns, is_stream in rows if is_stream
-        ]
-        is_late = bool(until_ns) and max(until_ns) >= (wall_ns(facts.exchange.started_at) or 0)
-        if not is_late and not hosted.is_stream(facts.exchange):
+        members = [_member(*row) for row in rows if row[0] not in peers]
+        members += [_member_of(each) for each in peers.values()]
+        numbers = hosted.related(_member_of(facts), members)
+        if not numbers and not hosted.is_stream(facts.exchange):
             return facts
-        stored = Stored.of(self._connection, [no for no, *_ in rows if no not in peers])
-        members = [*peers.values(), *(stored.unsettled(no) for no in stored.rows)]
-        return dataclasses.replace(facts, session=tuple(members))
+        stored = Stored.of(self._connection, [no for no in numbers if no not in peers])
+        session = (peers.get(no) or stored.unsettled(no) for no in numbers if no in peers or no in stored.rows)
+        return dataclasses.replace(facts, session=tuple(session))
 
     def _within(self, numbers: Sequence[int], most_bytes: int) -> Sequence[int]:
         """Return the first exchanges, at least one, up to the one whose stored bytes reach a limit."""

@@ -21,7 +21,7 @@ from tests.support.hosted_sessions import (
     worked_example,
 )
 from wiretape.recorder.decode.derive import derive
-from wiretape.recorder.decode.hosted import decoded_streams
+from wiretape.recorder.decode.hosted import SessionMember, decoded_streams, related
 from wiretape.recorder.decode.metrics import Measures
 
 A, B, C, D = (f"{letter * 4}00000000000{letter}" for letter in "abcd")
@@ -234,3 +234,20 @@ def test_sub_agents_take_no_request_of_the_root() -> None:
     assert brief(rows, "thread", "begun_by", "begun_by_id", "text") == [
         (None, "text", B, "root"), ("th_1", "agent", None, "sub")
     ]  # fmt: skip
+
+
+def test_only_streams_that_share_turns_are_read_again() -> None:
+    def stream_of(no: int, start: int, end: int, whole: bool = True, taken: str = "") -> SessionMember:
+        return SessionMember(no, f"s{no}", start, end, True, whole, frozenset(taken.split()))
+
+    def request(no: int, at: int) -> SessionMember:
+        return SessionMember(no, f"r{no}", at, at + 1, False)
+
+    others = [
+        stream_of(1, 0, 10, taken="r2 r3"), request(2, 1), request(3, 2), stream_of(4, 20, 40, whole=False),
+        request(5, 25), stream_of(6, 50, 60), stream_of(7, 70, 80, taken="r5"),
+    ]  # fmt: skip
+    assert sorted(related(stream_of(8, 55, 65), others)) == [4, 6]
+    assert sorted(related(stream_of(8, 90, 95), others)) == []
+    assert sorted(related(request(8, 58), others)) == [4, 5, 6, 7]
+    assert related(request(8, 99), others) == []
