@@ -151,6 +151,7 @@ class Sender:
         recorder = service.Recorder(options, observer, served_at=base)
         try:
             await recorder.start()
+            await recorder.tap.ready()  # nothing is paid for that could not be recorded, and costs are known soon
         except BaseException:
             sock.close()
             raise
@@ -160,7 +161,8 @@ class Sender:
         limits = httpx.Limits(max_connections=MOST_AT_ONCE)
         try:
             async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=None, limits=limits) as client:
-                await self._send_all(client, handover)
+                if not recorder.tap.gave_up:
+                    await self._send_all(client, handover)
         finally:
             relay.close()
             await recorder.stop()

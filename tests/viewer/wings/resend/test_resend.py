@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.commands import run
-from tests.support.relay import STREAM
-from tests.support.session_tape import KEY, session_tape
+from tests.support.sample_tape import DONE, event
+from tests.support.session_tape import KEY, SECOND, session_tape
 from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer.query import coverage, parser
@@ -29,7 +29,8 @@ class Api:
     def _choose(self, request: Any) -> Scene:
         if b"moved" in request.body:
             return answer([(0, b"{}")], status=307, headers=[("location", "/elsewhere")])
-        return answer(STREAM)
+        usage = event(usage={"prompt_tokens": 9000, "completion_tokens": 1, "total_tokens": 9001})
+        return answer([(0.0, event({"content": "a"}, "stop") + usage + DONE)])
 
     def close(self) -> None:
         self.thread.call(self.server.__aexit__())
@@ -83,9 +84,19 @@ def test_a_session_is_sent_recorded_and_compared(api: Api, tape: Path, monkeypat
     assert "resend=" not in newest
 
 
-def test_no_redirect_is_followed(api: Api, tape: Path) -> None:
-    asked = run(tape, "resend", "@", "--to", api.server.url, "--model", "moved", "--yes", code=1)
+def test_a_budget_ends_a_run_and_a_redirect_is_an_answer(
+    api: Api, tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wiretape").mkdir()
+    prices = '[[prices]]\nmodel = "gpt-x"\ninput = 1000\noutput = 0\n'
+    (tmp_path / "wiretape" / "config.toml").write_text(prices, "utf-8")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    # The answers cost more than the recorded one.
+    sent = run(tape, "resend", SECOND, "--to", api.server.url, "-n", "3", "--max-cost", "3", "--yes", code=3)
     assert len(api.server.requests) == 1
+    assert "2 requests left" in sent.output
+    asked = run(tape, "resend", SECOND, "--to", api.server.url, "--model", "moved", "--yes", code=1)
+    assert len(api.server.requests) == 2
     assert ("307" in asked.stdout, "http_error" in asked.stdout) == (True, True)
 
 
