@@ -48,6 +48,7 @@ class Controlled:
         return got.status, value["error"]["code"] if "error" in value else value
 
     async def done(self, path: str, body: object = None) -> Any:
+        path += "&timeout=60s" if "until=" in path and "timeout=" not in path else ""
         status, value = await self.call(path, body)
         assert status in (200, 201), value
         return value
