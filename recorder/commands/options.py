@@ -20,7 +20,7 @@ from urllib.parse import unquote
 import click
 
 from wiretape.recorder import destinations, paths
-from wiretape.recorder.children import PROXY_PASSWORD
+from wiretape.recorder.children import PROXY_PASSWORD, python
 from wiretape.recorder.commands import dialects
 from wiretape.recorder.errors import NotFound, WiretapeError
 
@@ -346,8 +346,8 @@ def install_hint(extra: str) -> str:
         return f"pipx install --force {'-e ' * is_editable}{package_name}"
     if any(part.startswith(("archive-v", "environments-v")) for part in prefix.parts):  # a cached one, of uvx
         return f"uvx --from {package_name} wiretape …"
-    python = shlex.quote(sys.executable)
-    tool = f"uv pip install -p {python}" if installer == "uv" else f"{python} -m pip install"
+    interpreter = shlex.quote(python()[0])
+    tool = f"uv pip install -p {interpreter}" if installer == "uv" else f"{interpreter} -m pip install"
     return f"{tool} {'-e ' * is_editable}{package_name}"
 
 
