@@ -222,14 +222,14 @@ def _not_started(command: Sequence[str], error: OSError) -> int:
 class Launched:
     """A command to be run: the recorder's settings, its upstreams and variables, the environment.
 
-    `added` returns further variables for a recorder at a base URL; `replays`: nothing is recorded.
+    `variables` returns further ones for a recorder at a base URL; `replays`: nothing is recorded.
     """
 
     settings: "RecorderOptions"
     plan: PointingPlan
     environ: Mapping[str, str]
     command: Sequence[str]
-    added: Callable[[str], Mapping[str, str]] = lambda _: {}
+    variables: Callable[[str], Mapping[str, str]] = lambda _: {}
     replays: bool = False
 
 
@@ -262,7 +262,7 @@ def launch(launched: Launched, serve: "Callable[[socket.socket, int], Coroutine[
         watch = daemons.DaemonWatch(mark, recording.pid)
         excluded = () if with_loopback else excluded
         variables = _environment(settings, plan, environ, base, command, certificates, excluded)
-        variables = {**variables, **launched.added(base)}
+        variables = {**variables, **launched.variables(base)}
         with job.Job(command, {**variables, **dict([mark.split("=", 1)])}, watch.look) as program:
             try:
                 code = program.run()

@@ -53,12 +53,12 @@ class _Mounts:
 
     def __init__(self, replay: Replay, mounts: Sequence[Upstream]) -> None:
         self._replay = replay
-        self._others = [upstream for upstream in mounts if upstream.name not in apis.BY_NAME]
+        self._unmounted = [upstream for upstream in mounts if upstream.name not in apis.BY_NAME]
         self.client_rejected, self.client_failed = replay.client_rejected, replay.client_failed
 
     def serve(self, client: Client, request: Request) -> Responder | None:
         """Answer a request below the name of its API, or below none."""
-        if self._others and (route := providers.route(self._others, request.target)):
+        if self._unmounted and (route := providers.route(self._unmounted, request.target)):
             request.target = route[1]
         # The variable had the URL of another recorder, which has the same place for this API.
         request.target = _TWICE_MOUNTED.sub(rb"\1", request.target)
@@ -68,8 +68,8 @@ class _Mounts:
 class ClosedForward(Forward):
     """The app of the proxy's server: `replay` answers, `proxy` passes on what is let through.
 
-    `mounts` are the upstreams of variables that point here. Hosts that match a pattern of `opened` are let through;
-    `on_closed` gets each host that is not.
+    `mounts` are the upstreams of variables that are set to this proxy. Hosts that match one of `open_patterns` are let
+    through; `on_closed` gets each host that is not.
     """
 
     def __init__(
@@ -80,13 +80,17 @@ class ClosedForward(Forward):
         port: int,
         *,
         mounts: Sequence[Upstream],
-        opened: Sequence[str],
+        open_patterns: Sequence[str],
         on_closed: Callable[[str], None],
         prefers_http2: bool,
         observer: Observer,
     ) -> None:
         super().__init__(proxy, settings, port, observer, own=_Mounts(replay, mounts))
-        self._replay, self._opened, self._on_closed = replay, [pattern.lower() for pattern in opened], on_closed
+        self._replay, self._open_patterns, self._on_closed = (
+            replay,
+            [pattern.lower() for pattern in open_patterns],
+            on_closed,
+        )
         self._prefers_http2 = prefers_http2
 
     def is_open(self, host: str, port: int) -> bool:
@@ -94,8 +98,8 @@ class ClosedForward(Forward):
         if self._wants(Origin("https", host, port)):
             return False
         names = (host.lower(), f"{host.lower()}:{port}")
-        is_opened = any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in self._opened)
-        return is_loopback(host) or is_opened
+        is_named = any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in self._open_patterns)
+        return is_loopback(host) or is_named
 
     def _connect(self, client: Client, request: Request, origin: Origin | None) -> Responder | None:
         if origin is None or not isinstance(client, Http1Client) or not client.can_switch:

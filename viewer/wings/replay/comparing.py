@@ -1,8 +1,8 @@
-"""Pure: the body of a request as it is compared with a recorded one.
+"""Pure: the comparable form of a request's body.
 
-A body of JSON is compared by its value: neither the order of keys nor white space matters. `LEFT_OUT` is what does not
-count, as it differs in each run of a program and changes no answer; besides it what a user ignores. An object that is
-empty then is as if absent. Of multipart forms, the boundary does not count.
+A body of JSON is compared by its value: neither the order of keys nor white space matters. `LEFT_OUT` lists the fields
+and texts that differ in each run of a program and change no answer; a user may ignore more. An object that is empty
+then counts as absent, and so does the boundary of multipart forms.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from wiretape.recorder.decode.request import CALLS, RESULT_IDS, prompt_of
 
 
 class LeftOut(NamedTuple):
-    """A row of the table: a description of what is left out, whose requests have it, and the reason.
+    """A row of the table: a part of requests, their owner, and the reason to leave the part out.
 
     `paths` are fields, from the top through lists, of the requests to `apis`: prefixes of their names, where an unknown
     one is "openai", as most servers take that API's requests. Rows without paths have code of their own below.
@@ -72,7 +72,7 @@ LEFT_OUT: Final = (
     LeftOut("ids of tool calls and their results: compared by order of appearance", "all",
             "many clients make their own"),
 )  # fmt: skip
-"""What does not count in a comparison, of both sides alike. Everything else does: a test may choose by `metadata`."""
+"""The parts that do not count, on both sides alike. Everything else does: a test may choose by other `metadata`."""
 
 _BILLING: Final = re.compile(r"^x-anthropic-billing-header:.*\n?", re.MULTILINE)
 _OF_RUN: Final = re.compile(
@@ -93,9 +93,9 @@ _OPAQUE: Final = frozenset({
 
 
 class Conversation(NamedTuple):
-    """The messages of a request: a hash for each with all before it, and one of what asks for the answer.
+    """The messages of a request: a hash of each with all before it, and a hash of the question.
 
-    `question` is of the last message (all trailing results of tools, or the user's message, without texts that are one
+    The question is the last message (all trailing results of tools, or the user's message, without texts that are one
     element of markup) with model and parameters.
     """
 
@@ -225,7 +225,7 @@ def _digest(value: Any) -> bytes:
 
 
 def _leave_out(value: Any, api: str | None, *, has_texts: bool) -> Any:
-    """Return a value without what the table names."""
+    """Return a value without the parts that the table names."""
     if isinstance(value, dict):
         # Anthropic's models at the paths of others: Vertex AI, Bedrock.
         api = "anthropic.messages" if "anthropic_version" in value else api or "openai"

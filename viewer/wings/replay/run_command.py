@@ -46,7 +46,7 @@ class Replayed:
     filter: "Filter | None"
     answers: "ServingOptions"
     no_websocket: bool
-    opened: Sequence[str]
+    open_patterns: Sequence[str]
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -56,7 +56,7 @@ class Replayed:
 @answering("last")
 @click.option("--host", "hosts", multiple=True, metavar="PATTERN",
               help="Answer requests to this host, too: llm.example.com, *.example.com. May be repeated.")  # fmt: skip
-@click.option("--open", "opened", multiple=True, metavar="PATTERN",
+@click.option("--open", "open_patterns", multiple=True, metavar="PATTERN",
               help="Let requests to this host through; '*': to all but those of APIs. May be repeated.")  # fmt: skip
 @click.option("--keep-keys", is_flag=True, help="Leave the variables of API keys as they are.")
 @click.option("--no-websocket", is_flag=True, help="Answer 426 to WebSockets, so that clients fall back to HTTP.")
@@ -66,7 +66,7 @@ def run(
     filters: tuple[str, ...],
     answers: "ServingOptions",
     hosts: tuple[str, ...],
-    opened: tuple[str, ...],
+    open_patterns: tuple[str, ...],
     keep_keys: bool,
     no_websocket: bool,
     command: tuple[str, ...],
@@ -100,12 +100,12 @@ def run(
     settings = RecorderOptions(tape, plan.upstreams, interception=intercept.make(hosts))
     keys = {} if keep_keys else testenv.placeholders(environ)
 
-    def added(base: str) -> Mapping[str, str]:
+    def variables(base: str) -> Mapping[str, str]:
         control = {"WIRETAPE_CONTROL_URL": f"{base}/@control", CONTROL_TOKEN: answers.token} if answers.token else {}
         return keys | control
 
-    launched = Launched(settings, plan, environ, without_daemon(command, environ), added, replays=True)
-    replayed = Replayed(tape, options.read(filters), answers, no_websocket, opened)
+    launched = Launched(settings, plan, environ, without_daemon(command, environ), variables, replays=True)
+    replayed = Replayed(tape, options.read(filters), answers, no_websocket, open_patterns)
     try:
         code = launch(launched, lambda line, session: _serve(launched, replayed, line, session))
     except WiretapeError as error:
@@ -160,10 +160,12 @@ async def _answer(launched: Launched, replayed: Replayed, path: Path, line: "soc
         on_refused=report.refused,
     )
     heads = await replay.start()
-    known = {(api.name, api.url) for api in apis.APIS}
-    of_variables = [upstream for upstream in settings.upstreams if (upstream.name, upstream.url) not in known]
-    recorded = [matching.mounts(url)[0] for url in {head.upstream for head in heads}]
-    local_recorded = [upstream for upstream in recorded if is_loopback(upstream.host)]
+    default_urls = {(api.name, api.url) for api in apis.APIS}
+    variable_upstreams = [
+        upstream for upstream in settings.upstreams if (upstream.name, upstream.url) not in default_urls
+    ]
+    tape_upstreams = [matching.mounts(url)[0] for url in {head.upstream for head in heads}]
+    local_upstreams = [upstream for upstream in tape_upstreams if is_loopback(upstream.host)]
     sock = server.bound("127.0.0.1", 0)
     base, port = server.base_url(sock), sock.getsockname()[1]
     outer = outward.read({**launched.environ, **testenv.bypasses(launched.environ)}).without(port)
@@ -173,7 +175,7 @@ async def _answer(launched: Launched, replayed: Replayed, path: Path, line: "soc
     app = ClosedForward(
         replay,
         Proxy(
-            [*of_variables, *local_recorded],
+            [*variable_upstreams, *local_upstreams],
             Transport(proxies=proxies),
             tap,
             on_refused=report.refused,
@@ -181,8 +183,8 @@ async def _answer(launched: Launched, replayed: Replayed, path: Path, line: "soc
         ),
         interception,
         port,
-        mounts=of_variables,
-        opened=replayed.opened,
+        mounts=variable_upstreams,
+        open_patterns=replayed.open_patterns,
         prefers_http2="h2" in replayed.answers.forms,
         on_closed=report.closed,
         observer=Observer(notice=_say),
@@ -191,7 +193,7 @@ async def _answer(launched: Launched, replayed: Replayed, path: Path, line: "soc
     replay.warm()
     try:
         # A program asks no proxy for this machine unless a server of it may be on the tape.
-        ready = f"{base} loopback" if local_recorded else base
+        ready = f"{base} loopback" if local_upstreams else base
         values = await wait_for_command(line, ready, lambda _: None)
         if not values:  # there was no command, or the launching process was killed
             daemons.end(launch_mark(os.getpid(), base, launched), session, _say)
