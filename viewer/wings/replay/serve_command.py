@@ -117,7 +117,8 @@ def serve(
 
     A recording that ended in a timeout stays silent until the client leaves; one that the client or the recorder ended
     is cut there. Standard error gets a line for each answer: the delays of its writes, and the number of writes so
-    close to the one before that a client may read both at once. Ctrl-c stops.
+    close to the one before that a client may read both at once. Ctrl-c stops. With --control, tests hold, step and
+    break streams by requests below /@control: see 'wiretape help replay'.
 
     With --record, a request without a recording is passed on to the API, as by 'record', and recorded to the tape,
     which is created if it does not exist. --upstream names the API, as for 'record'; without it the well-known APIs are
