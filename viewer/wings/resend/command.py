@@ -56,7 +56,7 @@ _resending = gathered(
     click.option("--key-from", metavar="VARIABLE",
                  help="The environment variable with the key. [default: that of the API's tools; none on loopback]"),
     click.option("--from", "first_turn", type=click.IntRange(min=1), metavar="N",
-                 help="Of sessions: only the turns from N on, as they were recorded."),
+                 help="Send only the turns from N on of each session."),
     click.option("-n", "--repeats", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
                  help="Send everything N times, a round after the other."),
     click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N",
@@ -78,7 +78,7 @@ _resending = gathered(
               help="Record to this tape. [default: --db, so that pairs are on one tape]")  # fmt: skip
 @proxy
 @ca_file
-@click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
+@click.option("--dry-run", is_flag=True, help="List requests, targets and cost, and send nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Send without asking.")
 @output.formatted(columns=True)
 def resend(
@@ -103,9 +103,9 @@ def resend(
     machine, or one that is not known, gets none without --key-from. A key goes over TLS or to this machine only. No
     redirect is followed. HTTPS_PROXY and NO_PROXY are heeded as by 'record': a proxy sees no key of a host with TLS.
 
-    Before anything is sent, it says what, to whom, with which variable's key and at what cost, and asks. At most eight
-    requests run at once, and none is sent twice by itself. Each answer is a row; 'compare --pairs' compares them with
-    the recorded ones. They have the label resent=RUN, and @s, serve and resend leave them out unless a filter or an ID
+    The requests, the target, the model, the variable of the key and the cost are listed first, with a question. At most
+    eight requests run at once, and none is sent twice by itself. Each answer is a row; 'compare --pairs' compares them
+    with the recorded ones. They have the label resent=RUN; @s, serve and resend leave them out unless a filter or an ID
     names them.
 
     Exit code: 0 all answered well, 1 any failed, 2 refused, 3 the budget ended it, 4 nothing is selected.
@@ -133,7 +133,7 @@ def resend(
         return
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise click.UsageError("nobody can be asked here: add --yes to send, or --dry-run")
+            raise click.UsageError("no terminal for the question: add --yes to send, or --dry-run")
         click.confirm("Send?", abort=True, err=True)
     sys.exit(_send(sender, names, out))
 
@@ -167,7 +167,7 @@ def _requests(
 
 
 def _target(chosen: _ResendOptions, url: str, name: str | None) -> "Target":
-    """Return the API that is asked in place of a recorded one. Raise a usage error if it may not be."""
+    """Return the target for the requests of a recorded upstream. Raise a usage error if there is none."""
     from wiretape.recorder.relay import providers
     from wiretape.viewer.wings.resend import requests
 
@@ -180,7 +180,7 @@ def _target(chosen: _ResendOptions, url: str, name: str | None) -> "Target":
                 raise ValueError("its user and password are not recorded")
             upstream = providers.make(name or "", url)
         except ValueError as error:
-            raise click.UsageError(f"{safe(url)} cannot be asked again ({error}): name a target by --to") from error
+            raise click.UsageError(f"{safe(url)} is no target ({error}): name a target by --to") from error
     try:
         return requests.target(upstream, chosen.key_from)
     except requests.CannotResend as error:
@@ -218,7 +218,7 @@ def _sender(requests: "list[ResentRequest]", chosen: _ResendOptions, prices: "Pr
 
 
 def _describe(sender: "Sender", prices: "Prices") -> None:
-    """Say what is sent, on standard error: never the value of a key."""
+    """Print the requests, targets and cost on standard error; of a key, the name of its variable."""
     from wiretape.viewer.stats.prices import UNITS
 
     requests, repeats = sender.requests, sender.repeats

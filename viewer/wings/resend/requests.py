@@ -1,7 +1,7 @@
-"""Pure: recorded requests as they are sent again: to which target, with which headers, path, body and key.
+"""Pure: a recorded request made ready for its repetition: target, key, headers, path and body.
 
-- A key comes from the environment. On the tape there are only marks in the places of keys, and nothing with a mark is
-  sent: a header with one is left out, and a request with one in its body, or in its path, is not sent at all.
+- A key comes from the environment: the tape has only marks of keys. A header with a mark is left out, and a request
+  with a mark in its body or its path is refused.
 - A key goes to the host that it belongs to, over TLS or to this machine.
 - Headers are those of the recorded request, without those of one attempt: a provider may answer a repeated
   `Idempotency-Key` from its store, and ids of traces and requests would join two requests that are none.
@@ -25,7 +25,7 @@ from wiretape.viewer.stats.prices import Names, Prices, Usage
 from wiretape.viewer.text.curl import KEYS
 
 MARK: Final = "REDACTED:sha256:"
-"""The beginning of what stands for a credential on a tape."""
+"""The beginning of a redacted credential's mark."""
 _KEY_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 _HEADER_OF: Final = {
     "ANTHROPIC_API_KEY": "x-api-key", "GEMINI_API_KEY": "x-goog-api-key", "AZURE_OPENAI_API_KEY": "api-key",
@@ -52,7 +52,7 @@ class CannotResend(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The API that is asked, and the variable of its key, None if it gets none."""
+    """An API server, and its key with the variable that held it, None without a key."""
 
     upstream: Upstream
     variable: str | None = None

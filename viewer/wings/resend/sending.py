@@ -60,14 +60,14 @@ class Pace:
 
 @dataclass(slots=True)
 class Budget:
-    """The sum that may be spent, in units of prices (None: any), and what was spent and may be by running requests."""
+    """A limit of costs (None: no limit), the costs until now, and the estimates of running requests, in price units."""
 
     most: int | None = None
     spent: int = 0
     running: int = 0
 
     def admits(self, request: ResentRequest) -> bool:
-        """Take a request's estimate if the sum then stays within the budget; return True if it does."""
+        """Return True, and reserve a request's estimate, if the budget has room for it."""
         if self.most is not None and self.spent + self.running + (request.cost or 0) > self.most:
             return False
         self.running += request.cost or 0
@@ -127,14 +127,14 @@ class Sender:
     _stored: dict[str, asyncio.Event] = field(default_factory=dict)
 
     def stop(self) -> None:
-        """Send nothing more, and end the running requests; what came of them stays on the tape."""
+        """End the run and its running requests; their data until then stays on the tape."""
         self._stopped.set()
 
     async def send(self) -> None:
         """Send all requests. Raises `WiretapeError` if the tape cannot be written."""
         sock = server.bound("127.0.0.1", 0)
         upstreams = list({request.target.upstream.url: request.target.upstream for request in self.requests}.values())
-        # A proxy on this machine would see what is meant for a server on it.
+        # A key for a server of this machine goes in the clear: no proxy may see it.
         local_hosts = [upstream.host for upstream in upstreams if is_loopback(upstream.host)]
         proxies = self.proxies and replace(self.proxies, excluded=[*self.proxies.excluded, *local_hosts])
         options = service.RecorderOptions(
