@@ -123,20 +123,22 @@ def _breaks(ordered: Sequence[SessionStream], threads: set[str]) -> list[tuple[i
 def _link(session: LinkedSession, free: list[SessionRequest]) -> None:
     """Link turns to the requests that can begin them, which come in the order of their times."""
     by_event = {id: request for request in free for id in request.event_ids}
+    repeated = {by_event[ask.id] for one in session.turns for ask in one.turn.asks if ask.id in by_event}
     for linked_turn in session.turns:
         turn, begin_ns = linked_turn.turn, session.at_ns[linked_turn.turn.first]
         named = [by_event[ask.id] for ask in turn.asks if ask.id in by_event]
-        waiting = [request for request in free if request.at_ns <= begin_ns]
-        # Requests to a sub-agent are known by their events alone.
-        waiting = [request for request in waiting if request in named] or ([] if turn.thread else waiting)
+        waiting = [request for request in free if request.at_ns <= begin_ns and request in named]
+        if not waiting and not turn.thread:  # requests to a sub-agent are known by their events alone
+            waiting = [request for request in free if request.at_ns <= begin_ns and request not in repeated]
         begun = waiting[:1]
         if begun and begun[0].begun_by in _RESULTS:
             begun = [request for request in waiting if request.begun_by in _RESULTS]
         messages = [ask for ask in turn.asks if ask.id not in by_event and ask.kind == "text"]
         taken = dict.fromkeys([*begun, *(request for request in named if request in free)])
         for ask in messages[1:]:
-            steer = (one for one in free if one not in taken and one.at_ns <= session.at_ns[ask.mark])
-            taken.update(dict.fromkeys([request for request in [next(steer, None)] if request is not None]))
+            others = (one for one in free if one not in taken and one not in repeated)
+            if (steer := next(others, None)) is not None and steer.at_ns <= session.at_ns[ask.mark]:
+                taken[steer] = None
         linked_turn.request = begun[-1] if begun else None
         linked_turn.steers = [request for request in taken if request is not linked_turn.request]
         free = [request for request in free if request not in taken]

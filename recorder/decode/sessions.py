@@ -28,7 +28,6 @@ class _Session(msgspec.Struct):
 class _Created(msgspec.Struct):
     """The answer that creates a session: the session itself, or of a stream the first event, which has it."""
 
-    type: str = ""
     id: str = ""
     session: _Session = msgspec.field(default_factory=_Session)
 

@@ -103,6 +103,13 @@ def test_an_echo_links_the_request_with_its_id() -> None:
     assert (turn["begun_by_id"], turn["ttft_ns"]) == (C, 30)
 
 
+def test_a_request_repeated_later_begins_no_earlier_turn() -> None:
+    told = [(20, running("r1")), (40, message("m1", "ok")), (50, idle("i1")), (60, echo("u2", "B")),
+            (61, running("r2")), (70, message("m2", "ok")), (80, idle("i2"))]  # fmt: skip
+    rows = turns(stream(A, 0, told, CLAUDE_STREAM), posted(C, 10, said("B"), ids=["u2"]))
+    assert brief(rows, "begun_by_id", "started_at_ns") == [(C, 10), (None, 20)]
+
+
 def test_an_echo_that_waits_links_nothing() -> None:
     told = [(12, echo("u2", "B", processed=False)), (21, running("r1")), (40, message("m1", "ok")), (50, idle("i1")),
             (60, echo("u2", "B")), (61, running("r2")), (70, message("m2", "ok")), (80, idle("i2"))]  # fmt: skip
@@ -167,14 +174,14 @@ def test_a_steering_message_begins_no_turn() -> None:
     assert brief(rows, "response_id", "begun_by_id", "text") == [("t1", B, "ab"), ("t2", D, "c")]
 
 
-def test_a_message_without_a_step_runs_as_the_next_turn() -> None:
+def test_a_message_without_a_step_runs_as_next_turn() -> None:
     told = [(20, created("t1")), (21, user("t1", "u1")), (30, spoken("t1", "a")), (60, completed("t1")),
             (61, created("t2")), (62, user("t2", "u2")), (90, spoken("t2", "c")), (95, completed("t2"))]  # fmt: skip
     rows = turns(stream(A, 0, told, AGENTS), input_message(B, 10), input_message(C, 40))
     assert brief(rows, "begun_by_id", "started_at_ns", "ttft_ns") == [(B, 10, 20), (C, 40, 50)]
 
 
-def test_a_function_tool_waits_for_its_result_within_the_turn() -> None:
+def test_a_function_tools_wait_is_within_the_turn() -> None:
     item = {"id": "f1", "type": "function_call", "call_id": "call_1", "name": "get", "arguments": {"a": 1}}
     told = [
         (20, created("t1")), (30, openai("item.added", item=item)),
@@ -207,7 +214,7 @@ def test_two_open_streams_tell_tokens_once() -> None:
     assert (measures[D].turns, measures[D].content) == ([], None)
 
 
-def test_a_turn_that_a_later_stream_begins_anew_was_cut() -> None:
+def test_a_turn_begun_anew_later_was_cut() -> None:
     first = stream(A, 0, [(20, running("r1")), (30, delta("m1", "He"))], CLAUDE_STREAM, ended_by="reset")
     told = [(120, running("r2")), (130, message("m2", "ok")), (140, idle("i2"))]
     sent = [posted(B, 10, said("A")), posted(C, 110, said("B"))]

@@ -85,7 +85,7 @@ def test_each_limit_has_its_own_outcome(hasty: Relay) -> None:
     hasty.runner.run(main())
 
 
-def test_a_stream_that_a_get_opens_has_no_idle_limit(hasty: Relay) -> None:
+def test_streams_that_a_get_opens_never_idle_out(hasty: Relay) -> None:
     async def main() -> None:
         got, tape = await hasty.shows(answer([(0.0, b"abc"), (0.7, b"def")]), method="GET", body=b"")
         assert (got.body, got.complete, tape.row["ended_by"]) == (b"abcdef", True, "end")
