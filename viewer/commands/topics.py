@@ -45,6 +45,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.md") if path.stem != _INDEX))
 
 
+@cache
 def text(topic: str = _INDEX) -> str:
     """Return a topic as Markdown without comments and links between topics; by default the index."""
     source = (_FOLDER / f"{topic}.md").read_text("utf-8")
@@ -102,7 +103,7 @@ def definitions(name: str) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     of_glossary = set[str]()
     for topic in dict.fromkeys((*_FIRST, *names())):
-        items = [item for item in _items(text(topic)) if {name.lower(), f"{name.lower()}_ms"} & {*_defined(*item)}]
+        items = [item for item in _items(text(topic)) if {name.lower(), f"{name.lower()}_ms"} & _defined(*item)]
         if topic == _FIRST[0]:
             of_glossary = {named for item in items for named in _defined(*item)}
         if topic == "fields":
@@ -119,12 +120,12 @@ def defined() -> Iterator[str]:
             yield from _NAME.findall(names)
 
 
-def _items(topic: str) -> Iterator[tuple[str, str]]:
-    """Yield the names of each definition, and the definition as an item of a list."""
-    for item in _ITEM.finditer(topic):
-        yield item[1], item[0]
-    for row in _ROW.finditer(topic):
-        yield f"{row[1]}, {row[3]}", _item(row)
+@cache
+def _items(topic: str) -> tuple[tuple[str, str], ...]:
+    """Return the names of each definition, and the definition as an item of a list."""
+    items = ((item[1], item[0]) for item in _ITEM.finditer(topic))
+    rows = ((f"{row[1]}, {row[3]}", _item(row)) for row in _ROW.finditer(topic))
+    return *items, *rows
 
 
 def without_table(topic: str) -> str:
@@ -138,6 +139,7 @@ def _item(row: re.Match[str]) -> str:
     return f"- {', '.join(filter(None, (name, aliases)))}: {meaning}{f' ({unit})' if unit else ''}{more}"
 
 
-def _defined(names: str, item: str) -> list[str]:
+@cache
+def _defined(names: str, item: str) -> frozenset[str]:
     elsewhere = item.partition("Elsewhere: ")[2]  # the names that other tools have for a metric
-    return [name.lower().rstrip(":") for name in _NAME.findall(names + elsewhere)]
+    return frozenset(name.lower().rstrip(":") for name in _NAME.findall(names + elsewhere))
