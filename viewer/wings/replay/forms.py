@@ -115,9 +115,9 @@ def parse(text: str) -> tuple[str, ...]:
     bases = [name.partition(":")[0] for name in names]
     if repeated := next((base for base in bases if bases.count(base) > 1), None):
         raise ValueError(f"{repeated} is named twice: name it once")
-    for one, another in (("crlf", "cr"), ("chunk-extensions", "h2")):
-        if one in bases and another in bases:
-            raise ValueError(f"{one} and {another} contradict each other: name one of them")
+    for first, second in (("crlf", "cr"), ("chunk-extensions", "h2")):
+        if first in bases and second in bases:
+            raise ValueError(f"{first} and {second} contradict each other: name one of them")
     if "recorded" in names and len(names) > 1:
         raise ValueError("recorded is no form: name it alone, or leave it out")
     return () if names == ("recorded",) else names
@@ -145,8 +145,8 @@ def read_target(target: bytes, header: bytes | None) -> tuple[bytes, tuple[str, 
     None: it names none. Raises ValueError as `parse`.
     """
     if match := _IN_PATH.fullmatch(target):
-        rest = match[2] if match[2].startswith(b"/") else b"/" + match[2]
-        return rest, parse(unquote(match[1].decode("latin-1")))
+        path = match[2] if match[2].startswith(b"/") else b"/" + match[2]
+        return path, parse(unquote(match[1].decode("latin-1")))
     return target, None if header is None else parse(header.decode("latin-1"))
 
 
@@ -213,7 +213,7 @@ class _Edit(NamedTuple):
 
 
 class _Edits:
-    """Changes of a text, in their order, and what they do to offsets in it."""
+    """Changes of a text in ascending order, and their effect on its offsets."""
 
     def __init__(self, edits: Sequence[_Edit]) -> None:
         self._edits = edits
@@ -304,8 +304,8 @@ def _replaced(pattern: bytes, text: bytes) -> Callable[[bytes], Iterator[_Edit]]
 _EDITS: Final[dict[str, Callable[[bytes], Iterator[_Edit]]]] = {
     "id+retry": _ids,
     "comment": _comments,
-    # Of the standard's fields only: on other lines lenient readers find payloads, in which a space may be text. A value
-    # that begins with a space needs the one before it.
+    # Only the standard's fields lose a space: on other lines lenient readers find payloads, in which it may be text. A
+    # value that begins with a space needs the one before it.
     "nospace": _replaced(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))(?:data|event|id|retry):( )(?! )", b""),
     "crlf": _replaced(rb"\r(?!\n)|(?<!\r)\n", b"\r\n"),
     "cr": _replaced(rb"\r?\n", b"\r"),
@@ -351,7 +351,7 @@ def shaped(writes: Schedule, spans: Spans, framing: Framing | None, choice: Choi
 
 
 def _moved(writes: Schedule, edits: _Edits) -> Schedule:
-    """Change the body; writes of which nothing is left, as of an LF behind a CR, are left out."""
+    """Change the body; leave out writes that lose all their bytes, such as an LF behind a CR."""
     body = edits.applied(writes.body)
     ends = [len(body) if end == len(writes.body) else edits.moved(end) for end in writes.ends]
     places = [place for place, end in enumerate(ends) if end > (ends[place - 1] if place else 0)]
@@ -372,8 +372,8 @@ def recut(writes: Schedule, cut: str, item_ends: Sequence[int], splits: Iterator
         case "event":
             return rechunked(writes, by_item)
         case "byte":
-            apart = min(APART_BYTES, size)
-            ends = [*range(1, apart + 1), *(end for end in by_item if end > apart)]
+            byte_count = min(APART_BYTES, size)
+            ends = [*range(1, byte_count + 1), *(end for end in by_item if end > byte_count)]
             return replace(rechunked(writes, ends), apart_size=APART_BYTES)
         case "split":
             ends = sorted({*writes.ends, *(end for end in splits if 0 < end < size)})
@@ -479,6 +479,6 @@ class FormCounts:
             reasons = {reason: count for (form, reason), count in self._left_out.items() if form == name}
             line += "".join(f", not for {count} ({reason})" for reason, count in reasons.items())
             if self._long[name]:
-                rest = "by event" if name == "byte" else "without waits"
-                line += f"; of {self._long[name]} only the first 16 KiB, the rest {rest}"
+                way = "by event" if name == "byte" else "without waits"
+                line += f"; of {self._long[name]} only the first 16 KiB, the rest {way}"
             yield line
