@@ -36,7 +36,7 @@ def in_order(tape: Path, exchanges: tuple[Sent, ...]) -> Path:
     return session_tape(tape, *exchanges, settled=[exchange.id for exchange in exchanges])
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2), (0, 3, 1, 2)])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 0, 2, 1)])
 def test_turns_are_linked_in_any_order_of_settling(tmp_path: Path, order: tuple[int, ...]) -> None:
     exchanges = worked_example()
     tape = in_order(tmp_path / "t.db", tuple(exchanges[index] for index in order))
