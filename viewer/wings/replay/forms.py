@@ -190,8 +190,8 @@ def chosen(
             reason = _TITLES[framing]
         elif form.kind == "coding" and not accepts(name):
             reason = "Accept-Encoding"
-        elif name == "chunk-extensions" and version in ("1.0", "2"):
-            reason = "HTTP/2" if version == "2" else "HTTP/1.0"
+        elif name == "chunk-extensions" and version == "2":
+            reason = "HTTP/2"
         elif name == "bom" and body.startswith(BOM):
             reason = "there is one"
         if reason:
