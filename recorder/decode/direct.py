@@ -28,9 +28,10 @@ from wiretape.recorder.decode.values import JsonObject
 _facts_of = attrgetter("status", "method", "ended_by", "has_bytes")
 _oddities_of = attrgetter(
     "content_encoding", "dialects", "sent", "gap_bytes", "paused", "request_missing", "surplus", "coarse_clock",
-    "h2_offered", "asks_identity", "rebuilt",
+    "h2_offered", "asks_identity", "rebuilt", "resent_from",
 )  # fmt: skip
-"""The facts of an exchange that raise a flag, or decide about its answer, unless they are unknown, 0 or False."""
+"""The facts of an exchange that raise a flag, or decide about its answer or its session, unless they are unknown, 0 or
+False."""
 _USUAL: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _NO_COUNTS: Final = token_counts("", {})
 MOST: Final = 1 << 53

@@ -43,6 +43,7 @@ FACTS: dict[str, list[Any]] = {
     "request": [None], "request_model": ["m"],
     "sent": [Sent(Reads((), (), (), (), ()), b"")], "headers": [NO_HEADERS],
     "started_at": ["2026-03-01T12:00:00Z"], "upstream": ["https://api.test"], "boot_ns": [5], "bytes": [7],
+    "upstream_name": ["a"], "resent_from": ["0123456789abcdef"], "resent_no": [2], "resent_in": ["a7"],
     "client_bytes": [7], "client_gap_bytes": [7], "client_closed_ns": [5], "ended_detail": ["by the peer"],
     "dialects": ['[{"name": "own", "match": {"path": "/chat/completions"}, "text": "id"}]'],
 }  # fmt: skip
@@ -173,3 +174,17 @@ def test_a_query_that_ends_like_chat_is_not_direct() -> None:
     reads = Reads([0], [1], [1], [0], [len(body)])
     assert direct.measures(exchange, reads, body, request_body) is None
     assert derive(exchange, reads, body, request=request_body).operation == "image"
+
+
+def test_a_repetition_is_measured_with_the_session_of_its_run() -> None:
+    body = json.dumps(ANSWER).encode()
+    facts: dict[str, Any] = {"status": 200, "framing": "length", "ended_by": "end", "path": "/v1/chat/completions"}
+    exchange = Exchange(
+        content_type="application/json", headers_ns=1, end_ns=2, resent_from="0" * 16, resent_in="a7", **facts
+    )
+    request_body = RecordedRequest([["x-session-id", "s-1"]], json.dumps(REQUEST).encode())
+    reads = Reads([0], [1], [1], [0], [len(body)])
+    measures = derive(exchange, reads, body, decode(exchange, reads, body), request_body)
+    ties = (measures.conversation_key, measures.conversation_key_from, measures.messages_hash, measures.answer_hash)
+    assert ties == ("resend=a7", "resend", None, None)
+    assert direct.measures(exchange, reads, body, request_body) in (None, measures)
