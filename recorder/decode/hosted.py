@@ -45,10 +45,10 @@ class SessionMember(NamedTuple):
 
 
 def related(member: SessionMember, others: Iterable[SessionMember]) -> list[int]:
-    """Return the numbers of the exchanges that decide about the same turns as a stream, or as a late request.
+    """Return the numbers of the exchanges with which the turns of a stream, or those after a late request, are linked.
 
-    A session may be told by thousands of streams, one a turn: only those that were open together, or went on with a
-    turn, are read again. There is none if no stream that has ended can have told what a request began.
+    A session may have thousands of streams, one a turn: only those are read again that were open together, or went on
+    with a turn. The list is empty if no stream ended after the request.
     """
     streams = [other for other in others if other.is_stream]
     groups, until_ns = list[list[SessionMember]](), -1
@@ -61,7 +61,7 @@ def related(member: SessionMember, others: Iterable[SessionMember]) -> list[int]
     related = [
         stream
         for group in groups
-        if (member in group if member.is_stream else any(one.end_ns >= member.start_ns for one in group))
+        if (member in group if member.is_stream else any(stream.end_ns >= member.start_ns for stream in group))
         for stream in group
     ]
     taken = frozenset().union(*(stream.taken for stream in streams if stream not in related))
@@ -112,26 +112,26 @@ def _starts(exchanges: Sequence[Exchange]) -> list[int]:
 
 def _link(decoded: Decoded, stream: SessionStream, session: LinkedSession) -> None:
     """Set the turns of a stream, and the output in its chunks, to those of its session."""
-    begun = [(turn, measures_of(turn, session)) for turn in session.turns if turn.stream is stream]
-    begun.sort(key=lambda pair: pair[1].started_at_ns or 0)
-    measures_by_turn = {turn: replace(measures, turn=number) for number, (turn, measures) in enumerate(begun, 1)}
-    told = [(turn, local) for turn in session.turns if (local := told_by(turn, session, stream)) is not None]
-    own = [(turn, local) for turn, local in told if local.thread == stream.thread]
+    pairs = [(turn, measures_of(turn, session)) for turn in session.turns if turn.stream is stream]
+    pairs.sort(key=lambda pair: pair[1].started_at_ns or 0)
+    measures_by_turn = {turn: replace(measures, turn=number) for number, (turn, measures) in enumerate(pairs, 1)}
+    local_turns = [(turn, local) for turn in session.turns if (local := told_by(turn, session, stream)) is not None]
+    thread_turns = [(turn, local) for turn, local in local_turns if local.thread == stream.thread]
     fault = session.fault
     if fault is not None:
         source, item = session.sources[fault[0]]
         fault = (item, fault[1]) if source is stream else None
-    session_streams.set_chunks(decoded.runs, [local for _, local in own], fault)
-    decoded.drafts = [local for _, local in told]
+    session_streams.set_chunks(decoded.runs, [local for _, local in thread_turns], fault)
+    decoded.drafts = [local for _, local in local_turns]
     decoded.turn_measures = [*measures_by_turn.values()]
     decoded.tools = [
         (from_ns - stream.start_ns, to_ns - stream.start_ns)
-        for turn, _ in own
+        for turn, _ in thread_turns
         if turn.stream is stream
         for from_ns, to_ns in tool_spans(turn, session)
     ]
     decoded.turns = [
-        # Of a turn that began elsewhere, no time is known here.
+        # A turn that began elsewhere has its times there.
         replace(session_streams.response(local), measures=measures_by_turn.get(turn), generates=turn.stream is stream)
-        for turn, local in own
+        for turn, local in thread_turns
     ]

@@ -95,11 +95,11 @@ def linked(streams: Iterable[SessionStream], requests: Iterable[SessionRequest])
         machine.take(mark, event, number)
     for turn in machine.finish():
         stream, _ = session.sources[turn.first]
-        told_by = [ordered[number] for number in turn.connections]
+        tellers = [ordered[number] for number in turn.connections]
         from_ns, to_ns = session.at_ns[turn.first], session.at_ns[turn.last_event if turn.end is None else turn.end]
-        breaks = _breaks(ordered, {one.thread for one in told_by})
+        breaks = _breaks(ordered, {source.thread for source in tellers})
         missing = sum(from_ns <= earlier_end_ns <= later.start_ns <= to_ns for earlier_end_ns, later in breaks)
-        continued_in = [one.exchange_id for one in told_by if one is not stream]
+        continued_in = [source.exchange_id for source in tellers if source is not stream]
         session.turns.append(LinkedTurn(turn, stream, continued_in, missing))
     session.results_at_ns = [request.at_ns for request in requests if request.has_result]
     _link(session, [request for request in requests if request.begun_by is not None])
@@ -123,25 +123,27 @@ def _breaks(ordered: Sequence[SessionStream], threads: set[str]) -> list[tuple[i
 def _link(session: LinkedSession, free: list[SessionRequest]) -> None:
     """Link turns to the requests that can begin them, which come in the order of their times."""
     by_event = {id: request for request in free for id in request.event_ids}
-    repeated = {by_event[ask.id] for one in session.turns for ask in one.turn.asks if ask.id in by_event}
+    repeated = {
+        by_event[ask.id] for linked_turn in session.turns for ask in linked_turn.turn.asks if ask.id in by_event
+    }
     for linked_turn in session.turns:
         turn, begin_ns = linked_turn.turn, session.at_ns[linked_turn.turn.first]
-        named = [by_event[ask.id] for ask in turn.asks if ask.id in by_event]
-        waiting = [request for request in free if request.at_ns <= begin_ns and request in named]
-        if not waiting and not turn.thread:  # requests to a sub-agent are known by their events alone
-            waiting = [request for request in free if request.at_ns <= begin_ns and request not in repeated]
-        begun = waiting[:1]
-        if begun and begun[0].begun_by in _RESULTS:
-            begun = [request for request in waiting if request.begun_by in _RESULTS]
+        by_id = [by_event[ask.id] for ask in turn.asks if ask.id in by_event]
+        candidates = [request for request in free if request.at_ns <= begin_ns and request in by_id]
+        if not candidates and not turn.thread:  # requests to a sub-agent are known by their events alone
+            candidates = [request for request in free if request.at_ns <= begin_ns and request not in repeated]
+        beginners = candidates[:1]
+        if beginners and beginners[0].begun_by in _RESULTS:
+            beginners = [request for request in candidates if request.begun_by in _RESULTS]
         messages = [ask for ask in turn.asks if ask.id not in by_event and ask.kind == "text"]
-        taken = dict.fromkeys([*begun, *(request for request in named if request in free)])
+        used = dict.fromkeys([*beginners, *(request for request in by_id if request in free)])
         for ask in messages[1:]:
-            others = (one for one in free if one not in taken and one not in repeated)
-            if (steer := next(others, None)) is not None and steer.at_ns <= session.at_ns[ask.mark]:
-                taken[steer] = None
-        linked_turn.request = begun[-1] if begun else None
-        linked_turn.steers = [request for request in taken if request is not linked_turn.request]
-        free = [request for request in free if request not in taken]
+            messages_left = (request for request in free if request not in used and request not in repeated)
+            if (steer := next(messages_left, None)) is not None and steer.at_ns <= session.at_ns[ask.mark]:
+                used[steer] = None
+        linked_turn.request = beginners[-1] if beginners else None
+        linked_turn.steers = [request for request in used if request is not linked_turn.request]
+        free = [request for request in free if request not in used]
 
 
 def tool_spans(linked_turn: LinkedTurn, session: LinkedSession) -> list[tuple[int, int]]:
@@ -184,7 +186,7 @@ def measures_of(linked_turn: LinkedTurn, session: LinkedSession) -> TurnMeasures
     """Return the values of a turn, by the clock of the stream that told its first event."""
     turn, stream, request = linked_turn.turn, linked_turn.stream, linked_turn.request
     turn.start_ns = None if request is None else request.at_ns - stream.start_ns
-    # What another agent sent is told by the stream alone.
+    # Messages of other agents are no requests: only the stream has them.
     turn.begun_by = request.begun_by if request is not None else "agent" if turn.begun_by == "agent" else None
     marks = (turn.start, turn.first_output, turn.last_output, turn.end)
     times = {mark: session.at_ns[mark] - stream.start_ns for mark in marks if mark is not None}

@@ -17,7 +17,7 @@ from wiretape.viewer.wings.replay.positions import Spans
 
 @dataclass(frozen=True, slots=True)
 class TurnWait:
-    """The place in a body that waits for a request, the recording of which has an id; it was `delay_ns` earlier."""
+    """A place in a body that waits for a request, by the id of its recording; it came `delay_ns` before the place."""
 
     place: int
     exchange_id: str
