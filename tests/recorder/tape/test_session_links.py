@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tests.support.hosted_sessions import (
+    CLAUDE,
     CLAUDE_STREAM,
     Sent,
+    claude,
     idle,
     message,
     posted,
@@ -75,3 +77,12 @@ def test_two_sessions_share_no_request(tmp_path: Path) -> None:
     assert [(link[0], link[2], link[5]) for link in rows(tape, LINKS)] == [
         ("aaaa00000000000a", "aaaa00000000000b", "sesn_a"), ("bbbb00000000000a", "bbbb00000000000b", "sesn_b")
     ]  # fmt: skip
+
+
+def test_a_resumed_turn_ends_behind_a_sub_agents_stream(tmp_path: Path) -> None:
+    first, *requests, second = worked_example()
+    end = claude("session.thread_status_idle", "x2", stop_reason={"type": "end_turn"})
+    thread = stream("eeee00000000000e", 60, [(70, message("n1", "sub")), (75, end)], f"{CLAUDE}/threads/th_1/stream")
+    tape = session_tape(tmp_path / "t.db", first, thread, *requests, second)
+    (link,) = (link for link in rows(tape, LINKS) if link[1] == 2)
+    assert link[:4] == ("aaaa00000000000a", 2, "cccc00000000000c", "dddd00000000000d")
