@@ -32,8 +32,8 @@ class SessionExchange:
 class SessionMember(NamedTuple):
     """An exchange of a session by its number: its id, and wall times in ns.
 
-    A stream, of a sub-agent's `thread` or the session's, `is_whole` if all turns ended that it told; `taken` are the
-    ids of requests that its turns took.
+    A stream, of a sub-agent's `thread` or the session's, `is_whole` if it told the end of its last turn; `taken` are
+    the ids of requests that its turns took.
     """
 
     no: int
@@ -55,8 +55,9 @@ def related(member: SessionMember, others: Iterable[SessionMember]) -> list[int]
     streams = [other for other in others if other.is_stream]
     groups, until_ns = list[list[SessionMember]](), -1
     for stream in sorted([*streams, member] if member.is_stream else streams, key=attrgetter("start_ns")):
-        newest = {earlier.thread: earlier for earlier in groups[-1]} if groups else {}
-        if groups and (stream.start_ns <= until_ns or not all(earlier.is_whole for earlier in newest.values())):
+        by_end = sorted(groups[-1] if groups else (), key=attrgetter("end_ns"))
+        last_whole = {earlier.thread: earlier.is_whole for earlier in by_end}
+        if groups and (stream.start_ns <= until_ns or not all(last_whole.values())):
             groups[-1].append(stream)
         else:
             groups.append([stream])

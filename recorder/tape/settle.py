@@ -214,27 +214,28 @@ def derived(facts: Unsettled, decoded: Decoded | None = None) -> Measures | None
     return dataclasses.replace(measured, error_code=code, error_message=message, turns=turns)
 
 
-_MEMBERS: Final = """SELECT e.no, e.id, e.path, e.started_at, e.end_ns, m.operation = 'agent_session', m.outcome,
-    m.turns FROM exchanges AS e JOIN measures AS m ON m.exchange_no = e.no
+_MEMBERS: Final = """SELECT e.no, e.id, e.path, e.started_at, e.end_ns, m.operation = 'agent_session',
+    m.outcome = 'complete' AND m.finish_reason IS NOT NULL, m.turns
+    FROM exchanges AS e JOIN measures AS m ON m.exchange_no = e.no
     WHERE e.upstream = ? AND m.conversation_key = ? AND m.conversation_key_from = 'session' AND e.no != ?
     AND (e.method = 'POST' OR m.operation = 'agent_session')"""
 
 
 def _member(
-    no: int, id: str, path: str, started_at: str, end_ns: int | None, is_stream: bool, outcome: str, turns: str | None
+    no: int, id: str, path: str, started_at: str, end_ns: int | None, is_stream: bool, is_whole: bool, turns: str | None
 ) -> hosted.SessionMember:
     """Return an exchange of a session from its row."""
     start_ns = wall_ns(started_at) or 0
     ids = (f"{turn.get('begun_by_id')} {turn.get('steered_by')}" for turn in msgspec.json.decode(turns or "[]"))
     times = start_ns, start_ns + (end_ns or 0)
     taken = frozenset(" ".join(ids).split())
-    return hosted.SessionMember(no, id, *times, is_stream, outcome == "complete", taken, thread_at(path))
+    return hosted.SessionMember(no, id, *times, is_stream, is_whole, taken, thread_at(path))
 
 
 def _member_of(facts: Unsettled) -> hosted.SessionMember:
     exchange = facts.exchange
     times = exchange.started_at, exchange.end_ns
-    return _member(facts.no, facts.id, exchange.path, *times, hosted.is_stream(exchange), "", None)
+    return _member(facts.no, facts.id, exchange.path, *times, hosted.is_stream(exchange), is_whole=False, turns=None)
 
 
 def _session_key(facts: Unsettled) -> str | None:
