@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Final
 
 MOST: Final = 3
-"""Maximum number of suggestions: whoever gets more reads none."""
+"""Maximum number of suggestions: nobody reads seventy."""
 
 ALL: Final = "'wiretape help fields' lists all"
 
@@ -40,12 +40,12 @@ def nearest(
     """
     choices = dict.fromkeys(names)
     typed = re.sub(r"^[0-9]+ ?[smhdw][a-z]*$", "minute", word.lower()).replace("-", "_")
-    meant = [
+    usable_meanings = [
         name
         for name in meanings.get(typed, "").split("|")
         if name in choices or f"{name}_ms" in choices or (terms and re.search("[:<>]", name))
     ]
-    return (meant or get_close_matches(word.lower(), choices, MOST))[:MOST]
+    return (usable_meanings or get_close_matches(word.lower(), choices, MOST))[:MOST]
 
 
 def question(guesses: Collection[str]) -> str:
@@ -56,5 +56,5 @@ def question(guesses: Collection[str]) -> str:
 
 def advice(word: str, names: Iterable[str], source: str = ALL, *, terms: bool = False) -> str:
     """Return the end of a message about a wrong name: suggestions, if any, and the source of all names."""
-    asked = question(nearest(word, names, terms=terms))
-    return f": {asked} {source}" if asked else f"; {source}"
+    suggestion = question(nearest(word, names, terms=terms))
+    return f": {suggestion} {source}" if suggestion else f"; {source}"

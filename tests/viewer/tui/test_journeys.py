@@ -218,13 +218,13 @@ def refused(*arguments: str, **environment: str) -> Iterator[str]:
 def test_without_a_terminal_it_says_what_to_do_instead(tape: Path) -> None:
     code, message = refused("--db", str(tape))
     assert code == "2"
-    assert "view needs a terminal for its keys and its screen: try 'wiretape ls'" in message
+    assert f"view needs a terminal for its keys and its screen: try 'wiretape ls --db {tape}'" in message
 
 
 def test_a_terminal_that_only_prints_gets_advice(tape: Path) -> None:
     with viewing(tape, TERM="dumb") as terminal:
         assert terminal.ended() == 2
-        assert "view needs a terminal for its keys and its screen: try 'wiretape ls'" in terminal.screen.lines[0]
+        assert "view needs a terminal for its keys and its screen: try 'wiretape ls" in terminal.screen.lines[0]
         assert b"\x1b" not in terminal.sent
 
 
