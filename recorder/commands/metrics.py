@@ -64,6 +64,7 @@ async def served(
     setup = msgspec.json.encode(Setup(settings.tape, recorder.session, __version__, hosts), enc_hook=paths.to_json)
     program = CompanionProgram(PROGRAM, "serves metrics", (str(sock.fileno()),), (sock.fileno(),))
     keeping = asyncio.create_task(keep_running(program, lambda process: _feed(process, setup, recorder), screen))
+    sock.listen()  # who reads the line below may ask at once, and waits for the program
     screen.line(f"metrics     {url}/metrics")
     try:
         yield
