@@ -143,7 +143,7 @@ def test_the_compose_file_is_valid_where_compose_is_installed(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
 
 
-def test_the_sidecar_starts_before_the_program_and_is_found_by_it() -> None:
+def test_the_program_finds_the_sidecar_started_before_it() -> None:
     assert SIDECAR["restartPolicy"] == "Always"  # what makes it a sidecar
     (app,) = POD["spec"]["containers"]
     assert {"name": "OPENAI_BASE_URL", "value": "http://127.0.0.1:8377/openai/v1"} in app["env"]

@@ -62,7 +62,7 @@ def test_an_extra_is_added_by_the_installer(
     assert install_hint("gif") == expected
 
 
-def test_an_extra_of_a_clone_is_that_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clones_extra_is_installed_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = installed(tmp_path, monkeypatch, "uv")
     origin = {"url": "file:///my%20clone", "dir_info": {"editable": True}}
     (info / "direct_url.json").write_text(json.dumps(origin))

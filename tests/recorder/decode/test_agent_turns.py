@@ -65,7 +65,7 @@ def test_additions_with_ids_of_their_own_are_all_new() -> None:
     assert (turn.text, turn.last_output, turn.outcome) == ("Hello", 30, "complete")
 
 
-def test_a_threads_end_on_the_sessions_stream_ends_no_turn() -> None:
+def test_a_threads_end_ends_no_turn_of_its_session() -> None:
     state = {"session_thread_id": "th1", "stop_reason": {"type": "end_turn"}}
     end = claude(60, "session.thread_status_idle", **state)
     own, machine = "/sessions/s1/threads/th1/stream", TurnMachine()

@@ -176,7 +176,7 @@ def test_a_query_that_ends_like_chat_is_not_direct() -> None:
     assert derive(exchange, reads, body, request=request_body).operation == "image"
 
 
-def test_a_repetition_is_measured_with_the_session_of_its_run() -> None:
+def test_a_repetition_is_measured_with_its_runs_session() -> None:
     body = json.dumps(ANSWER).encode()
     facts: dict[str, Any] = {"status": 200, "framing": "length", "ended_by": "end", "path": "/v1/chat/completions"}
     exchange = Exchange(

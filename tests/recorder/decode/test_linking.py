@@ -135,7 +135,7 @@ def test_the_last_of_several_results_begins_the_turn() -> None:
     ]  # fmt: skip
 
 
-def test_a_refused_request_begins_no_turn_but_its_retry_does() -> None:
+def test_a_retry_begins_the_turn_of_a_refused_request() -> None:
     told = [(20, running("r1")), (40, message("m1", "ok")), (50, idle("i1"))]
     (turn,) = turns(stream(A, 0, told, CLAUDE_STREAM), posted(B, 5, said("A"), status=429), posted(C, 10, said("A")))
     assert (turn["begun_by_id"], turn["started_at_ns"]) == (C, 10)
@@ -149,7 +149,7 @@ def test_an_interrupt_alone_begins_no_turn() -> None:
     assert brief(rows, "begun_by_id", "outcome") == [(B, "interrupted"), (D, "complete")]
 
 
-def test_a_turn_without_a_request_starts_with_its_first_event() -> None:
+def test_a_turn_without_request_starts_with_its_first_event() -> None:
     told = [(20, running("r1")), (40, message("m1", "ok")), (50, idle("i1"))]
     (turn,) = turns(stream(A, 0, told, CLAUDE_STREAM))
     assert (turn.get("begun_by"), turn.get("begun_by_id"), turn["started_at_ns"], turn["ttft_ns"]) == (
@@ -224,7 +224,7 @@ def test_a_turn_begun_anew_later_was_cut() -> None:
     ]  # fmt: skip
 
 
-def test_a_stream_opened_in_a_turn_knows_no_first_output() -> None:
+def test_a_turn_joined_midway_has_no_first_output() -> None:
     told = [(30, message("m1", "ok")), (40, idle("i1"))]
     (turn,) = turns(posted(B, 10, said("A")), stream(A, 20, told, CLAUDE_STREAM))
     assert (turn["begun_by_id"], turn.get("ttft_ns"), turn["outcome"]) == (B, None, "complete")

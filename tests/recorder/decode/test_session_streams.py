@@ -125,7 +125,7 @@ def test_only_an_end_within_a_turn_cuts_the_stream(ended_by: str, outcome: str) 
     assert measured(*ANSWERS["claude"], *LATER["claude"][:2], ended_by=ended_by).outcome == outcome
 
 
-def test_a_pause_is_no_stall_and_a_silent_turn_is() -> None:
+def test_a_silent_turn_is_a_stall_unlike_a_pause() -> None:
     late = [Event(at_ms + 60_000, data) for at_ms, data in LATER["claude"]]
     values = measured(*ANSWERS["claude"], *late)
     assert (values.stalled_answers, "stall" in values.flags, values.max_gap_ns) == (0, False, 45 * MS)
@@ -471,7 +471,7 @@ def test_credits_are_no_tokens() -> None:
     assert (values.get("input_tokens"), values.get("output_tokens")) == (None, None)
 
 
-def test_usage_of_a_part_of_the_turns_is_no_total() -> None:
+def test_usage_of_some_turns_is_no_total() -> None:
     values = measured(*ANSWERS["openai"], *LATER["openai"])
     assert (values.output_tokens, [turn.get("output_tokens") for turn in values.turns or ()]) == (None, [3, None])
     assert measured(*ANSWERS["claude"]).output_tokens == 3

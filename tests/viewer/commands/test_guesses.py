@@ -87,7 +87,7 @@ def test_what_resembles_nothing_gets_no_suggestion(
 
 
 @pytest.mark.parametrize("command", ["show", "compare @", "export", "rm", "play", "report", "db cut -o x.jsonl"])
-def test_an_id_that_is_no_utf8_is_a_usage_error(
+def test_an_id_without_utf8_is_a_usage_error(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "is no id of an exchange" in answer([*command.split(), "caf\udce9"], monkeypatch, capsys)

@@ -44,7 +44,7 @@ def test_comments_stand_above_their_command(topic: str) -> None:
     assert not re.search(r"^[^#\n].*  # ", "".join(blocks), re.MULTILINE)
 
 
-def test_one_topic_has_the_name_of_a_command_and_names_its_help() -> None:
+def test_the_topic_named_like_a_command_names_its_help() -> None:
     assert {*topics.names()} & group.commands.keys() == {"timeouts"}
     assert "`wiretape timeouts --help`" in topics.text("timeouts")
 

@@ -179,7 +179,7 @@ def test_gaps_are_drawn_on_one_axis() -> None:
     assert [race.places(race.drawing(cells), cells) for cells in (12, 1)] == [(0, 0), (0, 0)]
 
 
-def test_a_long_wait_of_a_tool_is_no_stall_in_a_race() -> None:
+def test_a_tools_long_wait_is_no_stall_in_races() -> None:
     texts = [(100, "a"), (3100, "b"), (6200, "c")]
     judged = Lane(lane(texts).transcript, 6200 * MS, None, stalls=[(3100 * MS, 6200 * MS)])
     race = Race(lane(FAST), judged, Now(), "first content")

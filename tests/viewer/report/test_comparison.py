@@ -54,7 +54,7 @@ def test_a_comparison_keeps_both_groups_at_80_columns() -> None:
     assert max(len(line.plain) for line in drawn.lines) <= 80
 
 
-def test_a_sessions_turns_keep_cache_and_backoff_at_80_columns() -> None:
+def test_a_sessions_turns_keep_cache_and_backoff_when_narrow() -> None:
     usual = dict.fromkeys(sessions.TURN_FIELDS, 1500.0) | {"turn": 2, "id": "f" * 16, "model": "gpt-x-mini"}
     drawn = sessions.turns([usual | {"outcome": "http_error", "cache_verdict": "prefix_changed"}], 80)
     assert {"backoff s", "cache"}.isdisjoint(drawn.hidden)

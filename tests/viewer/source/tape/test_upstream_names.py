@@ -60,6 +60,6 @@ def test_two_names_of_one_url_are_two_groups(tape_with_names: Path) -> None:
         assert selected.stdout.split() == [id * 4], name
 
 
-def test_a_screen_shows_the_name_in_place_of_the_url(tape_with_names: Path) -> None:
+def test_a_screen_shows_names_in_place_of_urls(tape_with_names: Path) -> None:
     screen = run(tape_with_names, "ls", "--format", "table", "--columns", "id,upstream").stdout.splitlines()
     assert [line.split()[1] for line in screen] == ["upstream", "a", "new", "old"]

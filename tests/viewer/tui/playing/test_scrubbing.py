@@ -83,7 +83,7 @@ def test_where_it_is_pressed_the_bar_stands(steady: Path) -> None:
     journey(steps())
 
 
-def test_a_bar_stands_only_where_no_axis_has_the_playhead() -> None:
+def test_a_bar_stands_where_no_axis_has_the_playhead() -> None:
     state = PlaybackState(Playback((), 5 * MS, lambda: 0), Pulse(SYSTEM), 3)
     lines = ["".join(text for text, _ in state.parts(80, has_bar=has_bar)[0]) for has_bar in (True, False)]
     assert ["[>" in line for line in lines] == [True, False]

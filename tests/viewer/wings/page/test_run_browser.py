@@ -453,7 +453,7 @@ def test_no_percentile_of_gaps_is_above_the_longest(page: Page, closing: Path) -
     assert (len(gaps), max(gaps)) == (400, 10.0)
 
 
-def test_a_comparisons_page_opens_with_it_and_colours_its_groups(page: Page, fixture: Path, tmp_path: Path) -> None:
+def test_a_comparisons_page_opens_with_it_in_group_colours(page: Page, fixture: Path, tmp_path: Path) -> None:
     names = ["model:gpt-x", "model:gpt-x-mini"]
     page.open(exported(fixture, "--base", names[0], "--new", names[1], to=tmp_path / "compared.html"))
     assert page.faults == []

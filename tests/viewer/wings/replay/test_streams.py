@@ -54,7 +54,7 @@ def test_a_step_ends_behind_whole_events(place: int, count: int, behind: int | N
     assert places().behind(place, count) == behind
 
 
-def test_a_stream_is_held_once_all_before_a_place_is_written() -> None:
+def test_a_stream_is_held_once_written_to_its_place() -> None:
     stream = Stream()
     stream.add(Hold(10), 1)
     assert (stream.state, stream.limit(8), stream.limit(30)) == (StreamState.WAITING, 8, 10)

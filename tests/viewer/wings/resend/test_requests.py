@@ -134,7 +134,7 @@ def test_what_is_no_whole_generation_is_left_out(row: dict[str, Any], sent: Requ
         resent(row, sent)
 
 
-def test_an_estimate_is_of_recorded_tokens_and_the_asked_model() -> None:
+def test_an_estimate_prices_recorded_tokens_by_the_asked_model() -> None:
     assert resent(recorded(), request()).cost == (2 * 100 + 8 * 10) * 10**6
     assert resent(recorded(output_tokens=None), request()).cost is None
 

@@ -84,7 +84,7 @@ def test_a_session_is_sent_recorded_and_compared(api: Api, tape: Path, monkeypat
     assert "resend=" not in newest
 
 
-def test_a_budget_ends_a_run_and_a_redirect_is_an_answer(
+def test_a_budget_ends_a_run_and_redirects_are_answers(
     api: Api, tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "wiretape").mkdir()
