@@ -10,10 +10,13 @@ The rules (an event's effects are those of `effects`):
 4. Text is taken once: a whole text replaces its additions, and is new output only with what they do not have. Where
    several streams tell the additions, only what goes beyond the longest so far is new.
 5. Tokens are those of the end, or else the sum of those of the requests to the model. Totals of a session are none.
-6. An error is the turn's outcome only if nothing of the turn follows; one that the server retries is none.
+6. What a list of the session's history has fills in texts, calls and tokens that no stream told; it changes no time,
+   and begins no turn. Where turns have no numbers, what lies between two ends is of one turn: the one that was told.
+7. An error is the turn's outcome only if nothing of the turn follows; one that the server retries is none.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -120,7 +123,7 @@ class AgentTurn(TurnDraft):
     @property
     def tool_calls(self) -> list[tuple[str, str, str]]:
         """The id, name and arguments of each call, in their order."""
-        return [(id, name, self._joined("tool", id)) for id, name in self.calls.items()]
+        return [(id, self.calls[id], self._joined(kind, id)) for kind, id in self.parts if kind == "tool"]
 
     def part_of(self, kind: OutputKind, key: str, part: int) -> _Text:
         return self.parts.setdefault((kind, key), {}).setdefault(part, _Text())
@@ -144,6 +147,29 @@ class AgentTurn(TurnDraft):
         if self.end is None and self.failed_at is not None and self.last_error is not None:
             self.end, self.outcome = self.failed_at, "error"
             self.error, self.error_message = self.last_error.code, self.last_error.message
+
+    def fill(self, listed: Sequence[SessionEvent]) -> None:
+        """Add what a list has of the turn; the texts that it lacked get their places in the list."""
+        order = [*self.parts]
+        following = [key for event in listed for effect in event.effects if (key := _part_key(effect)) is not None]
+        place = min((order.index(key) for key in following if key in self.parts), default=len(order))
+        for key in following:
+            if key in order:
+                place = order.index(key) + 1
+            else:
+                order.insert(place, key)
+                place += 1
+        for effect in (effect for event in listed for effect in event.effects):
+            if (key := _part_key(effect)) is not None:
+                kind, id = key
+                part = self.part_of(kind, id, effect.part)
+                if not part.is_whole and len(effect.text) > part.size:
+                    part.outputs = [Output(self.first, kind, effect.text)]  # what chunks brought stays theirs
+                if kind == "tool":
+                    self.calls[id] = self.calls.get(id) or effect.tool
+            elif effect.tokens is not None and "" not in self.requests:
+                self.requests.setdefault(effect.key, effect)
+        self.parts = {key: self.parts[key] for key in order}
 
     @property
     def usages(self) -> list[JsonObject]:
@@ -176,7 +202,8 @@ class TurnMachine:
         self._asks: dict[str, list[Ask]] = {}
         """The client's events, by threads, that no turn has yet."""
         self._ask_ids: set[str] = set()
-        self._seen: dict[tuple[str, str], None] = {}
+        self._seen: dict[tuple[str, str], AgentTurn | None] = {}
+        """The ids of events by threads, each with its turn."""
 
     def take(self, mark: int, event: SessionEvent, connection: int = 0) -> None:
         """Apply an event."""
@@ -190,6 +217,8 @@ class TurnMachine:
             else:
                 turn = self._turn(mark, event, effect, connection)
                 if turn is not None:
+                    if event.id:
+                        self._seen[event.thread, event.id] = turn
                     turn.connections.setdefault(connection, mark)
                     turn.last_event = mark
                     self._apply(mark, event, effect, turn, connection)
@@ -204,6 +233,27 @@ class TurnMachine:
         turn = None if event.turn or not event.effects else self._running(event)
         if turn is not None and connection not in turn.connections and event.effects[0].name == "begin":
             del self._latest[event.thread]
+
+    def fill(self, listed: Sequence[SessionEvent]) -> None:
+        """Fill in what no stream told, once all their events are there, from what a list of the session has."""
+        holders = {key: turn for turn in self.turns for key in turn.parts}
+
+        def told(event: SessionEvent) -> AgentTurn | None:
+            if event.turn:
+                return self._by_id.get(event.turn)
+            keys = (_part_key(effect) for effect in event.effects)
+            by_part = (holders[key] for key in keys if key is not None and key in holders)
+            return self._seen.get((event.thread, event.id)) or next(by_part, None)
+
+        spans: list[list[SessionEvent]] = [[]]
+        for event in listed:
+            spans[-1].append(event)
+            if any(effect.name in ("end", "close") for effect in event.effects):
+                spans.append([])
+        for span in spans:
+            turns = {turn: None for event in span if (turn := told(event)) is not None}
+            for turn in turns:
+                turn.fill([event for event in span if told(event) is turn or (len(turns) == 1 and not event.turn)])
 
     def finish(self) -> list[AgentTurn]:
         """Return the turns in the order of their first events, once all events are there."""
@@ -347,6 +397,12 @@ class TurnMachine:
     def _end_waits(self, mark: int, turn: AgentTurn) -> None:
         if turn.waits and turn.waits[-1][1] is None:
             turn.waits[-1] = turn.waits[-1][0], mark
+
+
+def _part_key(effect: Effect) -> tuple[OutputKind, str] | None:
+    """Return the key of the texts that an effect brings, among those of its turn."""
+    kind = _OUTPUTS.get(effect.name)
+    return None if kind is None else (kind, effect.key)
 
 
 def thread_at(path: str) -> str:

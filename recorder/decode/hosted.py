@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from wiretape.recorder.clock import wall_ns
-from wiretape.recorder.decode import encoding, session_streams
+from wiretape.recorder.decode import encoding, session_lists, session_streams
 from wiretape.recorder.decode.agent_turns import thread_at
 from wiretape.recorder.decode.conversation import RecordedRequest
 from wiretape.recorder.decode.decoder import Decoded, decode
@@ -14,6 +14,8 @@ from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.linking import LinkedSession, SessionStream, linked, measures_of, told_by, tool_spans
 from wiretape.recorder.decode.session_requests import SessionRequest, session_request
 
+_MOST_LISTED: Final = 20
+"""Limit of the lists that are read with a stream, and of the streams with a list: a client may ask every second."""
 _STEP_NS: Final = 60_000_000_000
 """Difference of the distances by two clocks at which they are not of the same boot of a machine."""
 
@@ -33,7 +35,7 @@ class SessionMember(NamedTuple):
     """An exchange of a session by its number: its id, and wall times in ns.
 
     A stream, of a sub-agent's `thread` or the session's, `is_whole` if it told the end of its last turn; `taken` are
-    the ids of requests that its turns took.
+    the ids of requests that its turns took. A stream `lacks` what a list may have.
     """
 
     no: int
@@ -44,13 +46,15 @@ class SessionMember(NamedTuple):
     is_whole: bool = False
     taken: frozenset[str] = frozenset()
     thread: str = ""
+    lacks: bool = False
+    is_list: bool = False
 
 
 def related(member: SessionMember, others: Iterable[SessionMember]) -> list[int]:
     """Return the numbers of the exchanges with which the turns of a stream, or those after a late request, are linked.
 
     A session may have thousands of streams, one a turn: only those are read again that were open together, or went on
-    with a turn. The list is empty if no stream ended after the request.
+    with a turn, or lack what a list may have. The result is empty if no stream ended after the request.
     """
     streams = [other for other in others if other.is_stream]
     groups, until_ns = list[list[SessionMember]](), -1
@@ -62,15 +66,22 @@ def related(member: SessionMember, others: Iterable[SessionMember]) -> list[int]
         else:
             groups.append([stream])
         until_ns = max(until_ns, stream.end_ns)
-    related = [
-        stream
+    changed = [
+        group
         for group in groups
-        if (member in group if member.is_stream else any(stream.end_ns >= member.start_ns for stream in group))
-        for stream in group
+        if (member in group if member.is_stream else any(_may_change(stream, member) for stream in group))
     ]
+    related = [stream for group in changed[-_MOST_LISTED if member.is_list else None :] for stream in group]
     taken = frozenset().union(*(stream.taken for stream in streams if stream not in related))
-    requests = [other for other in others if not other.is_stream and other.id not in taken]
-    return [other.no for other in (*related, *requests) if other is not member] if related else []
+    requests = [other for other in others if not (other.is_stream or other.is_list) and other.id not in taken]
+    lists = [other for other in others if other.is_list and related and other.end_ns >= related[0].start_ns]
+    together = (*related, *requests, *lists[-_MOST_LISTED:])
+    return [other.no for other in together if other is not member] if related else []
+
+
+def _may_change(stream: SessionMember, request: SessionMember) -> bool:
+    """Return True if a request, or a list, may change the turns of a stream that was settled before it."""
+    return stream.end_ns >= request.start_ns or (request.is_list and (stream.lacks or not stream.is_whole))
 
 
 def is_stream(exchange: Exchange) -> bool:
@@ -79,9 +90,15 @@ def is_stream(exchange: Exchange) -> bool:
     return succeeded and (exchange.content_type or "").startswith("text/event-stream")
 
 
+def has_turns(exchange: Exchange) -> bool:
+    """Return True if an answer tells turns of its session: as a stream, or in a list."""
+    return is_stream(exchange) or session_lists.is_list(exchange)
+
+
 def decoded_streams(exchanges: Sequence[SessionExchange]) -> dict[str, Decoded]:
     """Return the streams among the exchanges of a session, decoded, by their ids; their turns are linked."""
     streams, requests, decoded_by_id = list[SessionStream](), list[SessionRequest](), dict[str, Decoded]()
+    pages = list[tuple[str, bytes]]()
     for start_ns, member in zip(_starts([member.exchange for member in exchanges]), exchanges, strict=True):
         exchange = member.exchange
         if is_stream(exchange):
@@ -93,10 +110,13 @@ def decoded_streams(exchanges: Sequence[SessionExchange]) -> dict[str, Decoded]:
                 if run.chunk.event is not None and (at_ns := decoded.at_ns[run.item]) is not None
             ]
             streams.append(SessionStream(member.id, thread_at(exchange.path), start_ns, end_ns, events))
-        answer = encoding.uncoded(exchange.headers.response, member.body) if exchange.method == "POST" else b""
+        is_list = session_lists.is_list(exchange)
+        is_read = exchange.method == "POST" or is_list
+        answer = encoding.uncoded(exchange.headers.response, member.body) if is_read else b""
+        pages += [(exchange.path, answer)] if is_list else []
         request = session_request(exchange, member.id, start_ns, member.request.plain, answer)
         requests += [] if request is None else [request]
-    session = linked(streams, requests)
+    session = linked(streams, requests, session_lists.listed_events(pages))
     for stream in streams:
         _link(decoded_by_id[stream.exchange_id], stream, session)
     return decoded_by_id

@@ -74,8 +74,10 @@ class LinkedSession:
     fault: tuple[int, Effect] | None = None
 
 
-def linked(streams: Iterable[SessionStream], requests: Iterable[SessionRequest]) -> LinkedSession:
-    """Link the turns that streams of a session tell to its requests."""
+def linked(
+    streams: Iterable[SessionStream], requests: Iterable[SessionRequest], lists: Iterable[Sequence[SessionEvent]] = ()
+) -> LinkedSession:
+    """Link the turns that streams of a session tell to its requests; `lists` have its history, each oldest first."""
     ordered = sorted(streams, key=attrgetter("start_ns"))
     requests = sorted(requests, key=attrgetter("at_ns"))
     reopened = {later for thread in {stream.thread for stream in ordered} for _, later in _breaks(ordered, {thread})}
@@ -93,6 +95,8 @@ def linked(streams: Iterable[SessionStream], requests: Iterable[SessionRequest])
         if ordered[number] in reopened:
             machine.part(event, number)
         machine.take(mark, event, number)
+    for listed in lists:
+        machine.fill(listed)
     for turn in machine.finish():
         stream, _ = session.sources[turn.first]
         tellers = [ordered[number] for number in turn.connections]

@@ -215,27 +215,39 @@ def derived(facts: Unsettled, decoded: Decoded | None = None) -> Measures | None
 
 
 _MEMBERS: Final = """SELECT e.no, e.id, e.path, e.started_at, e.end_ns, m.operation = 'agent_session',
-    m.outcome = 'complete' AND m.finish_reason IS NOT NULL, m.turns
+    m.outcome = 'complete' AND m.finish_reason IS NOT NULL, m.turns, m.input_tokens IS NULL, e.method = 'GET'
     FROM exchanges AS e JOIN measures AS m ON m.exchange_no = e.no
     WHERE e.upstream = ? AND m.conversation_key = ? AND m.conversation_key_from = 'session' AND e.no != ?
-    AND (e.method = 'POST' OR m.operation = 'agent_session')"""
+    AND (e.method = 'POST' OR m.operation = 'agent_session'
+        OR e.path LIKE '%/events%' OR e.path LIKE '%/items%' OR e.path LIKE '%/turns%')"""
 
 
 def _member(
-    no: int, id: str, path: str, started_at: str, end_ns: int | None, is_stream: bool, is_whole: bool, turns: str | None
+    no: int,
+    id: str,
+    path: str,
+    started_at: str,
+    end_ns: int | None,
+    is_stream: bool,
+    is_whole: bool,
+    turns: str | None,
+    lacks: bool,
+    is_get: bool,
 ) -> hosted.SessionMember:
     """Return an exchange of a session from its row."""
     start_ns = wall_ns(started_at) or 0
     ids = (f"{turn.get('begun_by_id')} {turn.get('steered_by')}" for turn in msgspec.json.decode(turns or "[]"))
     times = start_ns, start_ns + (end_ns or 0)
     taken = frozenset(" ".join(ids).split())
-    return hosted.SessionMember(no, id, *times, is_stream, is_whole, taken, thread_at(path))
+    is_list = is_get and not is_stream
+    return hosted.SessionMember(no, id, *times, is_stream, is_whole, taken, thread_at(path), lacks, is_list)
 
 
 def _member_of(facts: Unsettled) -> hosted.SessionMember:
     exchange = facts.exchange
-    times = exchange.started_at, exchange.end_ns
-    return _member(facts.no, facts.id, exchange.path, *times, hosted.is_stream(exchange), is_whole=False, turns=None)
+    times, is_stream = (exchange.started_at, exchange.end_ns), hosted.is_stream(exchange)
+    is_get = exchange.method == "GET"
+    return _member(facts.no, facts.id, exchange.path, *times, is_stream, False, None, True, is_get)
 
 
 def _session_key(facts: Unsettled) -> str | None:
@@ -292,11 +304,12 @@ class Settling:
     def with_session(self, facts: Unsettled, others: Sequence[Unsettled] = ()) -> Unsettled:
         """Return an exchange with those of its hosted session, if it is of one and may change the turns of a stream.
 
-        A stream does, and so does a request that is settled behind a stream that went on after it. `others` are settled
+        A stream does, and so does a request that is settled behind a stream that went on after it, or a list of what
+        a stream may not have told. `others` are settled
         at the same time.
         """
         key = _session_key(facts)
-        if key is None:
+        if key is None or (facts.exchange.method != "POST" and not hosted.has_turns(facts.exchange)):
             return facts
         peers = {each.no: each for each in others if each is not facts and _session_key(each) == key}
         rows = self._driver.execute(_MEMBERS, (facts.exchange.upstream, key, facts.no)).fetchall()
