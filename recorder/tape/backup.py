@@ -58,6 +58,9 @@ def back_up(path: Path, target: Path, *, replace: bool, report: Report) -> None:
         descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     except FileExistsError as error:
         raise OutputRefused(f"{part} is there: another copy writes it, or it is left over: remove it") from error
+    except FileNotFoundError as error:
+        folder = target.parent
+        raise WiretapeError(f"{target} cannot be written: there is no directory {folder}: make it") from error
     except OSError as error:
         raise WiretapeError(f"{target} cannot be written ({error.strerror}): name another file") from error
     with private.exiting_on_signals(), contextlib.closing(os.fdopen(descriptor, "rb")):

@@ -30,7 +30,7 @@ GUESSES = {
     "issue": "no command 'issue'; did you mean report?",
     "recrod": "no command 'recrod'; did you mean record?",
     "stat": "no command 'stat'; did you mean stats?",
-    "db chek": "wiretape db: no command 'chek'; did you mean check or schema?",
+    "db chek": "wiretape db: no command 'chek'; did you mean check?",
     "db ls": "wiretape db: no command 'ls'; did you mean wiretape ls?",
     "tape.db": "tape.db is a file: name a tape with --db tape.db: wiretape view --db tape.db",
     "sh -c true": "to record a program: wiretape run -- sh -c true",

@@ -61,10 +61,10 @@ def test_a_topic_on_a_terminal_is_drawn() -> None:
 @each_case(
     ("path", "message"),
     [
-        (("filtrs",), "there is no help on 'filtrs'; did you mean filters or fields?"),
+        (("filtrs",), "there is no help on 'filtrs'; did you mean filters?"),
         (("sho",), "did you mean show"),
         (("replay-server",), "there is no help on"),
-        (("db", "chek"), "did you mean check or schema?"),
+        (("db", "chek"), "did you mean check?"),
         (("diff",), "did you mean compare?"),
         (("tttft",), "did you mean ttft"),
         (("nothing-of-the-kind",), "wiretape help lists all topics"),

@@ -19,10 +19,28 @@ OUTCOMES = CHOICES["outcome"]
         ("Rate-Limited", OUTCOMES, ["status:429", "detail:rate_limited"]),
         ("trunc", OUTCOMES, ["truncated"]),
         ("xyzzy", OUTCOMES, []),
+        ("429", OUTCOMES, ["status:429"]),
+        ("no_usage", OUTCOMES, ["flag:no_usage"]),
+        ("retry", OUTCOMES, []),
     ],
 )
 def test_a_wrong_value_gets_terms_by_meaning(word: str, names: list[str], expected: list[str]) -> None:
     assert guesses.nearest(word, names, terms=True) == expected
+
+
+@each_case(
+    ("word", "names", "expected"),
+    [
+        ("tool", ["context_tools_bytes", "tool_name"], ["tool_name", "context_tools_bytes"]),
+        ("finish", GROUPS, ["finish_reason"]),
+        ("odel", GROUPS, ["model"]),
+        ("disk", ["is", "bodies"], []),
+        ("https", ["tps", "ttst"], []),
+        ("--replace", ["--redact", "--label"], []),
+    ],
+)
+def test_suggestions_contain_a_word_or_differ_by_a_slip(word: str, names: list[str], expected: list[str]) -> None:
+    assert guesses.nearest(word, names) == expected
 
 
 @each_case("word", ["minute", "5m", "10 s", "1min"])
