@@ -166,7 +166,7 @@ def test_a_passing_message_is_one_and_is_soon_gone(tape: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('marc = "f9"', "marc under [keys] is no action: did you mean mark or match?"),
+        ('marc = "f9"', "marc under [keys] is no action: did you mean mark?"),
         ('mark = "ctrl+b,notakey"', "mark = ctrl+b,notakey: there is no such key; write x, X, f5, "),
     ],
 )
