@@ -26,6 +26,7 @@ import ssl
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from urllib.parse import unquote
 
 from wiretape.recorder import process
 from wiretape.recorder.clock import SYSTEM
@@ -81,6 +82,9 @@ class Forward:
 
     Requests to wiretape itself are for `own`, else for the proxy.
     """
+
+    treatment_of_others = "it is let through unrecorded"
+    """The treatment of connections to APIs that are not HTTP, in notices."""
 
     def __init__(
         self,
@@ -188,11 +192,12 @@ class Forward:
 
     def _calls_local_api(self, origin: Origin, request: Request) -> bool:
         """Return True for a request to an API that a server of this machine has at its usual path."""
-        if request.method != "POST" or not is_loopback(origin.host):
+        opens_websocket = request.method == "GET" and guard.asks_for_websocket(request.headers)
+        if not (request.method == "POST" or opens_websocket) or not is_loopback(origin.host):
             return False
         from wiretape.recorder.decode.dialects import registry  # with all dialects, which most runs do not need
 
-        return registry.is_posted_to(request.target.decode("latin-1"), self._dialects)
+        return registry.is_posted_to(unquote(request.target.decode("latin-1")), self._dialects)
 
     def relay(self, client: Client, request: Request, origin: Origin, options: RelayOptions | None) -> Responder | None:
         """Relay a request that names no host but `origin`; without options, by those of plain HTTP."""
@@ -323,7 +328,8 @@ class Forward:
         """
         plain = Origin("http", origin.host, origin.port)
         host = re.search(rb"\r\nhost:[ \t]*([^\r\n]*)\r\n", early, re.IGNORECASE)
-        if host and host[1].decode("latin-1").lower() not in (plain.authority, f"{origin.host}:{origin.port}"):
+        split = guard.absolute_origin(b"http://%b" % host[1].rstrip()) if host else (plain, b"")
+        if split is None or split[0] != plain:
             return False
         self.adopt(client, plain, far)
         sock = Socket(near, SYSTEM, client_socket.kernel_time)
@@ -481,8 +487,8 @@ class Opening(Takeover):
         self._client.limit(None)
         self._tunnel = self._forward.tunnel(self._client, self._origin, (self._socket, self._first_bytes))
         offered = ", ".join(protocols)
-        notice = f"a program offers {self._origin.host} only {offered}, and no HTTP: it is let through unrecorded"
-        self._forward.warn(self._origin, "protocol", notice)
+        offer = f"a program offers {self._origin.host} only {offered}, and no HTTP"
+        self._forward.warn(self._origin, "protocol", f"{offer}: {self._forward.treatment_of_others}")
 
     async def _stand_in(self, greeting: hello.Hello) -> None:
         """Agree on keys with the client, and on the protocol that the server chooses."""

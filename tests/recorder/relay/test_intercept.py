@@ -327,7 +327,8 @@ async def test_a_tunnel_to_an_api_may_hold_plain_http(relay: Intercepting) -> No
 @on_loop
 async def test_tunnelled_plain_http_to_a_local_api_is_recorded(relay: Intercepting) -> None:
     seen = list[bytes]()
-    calls = [("GET", "/health", b""), ("POST", "/infill", b"{}"), ("POST", "/text-to-speech/a/with-timestamps", b"{}")]
+    posts = "/infill", "/text-to-speech/a/with-timestamps", "/v1beta/models/m%3AgenerateContent"
+    calls = [("GET", "/health", b""), *(("POST", path, b"{}") for path in posts)]
 
     async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.append(b"connection")
@@ -343,15 +344,38 @@ async def test_tunnelled_plain_http_to_a_local_api_is_recorded(relay: Intercepti
         writer.write(relay.connect(place, relay.authorization))
         await reader.readuntil(b"\r\n\r\n")
         for method, path, body in calls:
-            request = post(path, body, method=method).replace(b"localhost", place.encode())
+            spelling = place if body else place.replace(":", ".:")
+            request = post(path, body, method=method).replace(b"localhost", spelling.encode())
             writer.write(request[:7])  # the first line comes in two reads
             await writer.drain()
             writer.write(request[7:])
             assert (await take(reader, method)).status == 200
             assert relay.asked[-1] == (place, "intercepted" if body else "relayed")
-    assert seen == [b"connection", b"GET", b"POST", b"POST"]
+    assert seen == [b"connection", b"GET", b"POST", b"POST", b"POST"]
     for _, path, _ in calls[1:]:
         assert (await relay.kept(path)).row["upstream"] == f"http://{place}"
+
+
+@on_loop
+async def test_a_websocket_of_a_local_api_is_recorded(relay: Intercepting) -> None:
+    async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        writer.close()
+
+    upgrade = [
+        ("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ]  # fmt: skip
+    for path, treatment in (("/v1/realtime", "intercepted"), ("/events", "relayed")):
+        async with (
+            await asyncio.start_server(refuses, "127.0.0.3", 0) as server,
+            dial(relay.base) as (reader, writer),
+        ):
+            place = "{}:{}".format(*server.sockets[0].getsockname())
+            writer.write(post(f"http://{place}{path}", b"", [relay.authorization, *upgrade], "GET"))
+            assert (await take(reader, "GET")).status == 404
+            assert relay.asked[-1] == (place, treatment)
 
 
 @each_case("first", ["server", "other protocol", "other host"])

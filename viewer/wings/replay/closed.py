@@ -3,7 +3,7 @@
 The rules, before any name is looked up:
 
 1. An API's host, by TLS or without, or a path of an API on this machine: from the recordings, as `serve` at `/NAME/…`.
-   The hosts are those that are known, those that variables and `--host` name, and places of this machine on the tape.
+   The hosts are those that are known, those that variables and `--host` name, and those on the tape.
 2. Anything else on this machine is let through: tools, and their servers.
 3. Any other host is closed, unless a pattern opens it.
 
@@ -71,6 +71,8 @@ class ClosedForward(Forward):
     `mounts` are the upstreams of variables that are set to this proxy. Hosts that match one of `open_patterns` are let
     through; `on_closed` gets each host that is not.
     """
+
+    treatment_of_others = "no recording answers it"
 
     def __init__(
         self,

@@ -175,7 +175,7 @@ async def _answer(launched: Launched, replayed: Replayed, path: Path, line: "soc
     app = ClosedForward(
         replay,
         Proxy(
-            [*variable_upstreams, *local_upstreams],
+            [*variable_upstreams, *tape_upstreams],
             Transport(proxies=proxies),
             tap,
             on_refused=report.refused,

@@ -65,7 +65,10 @@ def keys(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: KEY for name in names if not environ.get(name) and not environ.get(other_names.get(name, ""))}
 
 
-_CREDENTIAL: Final = re.compile(r"\w+_(API_KEY|AUTH_TOKEN|OAUTH_TOKEN)|AWS_(SESSION_TOKEN|BEARER_TOKEN_BEDROCK)")
+_CREDENTIAL: Final = re.compile(
+    r"(\w+_)?(API_?KEYS?|API_TOKEN|AD_TOKEN|AUTH_TOKEN|OAUTH_TOKEN)(_\d+)?|AWS_(SESSION_TOKEN|BEARER_TOKEN_BEDROCK)",
+    re.IGNORECASE,
+)
 
 
 def placeholders(environ: Mapping[str, str]) -> dict[str, str]:

@@ -80,12 +80,12 @@ def target(upstream: Upstream, key_from: str | None, environ: Mapping[str, str] 
         raise CannotResend(f"{host} wants each request signed, which resend does not do: name another target by --to")
     is_local = is_loopback(host)
     variable = key_from or (None if is_local else _variable_of(host))
+    if (variable or upstream.authorization) and upstream.scheme != "https" and not is_local:
+        raise CannotResend(f"{upstream.url} has no TLS: a key goes over TLS, or to this machine, only")
     if variable is None:
         return Target(upstream)
     if not (key := environ.get(variable, "")):
         raise CannotResend(f"{variable} is not set: it has the key of {host}; set it, or name another by --key-from")
-    if upstream.scheme != "https" and not is_local:
-        raise CannotResend(f"{upstream.url} has no TLS: a key goes over TLS, or to this machine, only")
     if not key.isascii() or not key.isprintable():
         raise CannotResend(f"{variable} is no key: it has characters that no header may have")
     return Target(upstream, variable, key)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import anyio.lowlevel
 import httpx
 
 from wiretape.recorder.clock import SYSTEM
@@ -161,6 +162,7 @@ class Sender:
         limits = httpx.Limits(max_connections=MOST_AT_ONCE)
         try:
             async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=None, limits=limits) as client:
+                await anyio.lowlevel.checkpoint()  # loads what makes a first connection late
                 if not recorder.tap.gave_up:
                     await self._send_all(client, handover)
         finally:

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import shutil
 import socket
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -76,17 +78,22 @@ async def test_a_program_is_answered_while_no_api_is_reached(demo: tuple[Path, s
 
 @on_loop
 async def test_a_replay_within_a_run_reaches_no_api_either(demo: tuple[Path, str], tmp_path: Path) -> None:
+    shutil.copy(demo[0], tape := tmp_path / "tape.db")
+    with contextlib.closing(sqlite3.connect(tape)) as connection, connection:
+        connection.execute("UPDATE exchanges SET upstream = 'https://private.invalid'")
     async with ScriptedUpstream(lambda _: answer([(0.0, b"ok")])) as upstream:
-        calls = json.dumps([("$OPENAI_BASE_URL/chat/completions", CHAT)])
-        inner = (sys.executable, "-m", "wiretape.viewer.cli", "run", "--replay", demo[0], "--speed", "0", "--keep-keys")
+        places = "$OPENAI_BASE_URL", "https://private.invalid/v1"  # one of the tape is an API, and open to nobody
+        calls = json.dumps([(f"{place}/chat/completions", CHAT) for place in places])
+        replay = "run", "--replay", tape, "--speed", "0", "--keep-keys", "--open", "*"
+        inner = (sys.executable, "-m", "wiretape.viewer.cli", *replay)
         program = ("--", *inner, "--", sys.executable, "-c", CALLS, calls)
         env = {**KEYS, "OPENAI_BASE_URL": f"{upstream.url}/v1"}
         async with wiretape("run", "--db", tmp_path / "outer.db", *program, env=env) as process:
             code, out, err = await finish(process)
         assert upstream.requests == []
     answers, environment = json.loads(out)
-    assert (code, answers, environment["OPENAI_API_KEY"]) == (0, [[200, "fields"]], KEYS["OPENAI_API_KEY"])
-    assert "1 request answered from" in err
+    assert (code, answers, environment["OPENAI_API_KEY"]) == (0, [[200, "fields"]] * 2, KEYS["OPENAI_API_KEY"])
+    assert "2 requests answered from" in err
 
 
 def test_a_text_is_a_tape_within_a_block(demo: tuple[Path, str], tmp_path: Path) -> None:
@@ -124,7 +131,8 @@ def test_a_tape_that_is_not_there_is_125(tmp_path: Path) -> None:
 
 
 def test_every_key_has_a_stand_in() -> None:
-    environ = {"GOOGLE_API_KEY": "x", "ANTHROPIC_AUTH_TOKEN": "y", "HOME": "/"}
+    names = ("GOOGLE_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLOUDFLARE_API_TOKEN", "API_KEY", "openai_api_key_2")
+    environ = {**dict.fromkeys(names, "x"), "HOME": "/"}
     assert "GEMINI_API_KEY" not in testenv.placeholders(environ)  # Google's SDK warns where both are set
     keys = testenv.placeholders(environ)
     assert {"OPENAI_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", *environ} - keys.keys() == {"HOME"}

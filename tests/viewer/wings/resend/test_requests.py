@@ -74,6 +74,7 @@ def test_a_key_goes_to_its_own_host_alone(
         ("https://llm.example.com", "MISSING", "MISSING is not set"),
         ("http://llm.example.com", "OTHER", "no TLS"),
         ("http://api.openai.com", None, "no TLS"),
+        ("http://user:password@llm.example.com", None, "no TLS"),
         ("https://bedrock-runtime.eu-west-1.amazonaws.com", None, "signed"),
         ("https://europe-west1-aiplatform.googleapis.com", None, "signed"),
     ],
