@@ -153,7 +153,8 @@ class Control:
         """Return the status of the answer to a request, and its value as JSON has it. Raises `ControlError`."""
         allowed = _allowed(path)
         if not allowed:
-            raise ControlError("unknown_path", f"there is no {path}: see 'wiretape help replay'")
+            message = f"there is no {CONTROL_PATH.decode()}/{path}: see 'wiretape help replay'"
+            raise ControlError("unknown_path", message)
         if method not in allowed:
             raise ControlError("wrong_method", f"{path} takes {' and '.join(allowed)} only")
         match path.split("/"):

@@ -79,7 +79,7 @@ _TITLES: Final[dict[Framing, str]] = {
     "websocket": "WebSocket", "grpc": "gRPC", "grpc-web": "gRPC", "connect": "gRPC",
 }  # fmt: skip
 _PING_NS: Final = 15_000_000_000
-_IN_PATH: Final = re.compile(rb"/@form=([^/?]{0,400})(/.*|\?.*|$)", re.DOTALL)
+_IN_PATH: Final = re.compile(rb"(/@[0-9a-f]+)?/@form=([^/?]{0,400})(/.*|\?.*|$)", re.DOTALL)
 
 
 def form_of(name: str) -> Form:
@@ -142,11 +142,11 @@ def ping_ns(names: Sequence[str]) -> int | None:
 def read_target(target: bytes, header: bytes | None) -> tuple[bytes, tuple[str, ...] | None]:
     """Return a request's target and the forms that it names: by a path that begins with `/@form=…/`, or by the header.
 
-    None: it names none. Raises ValueError as `parse`.
+    `/@ID/` may stand before or behind it. None: it names none. Raises ValueError as `parse`.
     """
     if match := _IN_PATH.fullmatch(target):
-        path = match[2] if match[2].startswith(b"/") else b"/" + match[2]
-        return path, parse(unquote(match[1].decode("latin-1")))
+        path = match[3] if match[3].startswith(b"/") else b"/" + match[3]
+        return (match[1] or b"") + path, parse(unquote(match[2].decode("latin-1")))
     return target, None if header is None else parse(header.decode("latin-1"))
 
 

@@ -296,7 +296,7 @@ class Answering(Responder, ABC):
         self._is_on_time = True
         """False if the next write does not follow the one before as it was recorded: after a hold."""
         self._apart_ns = self._written_ns = 0
-        """The earliest time of the next write, to keep it apart from the one before; the time of that."""
+        """The earliest time of the next write, to keep it apart from the one before or catch up; the time of that."""
         self._hold_timer: asyncio.TimerHandle | None = None
         app.on_came(self.served)
         app.live.add(self)
@@ -398,12 +398,14 @@ class Answering(Responder, ABC):
         self._is_scheduled = following is not None
         if not self.served.waits:  # after one, lateness is the client's
             self.served.late.append(max(now - max(this.due, self._apart_ns), 0))
-        self._apart_ns = 0
+        apart_ns, self._apart_ns = self._apart_ns, 0
         if following is None:
             return None
         if following.is_apart:
             self._apart_ns = max(following.due, now + APART_NS)
             return self._apart_ns
+        if apart_ns and following.due < now:  # cuts kept apart have used up its time: it catches up
+            self._apart_ns = now
         return spaced(following.due, following.due - this.due, now) if following.is_spaced else following.due
 
     def _progressed(self) -> None:
@@ -696,8 +698,8 @@ class Response(Answering):
         if self._speed is not None:
             plan = replace(plan, schedule=plan.at_speed(self._speed))
         self._plan, self.places, self._is_ready = plan, plan.places, True
-        self.served.head, self.served.status, self.served.faults = plan.head, plan.status, plan.faults
-        self.served.match = plan.match
+        self.served.head, self.served.status, self.served.match = plan.head, plan.status, plan.match
+        self.served.faults = (*self.served.faults, *plan.faults)
         self.served.missing, self.served.unplaced, self.served.choice = plan.missing, plan.unplaced, plan.choice
         self._coder = None if plan.choice.coding is None else Coder(plan.choice.coding)
         self._origin += max((self.served.uploaded_ns or 0) - plan.asked_ns, 0)
@@ -708,15 +710,10 @@ class Response(Answering):
         if not self.stream.is_held and not self._is_over and (first := self._next()):
             self._add(first.due)
 
-    @property
-    def _is_before_head(self) -> bool:
-        """True if the next write is the head; a recording without an answer has none."""
-        return self.stream.place == HEAD and self._plan.schedule.head_ns is not None
-
     def _next(self) -> NextWrite | None:
-        schedule, origin, index = self._plan.schedule, self._origin, self._index
-        if self._is_before_head:
-            return NextWrite(self._t0, origin + (schedule.head_ns or 0))
+        schedule, index = self._plan.schedule, self._index
+        if self.stream.place == HEAD and schedule.head_ns is not None:
+            return NextWrite(self._t0, self._origin + schedule.head_ns)
         if self._coded:
             return NextWrite(self._written_ns, self._written_ns, is_apart=True)
         if index in self._waits and not self._has_request(index):
@@ -768,7 +765,7 @@ class Response(Answering):
             self._add_body(self._coded.popleft(), 0)
             self._client.flush()
             return self._coded_place if not self._coded else max(place, 0)
-        if self._is_before_head:
+        if place == HEAD and schedule.head_ns is not None:  # a recording without an answer has no head
             place = self.stream.place = 0
             self.served.head_ns = self._now() - self._t0
             self._start(plan, is_head=is_head)

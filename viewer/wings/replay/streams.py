@@ -128,9 +128,11 @@ class Stream:
     def wrote(self, place: int, now: int, silence_ns: int = 0) -> bool:
         """Note a write up to a place; the next one is due in `silence_ns`. Return True if the answer is held there."""
         self.place = place
-        if self.reach(now):
+        if self._holds and self.reach(now):
             return True
-        self._step("stall" if silence_ns >= SILENCE_NS else "write")
+        # Of thousands of writes a second, nearly all are steps from sending to sending: looking them up costs more.
+        if self.state is not StreamState.SENDING or silence_ns >= SILENCE_NS:
+            self._step("stall" if silence_ns >= SILENCE_NS else "write")
         return False
 
     def reach(self, now: int) -> bool:

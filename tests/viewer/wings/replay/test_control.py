@@ -247,6 +247,8 @@ async def test_only_an_answer_without_a_head_can_fail(tape: Path, at: str, answe
             await control.held()
             status, value = await control.call("streams/1/fail", {"status": 503, "body": "busy"})
             assert (status, value if status == 409 else value["state"]) == answered
+            faults = ["hold@#0"] if status == 409 else ["hold@head", "status:503"]
+            assert (await control.done("streams/1"))["faults"] == faults
 
 
 @on_loop

@@ -178,6 +178,7 @@ def test_contradictory_forms_are_refused(text: str, message: str) -> None:
 
 def test_a_request_names_its_forms() -> None:
     assert forms.read_target(b"/@form=crlf%2Cbyte/@a1/v1?x=1", None) == (b"/@a1/v1?x=1", ("crlf", "byte"))
+    assert forms.read_target(b"/@a1/@form=cr/v1", None) == (b"/@a1/v1", ("cr",))
     assert forms.read_target(b"/@form=id+retry", b"cr") == (b"/", ("id+retry",))
     assert forms.read_target(b"/v1", b" recorded ") == (b"/v1", ())
     assert forms.read_target(b"/v1", None) == (b"/v1", None)

@@ -602,6 +602,15 @@ async def test_cuts_by_bytes_are_kept_apart(tape: Path) -> None:
 
 
 @on_loop
+async def test_cuts_kept_apart_make_no_end_late(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1", [bytes(700)])), forms=("byte",)) as replay:
+        await replay.ask()
+        await until(lambda: len(replay.served) == 1)
+    [served] = replay.served
+    assert served.late[-1] < served.written_ns[-1] - served.written_ns[0]
+
+
+@on_loop
 async def test_forms_are_sent_over_http2(tape: Path) -> None:
     served = taped(tape, *exchange("a1", PIECES))
     async with serving(served, forms=("h2", "gzip")) as replay, http2.connect(replay.base) as peer:
