@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
 from typing import Final
 
-from wiretape.viewer.query.fields import CHOICES
+from wiretape.viewer.query.fields import CHOICES, NAMES
 
 MOST: Final = 3
 """Maximum number of suggestions: nobody reads seventy."""
@@ -62,6 +62,8 @@ def nearest(
         is_status = re.fullmatch("[1-5]([0-9]{2}|xx)", typed)
         owners = [name for field, name in OWNERS.items() if typed in CHOICES[field]]
         matches = [f"{name}:{typed}" for name in (["status"] if is_status else owners)]
+    if not matches and NAMES.get(typed) in choices:  # an alias of a field, where only its own name counts
+        matches = [NAMES[typed]]
     if not matches and len(typed) >= 3:  # a shorter word is part of too many names
         parts = [name for name in choices if re.search(rf"(?<![^_.]){re.escape(typed)}", name)]
         matches = sorted(parts, key=lambda name: not name.startswith(typed))

@@ -33,6 +33,7 @@ def test_a_wrong_value_gets_terms_by_meaning(word: str, names: list[str], expect
     [
         ("tool", ["context_tools_bytes", "tool_name"], ["tool_name", "context_tools_bytes"]),
         ("finish", GROUPS, ["finish_reason"]),
+        ("host", GROUPS, ["upstream"]),
         ("odel", GROUPS, ["model"]),
         ("disk", ["is", "bodies"], []),
         ("https", ["tps", "ttst"], []),
