@@ -81,11 +81,12 @@ class _Text:
 
 @dataclass(slots=True, eq=False)
 class Ask:
-    """A client's event that the stream repeats, its mark and its id; `kind` is a word of `turns.BEGINNINGS`."""
+    """A client's event that a stream repeats, its mark and its id; `kind` is a word of `turns.BEGINNINGS`."""
 
     mark: int
     kind: str
     id: str
+    connection: int
 
 
 @dataclass(slots=True, eq=False)
@@ -213,12 +214,16 @@ class TurnMachine:
             if effect.name == "ask":
                 self._ask(mark, event, effect, connection)
             elif effect.name == "close":
-                self._close(mark, event, effect)
+                self._close(mark, event, effect, connection)
             else:
                 turn = self._turn(mark, event, effect, connection)
                 if turn is not None:
                     if event.id:
                         self._seen[event.thread, event.id] = turn
+                    # Of a turn whose begin was missed, the end names the sub-agent.
+                    turn.thread = turn.thread or event.thread
+                    if turn.end is None:
+                        self._latest[turn.thread] = turn
                     turn.connections.setdefault(connection, mark)
                     turn.last_event = mark
                     self._apply(mark, event, effect, turn, connection)
@@ -233,6 +238,9 @@ class TurnMachine:
         turn = None if event.turn or not event.effects else self._running(event)
         if turn is not None and connection not in turn.connections and event.effects[0].name == "begin":
             del self._latest[event.thread]
+            # What this stream repeated before the event that begins a turn began that one.
+            self._asks[event.thread] = [ask for ask in turn.asks if ask.connection == connection]
+            turn.asks = [ask for ask in turn.asks if ask.connection != connection]
 
     def fill(self, listed: Sequence[SessionEvent]) -> None:
         """Fill in what no stream told, once all their events are there, from what a list of the session has."""
@@ -310,7 +318,7 @@ class TurnMachine:
             return
         if effect.key:
             self._ask_ids.add(effect.key)
-        ask = Ask(mark, effect.ask, effect.key)
+        ask = Ask(mark, effect.ask, effect.key, connection)
         turn = self._turn(mark, event, effect, connection) if event.turn else self._running(event)
         if turn is None or turn.end is not None:
             self._asks.setdefault(event.thread, []).append(ask)
@@ -319,10 +327,11 @@ class TurnMachine:
         if turn.first_output is None:
             turn.begun_by = turn.begun_by or effect.ask
 
-    def _close(self, mark: int, event: SessionEvent, effect: Effect) -> None:
+    def _close(self, mark: int, event: SessionEvent, effect: Effect, connection: int) -> None:
         """End the turns of a thread; with the root's, those of all."""
         for thread, turn in self._latest.items():
-            if not event.thread or thread == event.thread:
+            if turn.end is None and (not event.thread or thread == event.thread):
+                turn.connections.setdefault(connection, mark)
                 self._end(mark, turn, effect)
 
     def _end(self, mark: int, turn: AgentTurn, effect: Effect) -> None:

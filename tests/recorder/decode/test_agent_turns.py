@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.agent_streams import Event, claude, delta, idle, message, request_end, running, words
+from tests.support.agent_streams import Event, claude, delta, idle, message, openai, request_end, running, words
 from tests.support.agent_streams import turn as openai_turn
 from wiretape.recorder.decode.agent_turns import MOST_TURNS, AgentTurn, TurnMachine
 from wiretape.recorder.decode.dialects import anthropic_sessions, openai_agents
@@ -80,6 +80,15 @@ def test_a_threads_end_ends_no_turn_of_its_session() -> None:
         machine.take(mark, anthropic_sessions.session_event(event.kind, event.data, path))
     (turn,) = machine.finish()
     assert (turn.thread, turn.text, turn.end) == ("th1", "sub", 3)
+
+
+def test_a_sub_agents_turn_seen_late_hides_no_root() -> None:
+    root, sub = taken(
+        [openai_turn(10, "created"), words(20, "a", turn="t2"), openai_turn(30, "completed", "t2", subagent_id="s1"),
+         words(40, "b"), openai(50, "failed", session={"error": "boom"})],
+        api=openai_agents,
+    )  # fmt: skip
+    assert (root.text, root.outcome, root.thread, sub.text, sub.thread) == ("b", "error", "", "a", "s1")
 
 
 def test_a_request_before_the_stream_starts_a_turns_clock() -> None:

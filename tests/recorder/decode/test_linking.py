@@ -224,6 +224,26 @@ def test_a_turn_begun_anew_later_was_cut() -> None:
     ]  # fmt: skip
 
 
+def test_an_echo_on_a_later_stream_begins_its_turn() -> None:
+    first = [(20, running("r1")), (30, message("m1", "One"))]
+    second = [(90, echo("u2", "again")), (100, running("r2")), (120, message("m2", "Two")), (130, idle("i2"))]
+    streams = (
+        stream(A, 0, first, CLAUDE_STREAM, end=40, ended_by="reset"),
+        stream(B, 60, second, CLAUDE_STREAM, end=140),
+    )
+    rows = turns(*streams, posted(C, 10, said("Hi"), ids=["u1"]), posted(D, 80, said("again"), ids=["u2"]))
+    assert brief(rows, "begun_by_id", "outcome", "ttft_ns") == [(C, "truncated", 20), (D, "complete", 40)]
+
+
+def test_the_end_of_a_session_continues_its_turn() -> None:
+    first, end = [(20, running("r1")), (30, message("m1", "One"))], [(90, claude("session.deleted", "x1"))]
+    streams = (
+        stream(A, 0, first, CLAUDE_STREAM, end=40, ended_by="reset"),
+        stream(B, 60, end, CLAUDE_STREAM, end=95),
+    )
+    assert brief(turns(*streams), "outcome", "ended_at_ns", "continued_in") == [("cancelled", 90, B)]
+
+
 def test_a_turn_joined_midway_has_no_first_output() -> None:
     told = [(30, message("m1", "ok")), (40, idle("i1"))]
     (turn,) = turns(posted(B, 10, said("A")), stream(A, 20, told, CLAUDE_STREAM))
