@@ -136,7 +136,8 @@ class ComparedBody(NamedTuple):
         ]
         # Programs put such texts before a user's: the directory, the date.
         written = [part for part in parts if not (isinstance(part, Text) and is_element(part.text))]
-        return Conversation(hashes, hash((prompt.model, _digest(prompt.parameters), *(written or parts))))
+        question = prompt.model, _digest(prompt.parameters), results[0].role, *(written or parts)
+        return Conversation(hashes, hash(question))
 
 
 def _has_result(message: Message) -> bool:

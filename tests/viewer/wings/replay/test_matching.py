@@ -229,7 +229,8 @@ def test_an_equal_last_message_answers_if_asked() -> None:
     longer = [last.find(ReplayRequest("POST", CHAT.encode(), dialogue(*"1234567", "", "go"))) for _ in range(4)]
     ids = [found.head.id for found in longer if isinstance(found, matching.Match)]
     assert ids == ["aaaa2", "aaaa3", "aaaa1", "aaaa2"]
-    for other in (dialogue("x", "y", "stop"), dialogue("z", "y", "go", temperature=1), dialogue("z", "go", model="n")):
+    others = dialogue("x", "y", "stop"), dialogue("z", "y", "go", temperature=1), dialogue("z", "y", "go", model="n")
+    for other in (*others, dialogue("z", "go")):  # the last of these is the model's
         assert step(last, other) is None
 
 
