@@ -508,7 +508,8 @@ def _model(request: ReplayRequest, body: ComparedBody) -> str | None:
 
 
 def _likeness(head: ExchangeHead, request: ReplayRequest) -> tuple[int, bool, int]:
-    recorded_segments, asked_segments = head.path.split("/"), request.target.decode("latin-1").split("/")
+    targets = head.path, request.target.decode("latin-1")
+    recorded_segments, asked_segments = (target.partition("?")[0].split("/") for target in targets)
     pairs = zip(reversed(recorded_segments), reversed(asked_segments), strict=False)
     tail = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return tail, head.method == request.method, head.no

@@ -226,7 +226,7 @@ class _Report:
             self._missed_count += 1
             is_websocket = request.method == "GET" and is_api(request.path)
             self._lacks_generation |= request.miss.is_generation or is_websocket
-            path = self._redactor.path(request.path)
+            path = self._redactor.path(request.path.partition("?")[0])
             _say(f"{request.status or '–'} {request.method} {path}: {request.miss.message}")
         elif request.match is not None:
             self._steps[request.match.step] += 1

@@ -90,6 +90,11 @@ def test_a_miss_names_the_nearest_recording_and_what_differs() -> None:
     assert "tools: nothing recorded, [] asked" in match(recorded, CHAT, body("two", tools=[]))
 
 
+def test_another_query_is_nearer_than_another_path() -> None:
+    recorded = library((OPENAI, CHAT, body()), (OPENAI, "/v1/messages", body()))
+    assert f"the nearest is aaaa1, which differs in its path: POST {CHAT}" in match(recorded, f"{CHAT}?a=b", body())
+
+
 def test_a_field_can_be_left_out_of_the_comparison() -> None:
     recorded = library((OPENAI, CHAT, body(metadata={"at": 1, "who": "a"})), ignored=["user", "metadata.at"])
     assert match(recorded, CHAT, body(user="u", metadata={"at": 2, "who": "a"})) == "aaaa1"
