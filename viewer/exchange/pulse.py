@@ -42,10 +42,12 @@ class Pulse:
     def silence(self, at_ns: int) -> Silence | None:
         """Return the silence that a timestamp of the exchange lies in, None if it is too short.
 
-        It is unknown where bytes are missing from the tape.
+        It is unknown where bytes are missing from the tape; none while no turn of a hosted agent runs.
         """
         exchange = self._exchange
         if exchange is None or not exchange.is_whole or not 0 <= at_ns <= self.end_ns:
+            return None
+        if exchange.transcript.is_idle_at(at_ns):
             return None
         read_count = bisect_right(exchange.reads_at, at_ns)
         return silence(at_ns, exchange.reads_at[read_count - 1] if read_count else None, exchange.limits)

@@ -30,14 +30,16 @@ _TELLING: Final = "e!tcrxfudsz:pqob?"
 """The signs by importance: of several in a cell, the first is shown."""
 
 _OUTPUT: Final = frozenset(LETTERS[kind] for kind in OUTPUT)
-_SHADES: Final = {"first": SIGNS["wait"], "slow": "·", "stalled": SIGNS["stall"]}
+_SHADES: Final = {"first": SIGNS["wait"], "slow": "·", "stalled": SIGNS["stall"], "idle": " "}
 
-WaitKind = Literal["first", "slow", "stalled"]
+WaitKind = Literal["first", "slow", "stalled", "idle"]
 
 
 @dataclass(frozen=True, slots=True)
 class StripWait:
     """The time before the first output, between two, or from the last to the end, in the cells from first to last.
+
+    While no turn of a hosted agent runs, nothing is waited for: the time is idle.
 
     The event that ends a wait has a cell of its own: the wait takes the cells before it without other output.
     """
@@ -149,6 +151,7 @@ def draw(
     outputs = [transcript.at[event] for event in events if transcript.timed[event]]
     # Over a WebSocket, what lies between two responses is no wait.
     are_known = is_whole and len(outputs) == len(events) and transcript.framing != "websocket"
+    idle = transcript.idle_spans(axis_ns)
     sums = [0] * cells
     for at_ns, size in reads:
         sums[cell(at_ns, axis_ns, cells)] += size
@@ -169,8 +172,8 @@ def draw(
         axis_ns,
         cells,
         sums,
-        longest_gaps(outputs, axis_ns, cells),
-        waits(outputs, 0, axis_ns, axis_ns, cells, stalls) if are_known else (),
+        longest_gaps(outputs, axis_ns, cells, idle),
+        waits(outputs, 0, axis_ns, axis_ns, cells, stalls, idle) if are_known else (),
         cap_ns,
         transcript.gap_unit_ns,
         curve.sampled(transcript.characters_by, axis_ns, cells, axis_ns) if len(outputs) == len(events) else (),
@@ -191,11 +194,15 @@ _MARKING_ORDER: Final = "BRCTSED"
 """The later ones over the earlier where they share a cell."""
 
 
-def longest_gaps(outputs: Sequence[int], axis_ns: int, cells: int) -> list[int]:
-    """Return the longest gap between outputs that ended in each cell, -1 where none did."""
+def longest_gaps(outputs: Sequence[int], axis_ns: int, cells: int, idle: Sequence[Span] = ()) -> list[int]:
+    """Return the longest gap between outputs that ended in each cell, -1 where none did, or one around an idle time."""
     if axis_ns <= 0:
         return [-1] * cells
     gaps = list(map(sub, outputs[1:], outputs))
+    for start, end in idle:
+        following = bisect_right(outputs, start)
+        if 0 < following < len(outputs) and end <= outputs[following]:
+            gaps[following - 1] = -1
     longest, done = [], 0
     for place in range(cells):
         until = max(bisect_right(outputs, instant(place, axis_ns, cells)) - 1, done)
@@ -205,26 +212,38 @@ def longest_gaps(outputs: Sequence[int], axis_ns: int, cells: int) -> list[int]:
 
 
 def waits(
-    at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: int, stalls: Sequence[Span] | None = None
+    at: Sequence[int],
+    start_ns: int,
+    end_ns: int,
+    axis_ns: int,
+    cells: int,
+    stalls: Sequence[Span] | None = None,
+    idle: Sequence[Span] = (),
 ) -> list[StripWait]:
     """Return the waits of a stream from `start_ns` to `end_ns` whose outputs came at the ascending timestamps `at`.
 
     A wait with one of the `stalls` in it is stalled, also one that nothing ended; if they are None, any long one.
+    What lies in the `idle` spans is none.
     """
     if axis_ns <= 0 or cells <= 0:
         return []
-    places = [start_ns, *at, max(end_ns, at[-1] if len(at) else start_ns)]
+    bounds = sorted([*at, *(bound for span in idle for bound in span)]) if idle else at
+    places = [start_ns, *bounds, max(end_ns, bounds[-1] if len(bounds) else start_ns)]
+    begins = {until_ns for _, until_ns in idle}
     long = [number for number, lasted in enumerate(map(sub, places[1:], places)) if lasted > LEAST_NS]
     long_waits = []
     for number in long:
         start_at, end_at = places[number], places[number + 1]
         # The first wait has the cell of T0; any other begins behind the cell of the output before it.
         first_cell = start_at * cells // axis_ns if number == 0 else sparkline.cell(start_at, axis_ns, cells) + 1
-        last_cell = min(sparkline.cell(end_at, axis_ns, cells) - (number < len(at)), cells - 1)
+        last_cell = min(sparkline.cell(end_at, axis_ns, cells) - (number < len(bounds)), cells - 1)
         is_stalled = DEFAULT.is_stall(end_at - start_at)
         if stalls is not None:
             is_stalled = any(start_at <= from_ns and to_ns <= end_at for from_ns, to_ns in stalls)
-        kind: WaitKind = "first" if number == 0 and len(at) else "stalled" if is_stalled else "slow"
+        is_first = (number == 0 or start_at in begins) and number < len(bounds)
+        kind: WaitKind = "first" if is_first else "stalled" if is_stalled else "slow"
+        if any(from_ns <= start_at and end_at <= to_ns for from_ns, to_ns in idle):
+            kind = "idle"
         if first_cell <= last_cell:
             long_waits.append(StripWait(first_cell, last_cell, end_at - start_at, kind))
     return long_waits
@@ -239,7 +258,7 @@ def shaded(row: str, waits: Sequence[StripWait], cells: int, cap_ns: int | None 
     for wait in waits:
         size = wait.last_cell - wait.first_cell + 1
         mark = "┆" if cap_ns is not None and wait.lasted_ns > cap_ns else ""
-        label = f"{mark}{formatting.duration(wait.lasted_ns)}{mark}"
+        label = f"{mark}{'idle ' if wait.kind == 'idle' else ''}{formatting.duration(wait.lasted_ns)}{mark}"
         fitting_labels = (text for text in (f" {label} ", label) if len(text) + 2 <= size)
         text = f"{next(fitting_labels, mark):{_SHADES[wait.kind]}^{size}}"
         for cell, sign in zip(range(wait.first_cell, wait.last_cell + 1), text, strict=True):

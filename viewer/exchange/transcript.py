@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, compress, groupby, islice
+from itertools import accumulate, compress, groupby, islice, pairwise
 from operator import sub
 from typing import Final
 
@@ -187,6 +187,11 @@ class Transcript:
         self._idle = range(0) if not decoded.is_session else frozenset(range(len(self.at))).difference(
             *(range(turn.first + 1, len(self.at) if turn.last is None else turn.last + 1) for turn in decoded.turns)
         )  # fmt: skip
+        self._turn_spans = [
+            (turn.start_ns or self.at[turn.first], None if turn.last is None else self.at[turn.last])
+            for turn in decoded.turns
+        ]
+        self._is_session = decoded.is_session
         self.starts, self.ends = array("q", decoded.starts), array("q", decoded.whole_ends)
         self.kinds = bytearray((_NO_CHUNK,)) * len(self.at)
         self._first_track = array("q", (UNKNOWN,)) * len(self.at)
@@ -240,6 +245,17 @@ class Transcript:
     def is_idle(self, event: int) -> bool:
         """Return True if no turn of a hosted agent ran before an event, so that the time before it is no stall."""
         return event in self._idle
+
+    def idle_spans(self, end_ns: int) -> list[tuple[int, int]]:
+        """Return the times from T0 to an end in which no turn of a hosted agent ran; none of other streams."""
+        if not self._is_session:
+            return []
+        busy = turns.union([(start, end_ns if end is None else end) for start, end in self._turn_spans])
+        bounds = [(0, 0), *busy, (end_ns, end_ns)]
+        return [(end, start) for (_, end), (start, _) in pairwise(bounds) if end < start]
+
+    def is_idle_at(self, at_ns: int) -> bool:
+        return any(start <= at_ns <= end for start, end in self.idle_spans(at_ns))
 
     def gap_ns(self, event: int) -> int | None:
         """Return the time since the event before, in ns; None for the first, and where a timestamp is not known."""

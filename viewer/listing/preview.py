@@ -87,7 +87,10 @@ def _unended(row: ListRow, look: Look) -> str:
     if not look.recording:
         progress = "nothing was read of it" if last_ms is None else progress
         return f"nothing records it any more; {progress}. The next recorder on this tape will mark it as interrupted."
-    current_silence = None if passed_ms is None else silence(round(passed_ms * 1e6), units.ns(last_ms), DEFAULT)
+    # Of a hosted agent's session, a row does not tell if a turn runs.
+    current_silence = None
+    if passed_ms is not None and row.operation != "agent_session":
+        current_silence = silence(round(passed_ms * 1e6), units.ns(last_ms), DEFAULT)
     return f"still running{'' if current_silence is None else f', {current_silence}'}; {progress}"
 
 

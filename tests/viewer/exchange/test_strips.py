@@ -201,6 +201,15 @@ def test_a_wait_is_stalled_only_around_a_stall() -> None:
         assert [wait.kind for wait in strips.waits(at, 0, end, end, 30, stalls)] == kinds
 
 
+def test_time_between_turns_is_idle_and_no_wait() -> None:
+    at, idle = [1000 * MS, 9000 * MS], [(2000 * MS, 8000 * MS), (9500 * MS, 12000 * MS)]
+    waits = strips.waits(at, 0, 12000 * MS, 12000 * MS, 120, (), idle)
+    assert [(wait.kind, wait.lasted_ns // MS) for wait in waits] == [
+        ("first", 1000), ("slow", 1000), ("idle", 6000), ("first", 1000), ("slow", 500), ("idle", 2500)
+    ]  # fmt: skip
+    assert strips.longest_gaps(at, 12000 * MS, 12, idle) == strips.longest_gaps([], 12000 * MS, 12)
+
+
 def test_short_waits_are_left_out() -> None:
     assert found_waits([300, 600, 900], 1200) == []
     assert found_waits([300, 601, 900], 1200) == [StripWait(8, 14, 301 * MS, "slow")]

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.support.cases import each_case
 from tests.support.decoding import of_chunks
 from tests.support.hosted_sessions import CLAUDE_STREAM, idle, message, running, stream
-from tests.support.sample_tape import COMPLETE, DONE, FAILED, TOOLS, event
+from tests.support.sample_tape import COMPLETE, DONE, FAILED, MS, TOOLS, event
 from wiretape.recorder.decode.assembly import assemble
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.encoding import Cleaner
@@ -171,3 +171,5 @@ def test_time_between_two_hosted_turns_is_idle() -> None:
     transcript = Transcript(decode(member.exchange, member.reads, member.body))
     assert [transcript.is_idle(event) for event in range(5)] == [True, False, False, True, False]
     assert [events.gap(transcript, event)[2] for event in (1, 3)] == ["plain", "muted"]
+    assert transcript.idle_spans(9500 * MS) == [(0, 10 * MS), (30 * MS, 9000 * MS), (9100 * MS, 9500 * MS)]
+    assert [transcript.is_idle_at(at * MS) for at in (5, 25, 5000, 9050, 9400)] == [True, False, True, False, True]

@@ -39,6 +39,7 @@ _KINDS: Final[dict[str, Tone]] = {
 _MARKS: Final[dict[str, Tone]] = {"S": "error", "E": "error", "D": "success"}
 _WAITS: Final[dict[strips.WaitKind, tuple[Tone, str]]] = {
     "first": ("muted", "waited"), "slow": ("warning", "slow"), "stalled": ("error", "stalled"),
+    "idle": ("muted", "muted"),
 }  # fmt: skip
 """The tone of the text in a wait, and the style behind it."""
 
@@ -382,5 +383,5 @@ def _race_look(place: int, cell: RaceCell, places: tuple[int, int]) -> tuple[str
     at = None if cell.lane is None else places[cell.lane]
     look = "to-come" if at is not None and place > at else cell.look
     if cell.wait is not None:
-        look = "axis" if cell.wait == "first" else cell.wait
+        look = cell.wait if cell.wait in ("slow", "stalled") else "axis"
     return look, cell.wait, place == at

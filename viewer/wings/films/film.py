@@ -152,7 +152,9 @@ class _Take:
     def _running_status(self, position: int, at_ns: int, width: int) -> list[Part]:
         """Return the status before the end: that is not known yet, though all events may have come."""
         read_count = bisect_right(self._reads_at, at_ns)
-        quiet = silence(at_ns, self._reads_at[read_count - 1] if read_count else None, self._limits)
+        last_ns = self._reads_at[read_count - 1] if read_count else None
+        is_idle = self.lane.transcript.is_idle_at(at_ns)
+        quiet = None if is_idle else silence(at_ns, last_ns, self._limits)
         if not len(self.lane.transcript):
             return [] if quiet is None else [(str(quiet), "warning")]
         return status(self.lane, min(position, len(self.lane.transcript) - 1), self.row, width, silence=quiet)

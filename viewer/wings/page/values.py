@@ -207,7 +207,9 @@ def _silence(page: stream.StreamPage) -> str | None:
     row = page.detail.row
     passed = states.elapsed_ms(row, states.Look(wall_ns=SYSTEM.wall_ns(), recording=True))
     last_ns = max(page.full.reads.at_ns, default=None)
-    silence = None if passed is None else states.silence(round(passed * 1e6), last_ns, page.opened.limits)
+    if passed is None or page.opened.transcript.is_idle_at(round(passed * 1e6)):
+        return None
+    silence = states.silence(round(passed * 1e6), last_ns, page.opened.limits)
     return None if silence is None else str(silence)
 
 
