@@ -7,13 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner, Result
 
 from tests.support.forked import CLI, ROOT, Forked
 from wiretape.viewer.cli import group
-
-RUN = (sys.executable, *CLI)
 
 
 def run(tape: Path, *arguments: str, code: int = 0, input: bytes | None = None) -> Result:
@@ -23,10 +22,13 @@ def run(tape: Path, *arguments: str, code: int = 0, input: bytes | None = None) 
 
 
 @contextlib.contextmanager
-def started(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start the command in an interpreter of its own; it is killed at the end of the block if it still runs."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen([*RUN, *arguments], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=ROOT) as process:
+def started(
+    *arguments: str, env: dict[str, str] | None = None, is_fresh: bool = False
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start the command, forked unless it `is_fresh`; it is killed at the end of the block if it still runs."""
+    start, python = (subprocess.Popen, [sys.executable]) if is_fresh else (Forked, [])
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with start([*python, *CLI, *arguments], cwd=ROOT, env=env, **streams) as process:
         try:
             yield process
         finally:

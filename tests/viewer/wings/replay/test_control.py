@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import math
 from collections.abc import AsyncIterator
@@ -124,19 +125,17 @@ async def test_a_held_stream_is_stepped_and_released(tape: Path, speed: float) -
         assert (over["state"], over["event"], over["exchange"], over["match"]) == ("done", 6, "a1", "equal")
 
 
-@pytest.mark.parametrize(
-    ("at", "event", "size"),
-    [("head", 0, 0), ("#0", 0, 0), ("#3", 3, 45), ("51%", 3, 45), ("stall", 4, 60), ("end", 6, 90)],
-)
 @on_loop
-async def test_a_stream_is_held_at_each_position(tape: Path, at: str, event: int, size: int) -> None:
-    async with controlled(taped(tape, *stalled())) as control, dial(control.replay.base) as (_, writer):
-        await control.done("hold", {"at": at})
-        writer.write(post(CHAT, REQUEST))
-        held = await control.held()
-        assert (held["event"], held["size"] // 15 * 15, held["faults"]) == (event, size, [f"hold@{at}"])
-        await control.done("streams/1/release", {})
-        assert (await control.done("streams/1?until=done"))["size"] == 90
+async def test_a_stream_is_held_at_each_position(tape: Path) -> None:
+    positions = [("head", 0, 0), ("#0", 0, 0), ("#3", 3, 45), ("51%", 3, 45), ("stall", 4, 60), ("end", 6, 90)]
+    async with controlled(taped(tape, *stalled())) as control:
+        for number, (at, event, size) in enumerate(positions, 1):
+            await control.done("hold", {"at": at})
+            async with reading(control.replay):
+                held = await control.held(str(number))
+                assert (held["event"], held["size"] // 15 * 15, held["faults"]) == (event, size, [f"hold@{at}"])
+                await control.done(f"streams/{number}/release", {})
+                assert (await control.done(f"streams/{number}?until=done"))["size"] == 90
 
 
 @on_loop
@@ -150,16 +149,16 @@ async def test_a_hold_does_not_wait_for_its_time(tape: Path) -> None:
         assert await client.body(90) == b"".join(EVENTS)
 
 
-@pytest.mark.parametrize(("at", "count"), [("#4", 2), ("#4", 999), ("end", 1), ("head", 6)])
 @on_loop
-async def test_a_step_beyond_the_last_event_ends(tape: Path, at: str, count: int) -> None:
+async def test_a_step_beyond_the_last_event_ends(tape: Path) -> None:
     async with controlled(taped(tape, *exchange("a1", EVENTS)), speed=1) as control:
-        await control.done("hold", {"at": at})
-        async with reading(control.replay) as client:
-            await control.held()
-            stepped = await control.done("streams/1/step", {"events": count})
-            assert (stepped["state"], stepped["event"], stepped["ended"]) == ("done", 6, "end")
-            assert (await client.remainder()).endswith(b"0\r\n\r\n")
+        for number, (at, count) in enumerate([("#4", 2), ("#4", 999), ("end", 1), ("head", 6)], 1):
+            await control.done("hold", {"at": at})
+            async with reading(control.replay) as client:
+                await control.held(str(number))
+                stepped = await control.done(f"streams/{number}/step", {"events": count})
+                assert (stepped["state"], stepped["event"], stepped["ended"]) == ("done", 6, "end"), (at, count)
+                assert (await client.remainder()).endswith(b"0\r\n\r\n")
 
 
 @pytest.mark.parametrize(("verb", "ended"), [("cut", "close"), ("reset", "reset")])
@@ -318,61 +317,55 @@ async def test_the_servers_end_stops_held_streams(tape: Path) -> None:
     assert [served.ending for served in control.replay.served] == ["stopped"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "answered"),
-    [
-        ("GET", "streams/1", None, (404, "unknown_stream")),
-        ("GET", "streams/%40", None, (404, "unknown_stream")),
-        ("GET", "streams/x?until=held", None, (404, "unknown_stream")),
-        ("GET", "streams/1?until=held&timeout=10ms", None, (409, "not_reached")),
-        ("GET", "streams/1?until=gone", None, (400, "bad_request")),
-        ("GET", "streams/1?untill=held", None, (400, "bad_request")),
-        ("GET", "streams/1?until=held&timeout=x", None, (400, "bad_request")),
-        ("GET", "nothing", None, (404, "unknown_path")),
-        ("POST", "streams/1/melt", b"{}", (404, "unknown_path")),
-        ("PUT", "hold", b"{}", (405, "wrong_method")),
-        ("GET", "streams/1/hold", None, (405, "wrong_method")),
-        ("POST", "hold", b"{", (400, "bad_request")),
-        ("POST", "hold", b"[]", (400, "bad_request")),
-        ("POST", "hold", b'{"att": "#3"}', (400, "bad_request")),
-        ("POST", "hold", b'{"at": "3"}', (400, "bad_request")),
-        ("POST", "hold", b'{"at": ""}', (400, "bad_request")),
-        ("POST", "streams/1/step", b'{"at": "#1"}', (404, "unknown_stream")),
-        ("POST", "hold", b'{"times": -1}', (400, "bad_request")),
-        ("POST", "fail", b"{}", (400, "bad_request")),
-        ("POST", "fail", b'{"status": 200}', (400, "bad_request")),
-        ("POST", "fail", b'{"status": 429, "headers": {"content-length": "1"}}', (400, "bad_request")),
-        ("POST", "speed", b'{"speed": -1}', (400, "bad_request")),
-        ("POST", "streams/1/hold", b"{}", (404, "unknown_stream")),
-    ],
-)
+REFUSALS: list[tuple[str, str, bytes | None, Answered]] = [
+    ("GET", "streams/1", None, (404, "unknown_stream")),
+    ("GET", "streams/%40", None, (404, "unknown_stream")),
+    ("GET", "streams/x?until=held", None, (404, "unknown_stream")),
+    ("GET", "streams/1?until=held&timeout=10ms", None, (409, "not_reached")),
+    ("GET", "streams/1?until=gone", None, (400, "bad_request")),
+    ("GET", "streams/1?untill=held", None, (400, "bad_request")),
+    ("GET", "streams/1?until=held&timeout=x", None, (400, "bad_request")),
+    ("GET", "nothing", None, (404, "unknown_path")),
+    ("POST", "streams/1/melt", b"{}", (404, "unknown_path")),
+    ("PUT", "hold", b"{}", (405, "wrong_method")),
+    ("GET", "streams/1/hold", None, (405, "wrong_method")),
+    ("POST", "hold", b"{", (400, "bad_request")),
+    ("POST", "hold", b"[]", (400, "bad_request")),
+    ("POST", "hold", b'{"att": "#3"}', (400, "bad_request")),
+    ("POST", "hold", b'{"at": "3"}', (400, "bad_request")),
+    ("POST", "hold", b'{"at": ""}', (400, "bad_request")),
+    ("POST", "streams/1/step", b'{"at": "#1"}', (404, "unknown_stream")),
+    ("POST", "hold", b'{"times": -1}', (400, "bad_request")),
+    ("POST", "fail", b"{}", (400, "bad_request")),
+    ("POST", "fail", b'{"status": 200}', (400, "bad_request")),
+    ("POST", "fail", b'{"status": 429, "headers": {"content-length": "1"}}', (400, "bad_request")),
+    ("POST", "speed", b'{"speed": -1}', (400, "bad_request")),
+    ("POST", "streams/1/hold", b"{}", (404, "unknown_stream")),
+]
+
+
 @on_loop
-async def test_what_control_does_not_know_is_refused(
-    tape: Path, method: str, path: str, body: bytes | None, answered: Answered
-) -> None:
+async def test_what_control_does_not_know_is_refused(tape: Path) -> None:
     async with controlled(taped(tape, *exchange("a1", EVENTS))) as control:
-        assert await control.call(path, body, method) == answered
+        for method, path, body, answered in REFUSALS:
+            assert await control.call(path, body, method) == answered, (method, path, body)
+        assert (await control.done("next"))["next"] == []
         assert not control.replay.served
 
 
-@pytest.mark.parametrize(
-    ("headers", "status", "code"),
-    [
+@on_loop
+async def test_only_the_tokens_owner_controls(tape: Path) -> None:
+    strangers: list[tuple[list[tuple[str, str]], int, str]] = [
         ([], 401, "wrong_token"),
         ([("authorization", "Bearer wrong")], 401, "wrong_token"),
         ([("authorization", f"Basic {TOKEN}")], 401, "wrong_token"),
         ([BEARER, ("origin", "http://127.0.0.1:5173")], 403, "refused"),
         ([BEARER, ("origin", "https://example.com")], 403, "refused"),
-    ],
-)
-@on_loop
-async def test_only_the_tokens_owner_controls(
-    tape: Path, headers: list[tuple[str, str]], status: int, code: str
-) -> None:
+    ]
     async with controlled(taped(tape, *exchange("a1", EVENTS))) as control:
-        for path in ("streams", "nothing"):
+        for (headers, status, code), path in itertools.product(strangers, ("streams", "nothing")):
             got = await fetch(control.replay.base, post(f"/@control/{path}", b"", headers, "GET"), "GET")
-            assert (got.status, json.loads(got.body)["error"]["code"]) == (status, code)
+            assert (got.status, json.loads(got.body)["error"]["code"]) == (status, code), (headers, path)
 
 
 @on_loop

@@ -97,7 +97,7 @@ def test_data_due_during_ctrl_z_comes_that_much_later(tape: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGPIPE])
 def test_leaving_readers_and_ctrl_c_end_it_quietly(tape: Path, number: signal.Signals) -> None:
     slowly = ("--speed", "0.05")  # the first read is due in 1 s, the next one a minute later
-    with started("play", TOOLS, "--db", str(tape), "--loop", *slowly) as process:
+    with started("play", TOOLS, "--db", str(tape), "--loop", *slowly, is_fresh=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         os.read(process.stdout.fileno(), 1 << 16)

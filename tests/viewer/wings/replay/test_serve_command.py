@@ -11,14 +11,14 @@ import httpx
 import pytest
 
 from tests.support import forked
-from tests.support.commands import RUN, run, started
+from tests.support.commands import run, started
 from tests.support.frames import until
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS
 
 
 def test_the_base_url_is_on_stdout_and_in_files(tape: Path, tmp_path: Path) -> None:
     ready = tmp_path / "url"
-    with started("serve", "--db", str(tape), "--no-wait", "--ready-file", str(ready)) as process:
+    with started("serve", "--db", str(tape), "--no-wait", "--ready-file", str(ready), is_fresh=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         base = process.stdout.readline().decode()
@@ -97,9 +97,8 @@ def test_the_documented_control_by_curl_works(demo: tuple[Path, str], tmp_path: 
     topic = (forked.ROOT / "viewer/help/replay.md").read_text("utf-8")
     (script,) = re.findall(r"<!-- control by curl -->\n```sh\n(.*?)```", topic, re.DOTALL)
     environment = os.environ | {"WIRETAPE_CONTROL_TOKEN": "sixteen-or-more-characters", "no_proxy": "127.0.0.1"}
-    command = [*RUN, "serve", "--db", str(demo[0]), "--control", "--no-wait", "--ready-file", str(tmp_path / "ready")]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=forked.ROOT, stdout=pipe, stderr=pipe, env=environment) as process:
+    options = ("--control", "--no-wait", "--ready-file", str(tmp_path / "ready"))
+    with started("serve", "--db", str(demo[0]), *options, env=environment) as process:
         until((tmp_path / "ready").exists)
         done = subprocess.run(["bash", "-ec", f"{script}\nwait"], cwd=tmp_path, env=environment, capture_output=True)
         process.send_signal(signal.SIGTERM)
