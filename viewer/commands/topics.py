@@ -21,7 +21,8 @@ SYNONYMS: Final = {
     **dict.fromkeys(("disk", "retention", "wal"), "operate#Disk"), "sigterm": "operate#End", "log": "operate#Log",
     **dict.fromkeys(("service", "systemd", "kubernetes", "k8s", "compose", "daemon", "deploy"), "operate"),
     **dict.fromkeys(("errors", "failures", "why", "ends", "blame", "cause"), "outcomes"),
-    **dict.fromkeys(("slow", "stalls"), "timeouts"), "gate": "ci",
+    **dict.fromkeys(("429", "rate-limit", "rate limit"), "outcomes"), **dict.fromkeys(("slow", "stalls"), "timeouts"),
+    "gate": "ci",
     **dict.fromkeys(("certificate", "certificates", "https", "tls", "proxy", "mitm"), "intercept"),
     "conversations": "sessions", **dict.fromkeys(("costs", "price", "money"), "prices"),
     **dict.fromkeys(("keys", "tui", "theme", "settings"), "viewing"),
@@ -32,7 +33,7 @@ SYNONYMS: Final = {
     **dict.fromkeys(("pandas", "notebook"), "python"), "jupyter": "python#Jupyter", "minute": "python#By minute",
     **dict.fromkeys(("macos", "windows"), "limits"), **dict.fromkeys(("prometheus", "grafana"), "metrics"),
     **dict.fromkeys(("otel", "opentelemetry"), "otlp"), **dict.fromkeys(("agent", "skill"), "agents"),
-    "claude": "recording",
+    "claude": "recording", **dict.fromkeys(("exit", "exit codes"), "commands"), "retry": "sessions#Time",
     **dict.fromkeys(("redaction", "secrets", "privacy"), "security"),
     **dict.fromkeys(("install", "start"), "quickstart"),
 }  # fmt: skip

@@ -22,7 +22,7 @@ MEANINGS: Final = {
     "limited": "status:429|detail:rate_limited", "rate_limited": "status:429|detail:rate_limited",
     "throttled": "status:429|detail:rate_limited", "buffered": "flag:burst|burst",
     "success": "ok", "succeeded": "ok", "successful": "ok", "fail": "failed", "failure": "failed",
-    "broken": "failed|cut", "bad": "failed", "errors": "failed|error_code|error_message",
+    "broken": "failed|cut", "bad": "failed", "errors": "failed|error_rate|error_code",
     "running": "open", "active": "open", "streaming": "open", "pending": "open",
     "cancelled": "client_closed", "canceled": "client_closed", "disconnected": "client_closed|truncated",
     "second": "hour|day", "minute": "hour|day", "week": "day", "month": "day", "date": "day|started_at",

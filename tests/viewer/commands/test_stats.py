@@ -222,7 +222,7 @@ def test_a_comparison_prints_the_columns_that_are_asked_for(tape: Path, taped: P
     assert run(taped, "compare", *arguments).stdout.splitlines()[0] == "verdict\tmetric"
     assert run(tape, "compare", "@", "@-1", "--columns", "metric,b").stdout.splitlines()[0] == "metric\tb"
     assert (
-        "there is no column 'verdict': did you mean metric? --columns help lists all"
+        "there is no column 'verdict'; --columns help lists all"
         in run(tape, "compare", "@", "@-1", "--columns", "verdict", code=2).stderr
     )
 

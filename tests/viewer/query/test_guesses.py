@@ -6,7 +6,7 @@ from tests.support.cases import each_case
 from wiretape.viewer.query import guesses
 from wiretape.viewer.query.fields import CHOICES, NAMES
 from wiretape.viewer.query.parser import parse
-from wiretape.viewer.stats.metrics import GROUPS
+from wiretape.viewer.stats.metrics import GROUPS, RATES
 
 OUTCOMES = CHOICES["outcome"]
 
@@ -50,7 +50,7 @@ def test_short_periods_mean_the_groups_by_time(word: str) -> None:
 
 
 def test_every_meaning_is_a_name_or_a_term() -> None:
-    names = {*NAMES, *GROUPS, "label.KEY"}.union(*CHOICES.values())
+    names = {*NAMES, *GROUPS, *RATES, "label.KEY"}.union(*CHOICES.values())
     for word, meanings in guesses.MEANINGS.items():
         assert word not in NAMES
         for meaning in meanings.split("|"):
