@@ -14,6 +14,7 @@ The rules:
 
 import copy
 import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import merge
@@ -133,9 +134,10 @@ def _link(session: LinkedSession, free: list[SessionRequest]) -> None:
     for linked_turn in session.turns:
         turn, begin_ns = linked_turn.turn, session.at_ns[linked_turn.turn.first]
         by_id = [by_event[ask.id] for ask in turn.asks if ask.id in by_event]
-        candidates = [request for request in free if request.at_ns <= begin_ns and request in by_id]
+        sent = free[: bisect_right(free, begin_ns, key=attrgetter("at_ns"))]
+        candidates = [request for request in sent if request in by_id]
         if not candidates and not turn.thread:  # requests to a sub-agent are known by their events alone
-            candidates = [request for request in free if request.at_ns <= begin_ns and request not in repeated]
+            candidates = [request for request in sent if request not in repeated]
         beginners = candidates[:1]
         if beginners and beginners[0].begun_by in _RESULTS:
             beginners = [request for request in candidates if request.begun_by in _RESULTS]
@@ -147,7 +149,8 @@ def _link(session: LinkedSession, free: list[SessionRequest]) -> None:
                 used[steer] = None
         linked_turn.request = beginners[-1] if beginners else None
         linked_turn.steers = [request for request in used if request is not linked_turn.request]
-        free = [request for request in free if request not in used]
+        for request in used:
+            free.remove(request)  # nearly always the first: a session has thousands
 
 
 def tool_spans(linked_turn: LinkedTurn, session: LinkedSession) -> list[tuple[int, int]]:
