@@ -15,7 +15,7 @@ from wiretape.recorder.decode.effects import SessionEvent
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.values import JsonObject, text
 
-_LIST: Final = re.compile(r"/sessions/[^?]*/(events|items|turns)(?:/[^/?]+)?/?(?:\?|$)")
+_LIST: Final = re.compile(r"/(events|items|turns)(?:/[^/?]+)?/?(?:\?|$)")
 _CURSOR: Final = re.compile(r"[?&](?:after|page)=")
 """What asks for a further page."""
 

@@ -184,14 +184,7 @@ class Transcript:
             turn_by_end: dict[int | None, TurnMeasures] = {turn.ended_at_ns: turn for turn in self.turns}
             ends = {end: turn_by_end.get(decoded.at_ns[end]) for end in self._ended_turns if end is not None}
             self._ended_turns = {end: turn for end, turn in ends.items() if turn is not None}
-        self._idle = range(0) if not decoded.is_session else frozenset(range(len(self.at))).difference(
-            *(range(turn.first + 1, len(self.at) if turn.last is None else turn.last + 1) for turn in decoded.turns)
-        )  # fmt: skip
-        self._turn_spans = [
-            (turn.start_ns or self.at[turn.first], None if turn.last is None else self.at[turn.last])
-            for turn in decoded.turns
-        ]
-        self._is_session = decoded.is_session
+        self._hosted_turns = decoded.turns if decoded.is_session else None
         self.starts, self.ends = array("q", decoded.starts), array("q", decoded.whole_ends)
         self.kinds = bytearray((_NO_CHUNK,)) * len(self.at)
         self._first_track = array("q", (UNKNOWN,)) * len(self.at)
@@ -244,13 +237,19 @@ class Transcript:
 
     def is_idle(self, event: int) -> bool:
         """Return True if no turn of a hosted agent ran before an event, so that the time before it is no stall."""
-        return event in self._idle
+        hosted_turns = self._hosted_turns
+        return hosted_turns is not None and not any(
+            turn.first < event and (turn.last is None or event <= turn.last) for turn in hosted_turns
+        )
 
     def idle_spans(self, end_ns: int) -> list[tuple[int, int]]:
         """Return the times from T0 to an end in which no turn of a hosted agent ran; none of other streams."""
-        if not self._is_session:
+        if self._hosted_turns is None:
             return []
-        busy = turns.union([(start, end_ns if end is None else end) for start, end in self._turn_spans])
+        busy = turns.union(
+            (turn.start_ns or self.at[turn.first], end_ns if turn.last is None else self.at[turn.last])
+            for turn in self._hosted_turns
+        )
         bounds = [(0, 0), *busy, (end_ns, end_ns)]
         return [(end, start) for (_, end), (start, _) in pairwise(bounds) if end < start]
 
