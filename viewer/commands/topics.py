@@ -38,8 +38,6 @@ SYNONYMS: Final = {
     **dict.fromkeys(("install", "start"), "quickstart"),
 }  # fmt: skip
 """Topics, or sections of topics, by the words that users have for them."""
-_BEHIND = re.compile(r"^(\S.*?) {2,}(# .*)$", re.MULTILINE)
-"""A command with a comment behind it, in a block."""
 _BLOCK = re.compile(r"^```sh\n.*?^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _LINK = re.compile(r"\[([^][]+)\]\((?!https?:)[^()]*\)")
@@ -61,9 +59,14 @@ def names() -> tuple[str, ...]:
 def text(topic: str = _INDEX) -> str:
     """Return a topic as Markdown without comments and links between topics; by default the index."""
     source = (_FOLDER / f"{topic}.md").read_text("utf-8")
-    # Above its command, a comment has room in any terminal.
-    source = _BLOCK.sub(lambda block: _BEHIND.sub(r"\2\n\1", block[0]), source)
+    source = _BLOCK.sub(lambda block: "\n".join(map(_with_comment_above, block[0].split("\n"))), source)
     return _ESCAPED.sub(r"\1", _LINK.sub(r"\1", _COMMENT.sub("", source))).rstrip() + "\n"
+
+
+def _with_comment_above(line: str) -> str:
+    """Return a line of a block with its comment, if any, above the command, where it has room in any terminal."""
+    command, mark, comment = line.partition("  # ")
+    return f"# {comment}\n{command.rstrip()}" if mark and command[:1].strip() else line
 
 
 def answer(word: str) -> str | None:

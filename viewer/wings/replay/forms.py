@@ -250,7 +250,8 @@ class _Block(NamedTuple):
     is_regular: bool
 
 
-_LINE: Final = re.compile(rb"([^\r\n]*+)(?:\r\n|\r|\n)")
+# The text behind the last line end is matched, too: a search that found none there would try each of its bytes.
+_LINE: Final = re.compile(rb"([^\r\n]*+)(\r\n|\r|\n|\Z)")
 _FIELD: Final = re.compile(rb"(data|event|id|retry)(?::|\Z)")
 
 
@@ -259,7 +260,9 @@ def _blocks(data: bytes) -> Iterator[_Block]:
     start = second = -1
     names, is_regular = set[bytes](), True
     for match in _LINE.finditer(data, len(BOM) if data.startswith(BOM) else 0):
-        line = match[1]
+        line, line_end = match.groups()
+        if not line_end:
+            return
         if not line:
             if start >= 0:
                 regular = is_regular and b"data" in names
@@ -274,8 +277,8 @@ def _blocks(data: bytes) -> Iterator[_Block]:
 
 
 def _line_end(data: bytes) -> bytes:
-    line = _LINE.search(data)
-    return b"\n" if line is None else line[0][len(line[1]) :]
+    line = _LINE.match(data)
+    return (line and line[2]) or b"\n"
 
 
 def _ids(data: bytes) -> Iterator[_Edit]:
@@ -410,6 +413,8 @@ def _between(data: bytes) -> Iterator[int]:
         yield 0
     is_open = False
     for match in _LINE.finditer(data, start):
+        if not match[2]:
+            return
         is_open = bool(match[1]) and (is_open or not match[1].startswith(b":"))
         if not is_open:
             yield match.end()
