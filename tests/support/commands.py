@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 from tests.support.forked import CLI, ROOT, Forked
 from wiretape.viewer.cli import group
 
+RUN = (sys.executable, *CLI)
+
 
 def run(tape: Path, *arguments: str, code: int = 0, input: bytes | None = None) -> Result:
     result = CliRunner().invoke(group, [*arguments], env={"WIRETAPE_DB": str(tape)}, input=input)
@@ -26,9 +28,9 @@ def started(
     *arguments: str, env: dict[str, str] | None = None, is_fresh: bool = False
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Start the command, forked unless it `is_fresh`; it is killed at the end of the block if it still runs."""
-    start, python = (subprocess.Popen, [sys.executable]) if is_fresh else (Forked, [])
+    start, program = (subprocess.Popen, RUN) if is_fresh else (Forked, CLI)
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with start([*python, *CLI, *arguments], cwd=ROOT, env=env, **streams) as process:
+    with start([*program, *arguments], cwd=ROOT, env=env, **streams) as process:
         try:
             yield process
         finally:
