@@ -6,6 +6,7 @@ All facts are in `report.page`.
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from rich.text import Text
@@ -84,9 +85,15 @@ def sentence(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
 def _drawing(row: DetailRow, timed: Attribution, cells: int) -> Iterator[Text]:
     at = [output.at_ns for output in timed.outputs if output.at_ns is not None]
     end = ns(row.duration_ms)
+    if end and timed.decoded.turns:  # the duration of several turns leaves out the time between these
+        end = max(at_ns for at_ns in timed.decoded.at_ns if at_ns is not None)
     if not at or not end or cells <= 0:
         return
-    drawing = sparkline.line(at, end, end, cells)
+    edges = pairwise([0, *sorted(timed.later), len(at)])
+    # One line of each turn, laid over each other: no gap lies between turns, and longer gaps have higher signs.
+    ends = ((at[first:last], end if last == len(at) else None) for first, last in edges)
+    turns = [sparkline.line(outputs, end_ns, end, cells).ljust(cells) for outputs, end_ns in ends]
+    drawing = "".join(map(max, zip(*turns, strict=True))).rstrip()
     indent = " " * report.LABELS
     yield Text(f"{indent}{sparkline.axis(end, cells)}", "dim")
     yield Text(f"{indent}{drawing}")

@@ -52,3 +52,11 @@ def test_rates_count_turns_and_no_resumed_stream(tape: Path) -> None:
 def test_figures_of_the_exchange_are_those_of_its_turns(tape: Path) -> None:
     output = run(tape, "ls", "--columns", "id,ttft_ms,duration_ms", "-f", "operation:agent_session").stdout
     assert output.splitlines()[1:] == ["dddd00000000000d\t\t", "aaaa00000000000a\t190.0\t920.0"]
+
+
+def test_turns_are_drawn_where_they_lie_in_time(tape: Path) -> None:
+    lines = run(tape, "show", "aaaa").stdout.splitlines()
+    axis, drawing = next((line, lines[place + 1]) for place, line in enumerate(lines) if "╷0" in line)
+    assert "╷1 s" in axis
+    assert [sign for sign in drawing if sign != " "] == ["·", "▄", "·"]
+    assert drawing.rindex("·") > axis.index("╷1 s")

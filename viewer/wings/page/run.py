@@ -29,6 +29,7 @@ from wiretape.viewer.query import fields
 from wiretape.viewer.record import units
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.report.stats import explained
+from wiretape.viewer.sessions.exchanges import Turn
 from wiretape.viewer.source.base import Columns, OutputText
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
@@ -286,7 +287,23 @@ def _rows(columns: Columns) -> JsonObject:
         "error_message": _listed([document.without_credentials(message) for message in values["error_message"]]),
         "conversation": _conversations(values["conversation"], values["id"]),
         **{name: [_rounded(name, value) for value in values[name]] for name in NUMBERS},
+        "turns": [turns(*spans) for spans in zip(values["turn_spans"], values["end_ns"], strict=True)],
     }
+
+
+def turns(turn_spans: Sequence[Turn] | None, end_ns: int | None) -> list[list[int | None]] | None:
+    """Return where the turns of an exchange lie, in µs since T0; None without any.
+
+    Each has its start, its first and its last output, its end, and how many outputs it had.
+    """
+    placed_turns = list[list[int | None]]()
+    for number, (start_ns, first_ns, last_ns, ended_ns, outputs, *_) in enumerate(turn_spans or (), 1):
+        # As of sessions: the last turn without an end ends as the exchange does, others with their last output.
+        ends = (ended_ns, end_ns if number == len(turn_spans or ()) else None, last_ns, start_ns)
+        until_ns = next(at_ns for at_ns in ends if at_ns is not None)
+        times = (start_ns, first_ns, last_ns, until_ns)
+        placed_turns.append([*(None if at_ns is None else round(at_ns / 1000) for at_ns in times), outputs])
+    return placed_turns or None
 
 
 def _rounded(name: str, value: float | None) -> float | None:

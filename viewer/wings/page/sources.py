@@ -25,7 +25,9 @@ _MOST_LABELS: Final = 3
 _BELONGING: Final = ("conversation", "cache_verdict", "cache_broken_at")
 """The fields that need the other exchanges of the tape."""
 
-_FIELDS: Final = ("id", "started_at", "labels", *run.TEXTS, *run.NUMBERS, *sessions.CONTEXT, "tool_spans")
+_FIELDS: Final = (
+    "id", "started_at", "labels", *run.TEXTS, *run.NUMBERS, *sessions.CONTEXT, "tool_spans", "turn_spans", "end_ns",
+)  # fmt: skip
 _FREE_TEXTS: Final = ("path", "labels", "error_code", "error_message", "model", "request_model", "response_model")
 
 

@@ -179,3 +179,11 @@ def test_a_run_of_nothing_measured_is_a_page(tmp_path: Path, fixture: Path) -> N
     data = exported(fixture, tmp_path, "-f", "is:connect_error,http_error").data
     assert data["headlines"][1]["value"] is None
     assert data["comparisons"] == []
+
+
+def test_turns_keep_their_place_in_time() -> None:
+    ended = [70_000, 270_000, 470_000, 500_000, 4, False, False, "complete"]
+    cut = [4_000_000, None, None, None, 0, False, False, None]
+    assert gaps.turns([ended, cut], 9_000_000) == [[70, 270, 470, 500, 4], [4000, None, None, 9000, 0]]
+    assert gaps.turns([cut, ended], 9_000_000) == [[4000, None, None, 4000, 0], [70, 270, 470, 500, 4]]
+    assert gaps.turns(None, 9_000_000) is None

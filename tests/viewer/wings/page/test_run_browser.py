@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from tests.support import hosted_sessions
 from tests.support.browser import Page, chromium
 from tests.support.commands import run
 from tests.support.sample_tape import DONE, begin, end, event, recorded, response
@@ -355,6 +356,16 @@ def test_a_hostile_run_adds_no_element_and_does_nothing(page: Page, tape: Path, 
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a session with a stall, a rate limit and a tool, and of a single exchange."""
     return exported(session_tape(tmp_path_factory.mktemp("sessions") / "sessions.db"))
+
+
+def test_turns_run_at_once_only_while_they_last(page: Page, tmp_path: Path) -> None:
+    page.open(exported(hosted_sessions.session_tape(tmp_path / "t.db", *hosted_sessions.worked_example())))
+    page.run(UNPACK)
+    streams = "[...run.at.keys()].filter((row) => run.rows.turns[row])"
+    assert page.run(f"running(run, run, {streams})") == {
+        "times": [100_000, 398_000, 998_000, 1_620_000], "counts": [1, 0, 1, 0], "most": 1
+    }  # fmt: skip
+    assert page.run(f"run.outputs({streams}[0]).map((us) => Math.round(us / 5e4))") == [6, 7, 24]
 
 
 LANE = "document.querySelector('.sessionlanes .picture:not(.above)')"

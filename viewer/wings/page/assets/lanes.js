@@ -123,12 +123,24 @@ function laned(run, by, rows) {
   return found;
 }
 
-// Return how many ran at once by when they began and ended: times, and the count from each on.
-function running({ at, end }, rows) {
+// Return when an exchange ran: while one of its turns did, if it has any.
+function spansRun(run, { at, end }, row) {
+  const turns = run.rows.turns[row]?.map(([start, , , until]) => ({ start: at[row] + start, end: at[row] + until }));
+  return turns
+    ? joined(
+        turns.sort((a, b) => a.start - b.start),
+        0,
+      )
+    : [{ start: at[row], end: end[row] }];
+}
+
+// Return how many ran at once: times, and the count from each on.
+function running(run, wall, rows) {
   const moments = rows
-    .flatMap((row) => [
-      [at[row], 1],
-      [Math.max(end[row], at[row] + 1), -1],
+    .flatMap((row) => spansRun(run, wall, row))
+    .flatMap(({ start, end }) => [
+      [start, 1],
+      [Math.max(end, start + 1), -1],
     ])
     .sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   const times = [];
@@ -194,7 +206,7 @@ function runTimeline(run, pageView, { opened, told }) {
   let pointer = null;
   let here = null;
   let colours = null;
-  let flow = running(wall, []);
+  let flow = running(run, wall, []);
   let hatched = null;
   const cache = new Map();
   const marginOf = (width) => Math.max(Math.min(named + 12, width * 0.28, 220), 56);
@@ -292,15 +304,22 @@ function runTimeline(run, pageView, { opened, told }) {
         pen.fillRect(at(begin), y, Math.max(at(end) - at(begin), 0.5), height);
       };
       const total = wall.end[row] - wall.at[row];
-      part(0, total, colours.wait);
+      const turns = rows.turns[row];
+      if (!turns) part(0, total, colours.wait);
+      for (const [start, first, last, until] of turns ?? []) {
+        part(start, until, colours.wait);
+        if (first !== null) part(first, last ?? until, content);
+      }
       // Of one that still runs, until its last read: what follows is a wait.
       const [begin, done] = [rows.ttft_ms[row], rows.latency_ms[row] ?? run.live?.last[rows.id[row]] ?? null];
       if (begin !== null) {
         const thinking = rows.thinking_ms[row];
         const answer = rows.ttfo_ms[row];
-        part(begin, done ?? total, content);
-        if (thinking !== null && answer !== null) part(answer - thinking, answer, colours.reasoning);
-        else if (answer === null && run.text("outcome", row) !== "open") part(begin, done ?? total, colours.reasoning);
+        const start = turns?.[0][0] ?? 0;
+        if (!turns) part(begin, done ?? total, content);
+        if (thinking !== null && answer !== null)
+          part(start + answer - thinking, start + answer, colours.reasoning);
+        else if (!turns && answer === null && run.text("outcome", row) !== "open") part(begin, done ?? total, colours.reasoning);
         if (to - from > 260 && run.gaps(row)) outputs(pen, row, y, width, height);
       }
       for (const [start, end, lasted] of stallsOf(row)) {
@@ -630,7 +649,7 @@ function runTimeline(run, pageView, { opened, told }) {
     // Show what is selected now; lanes are of all rows, those that are not selected are faint.
     update() {
       lanes = laned(run, pageView.lanes, pageView.onlySelected ? pageView.rows : every);
-      flow = running(wall, pageView.rows);
+      flow = running(run, wall, pageView.rows);
       named = widest(made, pageView.lanes ? lanes.map((lane) => lane.name ?? UNKNOWN) : ["at the same time"]);
       top = Math.min(top, Math.max(lanes.length * LANE - room(), 0));
       made.resize(flowTop() + PARTS.running + 8);

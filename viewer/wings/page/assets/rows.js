@@ -20,9 +20,16 @@ function unpackRun(data, packed) {
     size: rows.id.length,
     first,
     at,
+    // Durations of several turns leave out the time between these.
     end: at.map(
       (one, row) =>
-        one + (rows.duration_ms[row] ?? rows.latency_ms[row] ?? rows.ttft_ms[row] ?? rows.ttfb_ms[row] ?? 0),
+        one +
+        (rows.turns[row]?.reduce((last, turn) => Math.max(last, turn[3]), 0) ??
+          rows.duration_ms[row] ??
+          rows.latency_ms[row] ??
+          rows.ttft_ms[row] ??
+          rows.ttfb_ms[row] ??
+          0),
     ),
     stallsOf: new Map(),
     text(name, row) {
@@ -43,6 +50,7 @@ function unpackRun(data, packed) {
     scale,
     // When each output chunk of a row came, in µs since the request: gaps are exact to 1 %, the first and the last whole.
     outputs(row) {
+      if (rows.turns[row]) return turnOutputs(run, row);
       const [begin, last] = [rows.ttft_ms[row], rows.latency_ms[row]];
       if (begin === null || !run.gaps(row)) return begin === null ? [] : [begin];
       const found = Float64Array.from(run.steps(row), (step) => scale[step]);
@@ -59,8 +67,12 @@ function unpackRun(data, packed) {
   });
   // Return when a stall of a row began and ended; the one in which it ended has no gap between outputs.
   run.spanOf = (row, stall, at) => {
-    if (stall.gap !== null) return [at[stall.gap], at[stall.gap + 1]];
-    const from = rows.latency_ms[row] ?? 0;
+    if (stall.gap !== null) {
+      const place = outputBefore(rows.turns[row], stall.gap);
+      return [at[place], at[place + 1]];
+    }
+    const turn = rows.turns[row]?.at(-1);
+    const from = turn ? (turn[2] ?? turn[0]) : (rows.latency_ms[row] ?? 0);
     return [from, from + stall.us];
   };
   run.waited = Float64Array.from({ length: run.size }, (_, row) =>
@@ -82,6 +94,27 @@ function unpackRun(data, packed) {
     return rows.labels.values[rows.labels.places[row]]?.[by.slice(6)] ?? null;
   };
   return run;
+}
+
+// Return when each output of an exchange of several turns came: there are no gaps between turns.
+function turnOutputs(run, row) {
+  const gaps = Float64Array.from(run.steps(row), (step) => run.scale[step]);
+  let from = 0;
+  return run.rows.turns[row].flatMap(([, first, , , count]) => {
+    if (!count || first === null) return [];
+    let now = first;
+    return [first, ...Array.from(gaps.subarray(from, (from += count - 1)), (gap) => (now += gap))];
+  });
+}
+
+// Return which output a gap follows: the first of each turn follows none.
+function outputBefore(turns, gap) {
+  let until = 0;
+  for (const [place, turn] of (turns ?? []).filter(([, first, , , count]) => count && first !== null).entries()) {
+    until += turn[4] - 1;
+    if (gap < until) return gap + place;
+  }
+  return gap;
 }
 
 // Return the known values of a quantity over some rows, ascending; durations in ms.

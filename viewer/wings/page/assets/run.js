@@ -278,7 +278,7 @@ function selectionLine(run, pageView) {
   const counts = [
     `${format.number(failed)} failed`,
     `${format.number(measured.length)} measured`,
-    ...(pageView.rows.length ? [`at most ${format.number(running(run, pageView.rows).most)} at once`] : []),
+    ...(pageView.rows.length ? [`at most ${format.number(running(run, run, pageView.rows).most)} at once`] : []),
   ];
   const newest = run.size < run.total ? "the newest " : pageView.isAll() ? "all " : "";
   const some = pageView.isAll() ? "" : `selected: ${format.number(pageView.rows.length)} of `;
@@ -578,7 +578,9 @@ function gapStrip(run, row) {
   const at = run.outputs(row);
   const end = run.end[row] - run.at[row];
   const stalls = run.stallsOf.get(row) || [];
-  const gaps = new Set(stalls.map((stall) => stall.gap));
+  const turns = run.rows.turns[row];
+  const firsts = new Set(turns?.map((turn) => turn[1]));
+  const gaps = new Set(stalls.map((stall) => stall.gap !== null && outputBefore(turns, stall.gap)));
   const stripPicture = picture(130, [
     (pen, width) => {
       const colours = palette();
@@ -591,7 +593,8 @@ function gapStrip(run, row) {
         pen.fillText(tickLabel(time, found[1] - found[0] || end * 1000, end * 1000), x(time / 1000) + 3, 10);
       }
       pen.fillStyle = colours.wait;
-      pen.fillRect(x(0), 20, x(end) - x(0), 14);
+      for (const [start, , , until] of turns ?? [[0, null, null, end]])
+        pen.fillRect(x(start), 20, x(until) - x(start), 14);
       const hatched = () => {
         pen.fillStyle = hatch(pen, colours.stall);
         for (const stall of stalls) {
@@ -601,11 +604,13 @@ function gapStrip(run, row) {
       };
       if (!at.length) return hatched();
       pen.fillStyle = colours.content;
-      pen.fillRect(x(at[0]), 20, Math.max(x(at.at(-1)) - x(at[0]), 1), 14);
+      for (const [, first, last] of turns ?? [[0, at[0], at.at(-1)]])
+        if (first !== null) pen.fillRect(x(first), 20, Math.max(x(last) - x(first), 1), 14);
       const [thinking, answer] = [run.rows.thinking_ms[row], run.rows.ttfo_ms[row]];
       if (thinking !== null && answer !== null) {
+        const from = (turns?.[0][0] ?? 0) + answer - thinking;
         pen.fillStyle = colours.reasoning;
-        pen.fillRect(x(answer - thinking), 20, Math.max(x(answer) - x(answer - thinking), 1), 14);
+        pen.fillRect(x(from), 20, Math.max(x(from + thinking) - x(from), 1), 14);
       }
       hatched();
       pen.fillStyle = colours.muted;
@@ -616,7 +621,7 @@ function gapStrip(run, row) {
       ])
         pen.fillText(label, 0, 126 - 20 * (Math.log10(us_) - 2) + 4);
       at.forEach((time, place) => {
-        const gap = place ? time - at[place - 1] : 0;
+        const gap = place && !firsts.has(time) ? time - at[place - 1] : 0;
         const height = gap > 0 ? Math.max(20 * (Math.log10(gap) - 2), 1) : 1;
         pen.fillStyle = place && gaps.has(place - 1) ? colours.bad : colours.content;
         pen.fillRect(x(time) - 0.75, 126 - height, 1.5, height);
