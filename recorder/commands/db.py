@@ -114,7 +114,7 @@ def copy(file: Path, db: Path | None, replace: bool) -> None:
     """Copy the tape to FILE, also while it is recorded.
 
     FILE is a tape of its own, private to you. It has the state at the start of the copy: running exchanges are running
-    there. It takes its name when it is whole. `cp` loses what a recorder has in the tape's log.
+    there. It takes its name when it is whole. A copy by `cp` lacks the newest data, which is in the tape's log.
     """
     from wiretape.recorder.tape import backup
 

@@ -25,7 +25,7 @@ from wiretape.recorder.decode.turns import TurnDraft, TurnTokens
 from wiretape.recorder.decode.values import JsonObject
 
 MOST_TURNS: Final = 10_000
-"""Limit of the turns of one session that are told apart: a peer could begin a million."""
+"""Limit of the turns of one session: a peer could begin a million."""
 _MOST_IDS: Final = 100_000
 """Limit of the ids of events that are remembered; OpenAI's SDK remembers 1,024."""
 
@@ -38,7 +38,7 @@ _OUTPUTS: Final[dict[str, OutputKind]] = {"text": "content", "reasoning": "reaso
 
 @dataclass(slots=True, eq=False)
 class Output:
-    """New output at a mark: an addition to a text, or to a call; what was replaced later keeps its mark only."""
+    """New output at a mark: an addition to a text, or to a call; a replaced one has no text, but keeps its mark."""
 
     mark: int
     kind: OutputKind
@@ -57,7 +57,7 @@ class _Text:
     is_whole: bool = False
 
     def added(self, text: str, connection: int, *, is_identified: bool) -> str:
-        """Return what an addition brings that is new."""
+        """Return the new text of an addition."""
         if self.is_whole:
             return ""
         # An event with an id of its own was never seen: then all of it is new.
@@ -66,7 +66,7 @@ class _Text:
         return text[max(self.size - position, 0) :]
 
     def remainder(self, text: str) -> str:
-        """Return what a whole text adds; one that differs takes the place of all before it."""
+        """Return the new text of a whole one; if it differs from the additions, it replaces them."""
         if not text:
             return ""
         spoken = "".join(output.text for output in self.outputs)
@@ -112,7 +112,7 @@ class AgentTurn(TurnDraft):
     is_interrupted: bool = False
     last_error: Effect | None = None
     failed_at: int | None = None
-    """The mark of an error that is the last word so far."""
+    """The mark of an error, while no event of the turn follows it."""
     parts: dict[tuple[OutputKind, str], dict[int, _Text]] = field(default_factory=dict)
     """The texts by kind, message and part."""
     requests: dict[str, Effect] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class AgentTurn(TurnDraft):
             self.last_mark = mark
 
     def settle(self) -> None:
-        """Set what is known once all events are there: texts, tokens, and the outcome of a turn without an end."""
+        """Set texts, tokens, and the outcome of a turn without an end, once all events are there."""
         self.texts = [self._joined(*key) for key in self.parts if key[0] == "content"]
         self.tokens = TurnTokens(
             input=self._total("input"), input_cached=self._total("input_cached"), output=self._total("output")
@@ -150,7 +150,7 @@ class AgentTurn(TurnDraft):
             self.error, self.error_message = self.last_error.code, self.last_error.message
 
     def fill(self, listed: Sequence[SessionEvent]) -> None:
-        """Add what a list has of the turn; the texts that it lacked get their places in the list."""
+        """Add texts, calls and tokens from a list's events of this turn, in the order of the list."""
         order = [*self.parts]
         following = [key for event in listed for effect in event.effects if (key := _part_key(effect)) is not None]
         place = min((order.index(key) for key in following if key in self.parts), default=len(order))
@@ -189,8 +189,8 @@ class AgentTurn(TurnDraft):
 class TurnMachine:
     """The turns of one session, from the events of its streams in the order of their arrival.
 
-    A *mark* is the number of an event in that order; whoever feeds the machine knows the times of the marks. The
-    streams are told apart by numbers of `connection`.
+    A *mark* is the number of an event in that order; the caller knows the times of the marks. Each stream has a
+    number, its `connection`.
     """
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class TurnMachine:
                 if turn is not None:
                     if event.id:
                         self._seen[event.thread, event.id] = turn
-                    # Of a turn whose begin was missed, the end names the sub-agent.
+                    # If the begin of the turn was missed, its end is the first event that names the sub-agent.
                     turn.thread = turn.thread or event.thread
                     if turn.end is None:
                         self._latest[turn.thread] = turn
@@ -238,12 +238,12 @@ class TurnMachine:
         turn = None if event.turn or not event.effects else self._running(event)
         if turn is not None and connection not in turn.connections and event.effects[0].name == "begin":
             del self._latest[event.thread]
-            # What this stream repeated before the event that begins a turn began that one.
+            # The client's events that this stream repeated before the event that begins a turn belong to the new one.
             self._asks[event.thread] = [ask for ask in turn.asks if ask.connection == connection]
             turn.asks = [ask for ask in turn.asks if ask.connection != connection]
 
     def fill(self, listed: Sequence[SessionEvent]) -> None:
-        """Fill in what no stream told, once all their events are there, from what a list of the session has."""
+        """Fill in texts, calls and tokens from the events of a list, once those of all streams are there."""
         holders = {key: turn for turn in self.turns for key in turn.parts}
 
         def told(event: SessionEvent) -> AgentTurn | None:

@@ -1,9 +1,9 @@
 """Pure: the events of hosted agent sessions as effects on turns, in one form for all APIs.
 
-The provider runs the agent; its turns are told by a stream that stays open over many of them. Each API has a table of
-its events (`dialects.openai_agents`, `dialects.anthropic_sessions`), and the rules of a declared dialect make such
-events, too. `agent_turns` puts them together to turns. These APIs grow by the week: an event of an unknown type has no
-effect, and is counted.
+The provider runs the agent, and one stream reports many of its turns. Each API has a table of its events
+(`dialects.openai_agents`, `dialects.anthropic_sessions`); the rules of a declared dialect make such events, too.
+`agent_turns` puts them together to turns. These APIs grow by the week: an event of an unknown type has no effect, and
+is counted.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,11 +30,11 @@ EFFECTS: Final[dict[EffectName, str]] = {
     "resume": "ends this wait",
     "tokens": "counts the tokens of a request to the model",
     "error": "is an error, the turn's own if it is the last word of it",
-    "ask": "repeats what the client sent: what began the turn, or steers it",
+    "ask": "repeats an event of the client, which began the turn or steers it",
     "interrupt": "repeats that the client interrupted the turn",
     "progress": "tells that the turn goes on",
 }
-"""Every effect, and its meaning: what an event does, or is."""
+"""Every effect, and its meaning behind the words "this event"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

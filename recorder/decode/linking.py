@@ -1,4 +1,4 @@
-"""Pure: the turns of a hosted session over all its exchanges: its streams as one sequence, and what began each turn.
+"""Pure: the turns of a hosted session over all its exchanges: one sequence of streams, and the request of each turn.
 
 The rules:
 

@@ -146,7 +146,7 @@ def is_api(path: str) -> bool:
 
 
 def generates(path: str, *, names_model: bool) -> bool:
-    """Return True if what is posted to a path asks for a generation; at a path of no known API, if it names a model."""
+    """Return True if a POST to a path asks for a generation; at a path of no known API, if it names a model."""
     kind = _path_kind(path)
     return names_model if kind is None else kind.operation in GENERATIONS
 

@@ -17,7 +17,7 @@ from wiretape.recorder.decode.values import JsonObject, text
 
 _LIST: Final = re.compile(r"/(events|items|turns)(?:/[^/?]+)?/?(?:\?|$)")
 _CURSOR: Final = re.compile(r"[?&](?:after|page)=")
-"""What asks for a further page."""
+"""The query of a further page."""
 
 
 class _Page(msgspec.Struct):

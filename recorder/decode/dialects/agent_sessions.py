@@ -15,7 +15,7 @@ def dialect(
 ) -> Dialect:
     """Return a dialect; `read` reads an event of a type, on the stream at a path.
 
-    Some types begin with `marks` that tell the wire, whatever the path: other wires have events of the other names.
+    Types that begin with `marks` occur on no other wire, so they tell the API at any path.
     """
 
     def parser(exchange: Exchange) -> Parse:

@@ -21,7 +21,7 @@ API: Final = "anthropic.sessions"
 tokens: Final = usage_fields.reader(API)
 
 _MARKS: Final = ("session.status_", "event_start", "span.model_request_")
-"""Beginnings of types that tell the wire, whatever the path: others have events of the other names, too."""
+"""Beginnings of types that occur on no other wire."""
 _OUTCOMES: Final[dict[str, TurnOutcome]] = {"retries_exhausted": "error", "cancelled": "cancelled"}
 """The outcomes of turns by the reasons of their ends, others than `complete`; `cancelled` is Qoder's."""
 
@@ -124,7 +124,7 @@ TABLE: Final = EventTable(
 def session_event(kind: str, payload: JsonObject, path: str = "") -> SessionEvent:
     """Read one event of a session, on the stream at a path: that of a thread, or of the session."""
     meaning, thread = TABLE.rows.get(kind), thread_at(path)
-    # Of the threads of sub-agents, the stream of the session tells the state.
+    # The stream of the session reports the state of its sub-agents' threads, too.
     is_foreign = text(payload.get("session_thread_id")) not in ("", thread) or (
         not thread and kind.startswith(("session.thread_", "agent.thread_message_"))
     )

@@ -50,7 +50,7 @@ def _error(payload: JsonObject) -> Effects:
 
 
 def _said(field: Literal["delta", "text", "part"], name: Literal["text", "reasoning"] = "text") -> EventRow:
-    """Return the row of events with text in a field, all of which but `delta` have the whole."""
+    """Return the row of events with text in a field; `delta` is an addition, the others are whole texts."""
     place = "content_index" if name == "text" else "summary_index"
 
     def read(payload: JsonObject) -> Effects:
