@@ -266,7 +266,7 @@ def _session(source: "Source", reference: str, part: str, out: Output, limits: T
     ((_, members),) = source.members([key], limits, SYSTEM)
     selection = Selection(numbers=tuple(member.no for member in members))
     if part == "time":
-        rows_of_turns = source.rows(report.FACTS, selection)
+        rows_of_turns = source.rows((*report.FACTS, "turns"), selection)
         turns = [*by_turn(spans(members, limits).spans, limits)]
         rows = [*report.turn_rows(turns, {member.no: row for member, row in zip(members, rows_of_turns, strict=True)})]
         names = out.fields(report.TURN_FIELDS)

@@ -1,6 +1,8 @@
 """Pure: the time of sessions for people: its parts in one line, a session on a page, and its turns in a table."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 
 from rich.text import Text
@@ -45,6 +47,9 @@ FACTS: Final = (
 )  # fmt: skip
 """The fields of a turn that are those of its exchange."""
 
+_TOKENS_OF_TURN: Final = {
+    "input_tokens": "input_tokens", "output_tokens": "output_tokens", "cache_read_input_tokens": "input_cached_tokens",
+}  # fmt: skip
 _BEFORE: Final = ("backoff", "tools", "idle")
 _SHOWN: Final = {
     "turn": "", "id": "id", "start_ms": "start s", "waiting_ms": "wait s", "streaming_ms": "stream s",
@@ -173,11 +178,12 @@ def comparison(rows: Sequence[TableRow], width: int | None = None) -> Table:
 
 
 def turn_rows(turn_times: Sequence[TurnTime], exchanges: Mapping[int, TableRow]) -> Iterator[TableRow]:
-    """Yield the `TURN_FIELDS` of each turn; `exchanges` are the `FACTS` of the exchanges by number.
+    """Yield the `TURN_FIELDS` of each turn; `exchanges` are the `FACTS` and the `turns` of the exchanges by number.
 
-    Tokens of a WebSocket are those of all of its turns, and stand at its first.
+    Tokens of a WebSocket are those of all of its turns, and stand at its first; a hosted turn has its own.
     """
     seen = set[int]()
+    turns_left = _own_turns(turn_times, exchanges)
     # Beside hosted turns, requests are what begins these.
     is_hosted = any(turn.span.outcome is not None for turn in turn_times)
     rows = [turn for turn in turn_times if turn.span.is_generation or not is_hosted]
@@ -185,6 +191,10 @@ def turn_rows(turn_times: Sequence[TurnTime], exchanges: Mapping[int, TableRow])
         exchange_facts = exchanges.get(turn.span.no, {})
         if turn.span.outcome is not None:
             exchange_facts = {**exchange_facts, "outcome": turn.span.outcome}
+            if turn.span.no in turns_left:
+                own_turn = next(turns_left[turn.span.no])
+                exchange_facts |= {name: own_turn.get(of_turn) for name, of_turn in _TOKENS_OF_TURN.items()}
+                seen.discard(turn.span.no)
         first_ns = turn.span.first_ns
         parts = {f"{name}_ms": ms(took_ns) for name, took_ns in turn.parts.items() if name not in _BEFORE}
         parts = parts if turn.span.is_timed else dict.fromkeys(parts)
@@ -205,6 +215,20 @@ def turn_rows(turn_times: Sequence[TurnTime], exchanges: Mapping[int, TableRow])
         }
         seen.add(turn.span.no)
         yield {name: row.get(name) for name in TURN_FIELDS}
+
+
+def _own_turns(turn_times: Sequence[TurnTime], exchanges: Mapping[int, TableRow]) -> dict[int, Iterator[TableRow]]:
+    """Return the hosted turns of exchanges by number, in the order of their starts.
+
+    A turn without a start has no time: which ones are left is unknown then, and the exchange is left out.
+    """
+    counts = Counter(turn.span.no for turn in turn_times if turn.span.outcome is not None)
+    turns_by_no = {no: exchanges.get(no, {}).get("turns") or () for no in counts}
+    return {
+        no: iter(sorted(turns, key=itemgetter("started_at_ns")))
+        for no, turns in turns_by_no.items()
+        if len(turns) == counts[no] and all("started_at_ns" in turn for turn in turns)
+    }
 
 
 _IMPORTANT: Final = (

@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import run
-from tests.support.hosted_sessions import session_tape, worked_example
+from tests.support.hosted_sessions import (
+    CLAUDE_STREAM,
+    idle,
+    message,
+    model_end,
+    posted,
+    running,
+    said,
+    session_tape,
+    stream,
+    worked_example,
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +53,18 @@ def test_a_session_has_a_row_for_each_turn(tape: Path) -> None:
         [1, 0.0, 190.0, 0.0, "complete"],
         [2, 898.0, 192.0, 600.0, "complete"],
     ]
+
+
+def test_each_turn_of_a_stream_has_its_own_tokens(tmp_path: Path) -> None:
+    events = [
+        (140, running("r1")), (300, message("m1", "Hello")), (320, model_end("e1", 900, 40, 600)), (330, idle("i1")),
+        (1040, running("r2")), (1190, message("m2", "Yes.")), (1195, model_end("e2", 950, 3)), (1200, idle("i2")),
+    ]  # fmt: skip
+    requests = [posted("bbbb00000000000b", 100, said("Hi")), posted("cccc00000000000c", 998, said("Sure?"))]
+    tape = session_tape(tmp_path / "t.db", stream("aaaa00000000000a", 0, events, CLAUDE_STREAM, end=1210), *requests)
+    rows = json.loads(run(tape, "show", "s:sesn_1", "--part", "time", "--format", "json").stdout)
+    names = ("input_tokens", "output_tokens", "cache_read_input_tokens")
+    assert [[row[name] for name in names] for row in rows] == [[1500, 40, 600], [950, 3, 0]]
 
 
 def test_rates_count_turns_and_no_resumed_stream(tape: Path) -> None:
