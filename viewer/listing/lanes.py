@@ -6,12 +6,13 @@ Exchanges with one name stand one below the other, in as many lanes as ran at on
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from wiretape.recorder.clock import wall_ns
+from wiretape.recorder.decode.turns import union
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.exchange.states import Look, state
 from wiretape.viewer.listing.layout import bar as row_bar
@@ -46,6 +47,12 @@ class ClockBar:
         """The end, or the present of a running exchange."""
         # An exchange of unknown length takes a millisecond: without any, all of them would share one lane.
         return self.start_ns + max(self.phases.end_ns, 1_000_000)
+
+    @property
+    def busy(self) -> list[tuple[int, int]]:
+        """The times since its begin in which it runs: those of its turns, if it has any."""
+        turns = [(start_ns, end_ns) for start_ns, _, _, end_ns in self.phases.turns]
+        return union(turns) if turns else [(0, self.end_ns - self.start_ns)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +161,9 @@ class ClockLanes:
     @cached_property
     def _counts(self) -> list[tuple[int, int]]:
         """The positions at which the number of running exchanges changes, and that number from each on."""
-        ends = [(self.axis.at(bar.start_ns), 1) for bar in self.bars]
-        ends += [(self.axis.at(bar.end_ns), -1) for bar in self.bars]
+        busy = [(bar.start_ns + from_ns, bar.start_ns + to_ns) for bar in self.bars for from_ns, to_ns in bar.busy]
+        ends = [(self.axis.at(start_ns), 1) for start_ns, _ in busy]
+        ends += [(self.axis.at(end_ns), -1) for _, end_ns in busy]
         counts, running_count = list[tuple[int, int]](), 0
         for at, by in sorted(ends):
             running_count += by
@@ -207,7 +215,19 @@ def _clock_bar(row: ListRow, look: Look) -> ClockBar | None:
     start_ns, stands = wall_ns(row.started_at), state(row, recording=look.recording)
     if start_ns is None or start_ns not in _DATED_NS:
         return None
-    return ClockBar(row, start_ns, row_bar(row, look), (stands.sign, stands.tone))
+    phases = row_bar(row, look)
+    if turns := _turns(row.turn_spans or (), phases.end_ns):
+        phases = replace(phases, end_ns=max(end_ns for *_, end_ns in turns), turns=turns)
+    return ClockBar(row, start_ns, phases, (stands.sign, stands.tone))
+
+
+def _turns(spans: Sequence[Sequence[Any]], sum_ns: int) -> list[tuple[int, int | None, int | None, int]]:
+    """Return the turns of an exchange; of the sum of their durations, `sum_ns`, one without an end has the rest."""
+    left_ns = max(sum_ns - sum(end_ns - start_ns for start_ns, _, _, end_ns, *_ in spans if end_ns is not None), 0)
+    return [
+        (start_ns, first_ns, last_ns, max(start_ns + left_ns, last_ns or 0) if end_ns is None else end_ns)
+        for start_ns, first_ns, last_ns, end_ns, *_ in spans
+    ]
 
 
 def _time_between(bar: ClockBar, neighbour: ClockBar) -> int:

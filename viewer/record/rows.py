@@ -86,6 +86,7 @@ class ListRow:
     silent_end_by: str | None
     silent_end_is_quiet: bool | None
     tool_spans: Sequence[Sequence[int]] | None
+    turn_spans: Sequence[Sequence[Any]] | None
     last_read_ms: float | None = None
     recorder_pid: int | None = None
 

@@ -14,7 +14,7 @@ from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.text.sparkline import TICK, scale, scale_ns
 
-Phase = Literal["wait", "reasoning", "content", "stall", "end"]
+Phase = Literal["idle", "wait", "reasoning", "content", "stall", "end"]
 
 Sign = tuple[str, Phase]
 """The sign of a cell, and its phase."""
@@ -23,9 +23,11 @@ SIGNS: Final[dict[Phase, str]] = {"wait": "░", "reasoning": "▓", "content": 
 """The sign of a phase's cells."""
 
 TONES: Final[dict[Phase, Tone]] = {
-    "wait": "muted", "reasoning": "reasoning", "content": "accent", "stall": "warning",
+    "idle": "muted", "wait": "muted", "reasoning": "reasoning", "content": "accent", "stall": "warning",
 }  # fmt: skip
 
+_BLANK: Final = " "
+"""The sign of the time between two turns, in which nothing is waited for."""
 
 _BETWEEN_TICKS: Final = 12
 
@@ -35,7 +37,8 @@ class PhaseBar:
     """The phases of an exchange, in ns since its request; `end_ns` of a running one is now.
 
     `first_ns` is the first output, `answer_ns` the first content or tool call, `thought_ns` the reasoning before that,
-    `last_ns` the last output. `stalls` are pairs of begin and end. Unknown timestamps are None.
+    `last_ns` the last output. `stalls` are pairs of begin and end. Unknown timestamps are None. Of several `turns`, the
+    other times are those of the first, since its start; each has its start, its first and last output, and its end.
     """
 
     end_ns: int
@@ -44,19 +47,26 @@ class PhaseBar:
     thought_ns: int | None = None
     last_ns: int | None = None
     stalls: Sequence[tuple[int, int]] = ()
+    turns: Sequence[tuple[int, int | None, int | None, int]] = ()
 
     @property
     def phases(self) -> Iterator[tuple[Phase, int, int]]:
         """Yield each phase after the wait with its begin and end; a later one covers an earlier one."""
         last_ns = self.end_ns if self.last_ns is None else self.last_ns
-        if self.first_ns is not None and self.answer_ns is None:
-            yield "reasoning", self.first_ns, last_ns
-        elif self.first_ns is not None and self.answer_ns is not None:
-            yield "content", self.first_ns, last_ns
-            if self.thought_ns is not None:
-                yield "reasoning", self.answer_ns - self.thought_ns, self.answer_ns
+        first_turn_ns = self.turns[0][0] if self.turns else 0
+        if self.turns:
+            yield "idle", 0, self.end_ns
+            for turn_ns, output_ns, until_ns, end_ns in self.turns:
+                yield "wait", turn_ns, end_ns
+                if output_ns is not None:
+                    yield "content", output_ns, end_ns if until_ns is None else until_ns
+        elif self.first_ns is not None:
+            yield "reasoning" if self.answer_ns is None else "content", self.first_ns, last_ns
+        if self.first_ns is not None and self.answer_ns is not None and self.thought_ns is not None:
+            answer_ns = first_turn_ns + self.answer_ns
+            yield "reasoning", answer_ns - self.thought_ns, answer_ns
         for begin, end in self.stalls:
-            yield "stall", begin, end
+            yield "stall", first_turn_ns + begin, first_turn_ns + end
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +135,7 @@ def signs(bar: PhaseBar, cell: Callable[[int], int], seen: range) -> list[Sign]:
         if start < stop:
             label = formatting.duration(end_ns - begin_ns) if phase == "stall" else ""
             text = _first_that_fits(stop - start - 2, f" {label} ", label) if label else ""
-            line[start:stop] = [(sign, phase) for sign in f"{text:{SIGNS[phase]}^{stop - start}}"]
+            line[start:stop] = [(sign, phase) for sign in f"{text:{SIGNS.get(phase, _BLANK)}^{stop - start}}"]
     return line
 
 

@@ -247,3 +247,14 @@ def test_a_picture_fills_its_lines_and_never_more(size: tuple[int, int]) -> None
         assert any("at once, max 2" in line for line in lines)
         (y,) = [y for y, line in enumerate(lines) if "▌" in line]
         assert chart.bar_at(lines[0].index("▼"), y) is bar
+
+
+def test_turns_run_only_where_they_lie_in_time() -> None:
+    turns = [[S, 2 * S, 3 * S, 3 * S, 4, False, False, None], [8 * S, 9 * S, 9 * S, None, 2, False, False, None]]
+    exchange = row(ttft_ms=1000.0, ttfo_ms=1000.0, latency_ms=3000.0, duration_ms=4000.0, turn_spans=turns)
+    drawn = lanes.lanes([exchange], Look(), lambda _: "x")
+    (bar,) = drawn.bars
+    view = ClockView(0, 10 * S, 10)
+    assert bar.end_ns - bar.start_ns == 10 * S
+    assert "".join(sign for sign, _ in drawn.line(0, ClockLine(drawn.axis, view))) == " ░█     ░✓"
+    assert drawn.at_once(view) == [0, 1, 1, 0, 0, 0, 0, 0, 1, 1]
