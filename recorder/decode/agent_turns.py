@@ -18,6 +18,7 @@ The rules (an event's effects are those of `effects`):
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, Literal
 
 from wiretape.recorder.decode.effects import Effect, SessionEvent
@@ -151,15 +152,16 @@ class AgentTurn(TurnDraft):
 
     def fill(self, listed: Sequence[SessionEvent]) -> None:
         """Add texts, calls and tokens from a list's events of this turn, in the order of the list."""
-        order = [*self.parts]
         following = [key for event in listed for effect in event.effects if (key := _part_key(effect)) is not None]
-        place = min((order.index(key) for key in following if key in self.parts), default=len(order))
+        order: list[tuple[OutputKind, str] | None] = [None, *self.parts]  # None is the place before the first
+        after = dict(pairwise(order))
+        places = {key: place for place, key in enumerate(self.parts)}
+        previous = order[min((places[key] for key in following if key in places), default=len(places))]
         for key in following:
-            if key in order:
-                place = order.index(key) + 1
-            else:
-                order.insert(place, key)
-                place += 1
+            if key not in places:
+                places[key] = len(places)
+                after[previous], after[key] = key, after.get(previous)
+            previous = key
         for effect in (effect for event in listed for effect in event.effects):
             if (key := _part_key(effect)) is not None:
                 kind, id = key
@@ -170,7 +172,11 @@ class AgentTurn(TurnDraft):
                     self.calls[id] = self.calls.get(id) or effect.tool
             elif effect.tokens is not None and "" not in self.requests:
                 self.requests.setdefault(effect.key, effect)
-        self.parts = {key: self.parts[key] for key in order}
+        parts, self.parts = self.parts, {}
+        key = after.get(None)
+        while key is not None:
+            self.parts[key] = parts[key]
+            key = after.get(key)
 
     @property
     def usages(self) -> list[JsonObject]:
@@ -259,9 +265,17 @@ class TurnMachine:
             if any(effect.name in ("end", "close") for effect in event.effects):
                 spans.append([])
         for span in spans:
-            turns = {turn: None for event in span if (turn := told(event)) is not None}
-            for turn in turns:
-                turn.fill([event for event in span if told(event) is turn or (len(turns) == 1 and not event.turn)])
+            tellers = [told(event) for event in span]
+            events_by_turn = dict[AgentTurn, list[SessionEvent]]()
+            for event, turn in zip(span, tellers, strict=True):
+                if turn is not None:
+                    events_by_turn.setdefault(turn, []).append(event)
+            if len(events_by_turn) == 1:  # what no stream told is of the one that was told
+                (only,) = events_by_turn
+                pairs = zip(span, tellers, strict=True)
+                events_by_turn[only] = [event for event, turn in pairs if turn is only or not event.turn]
+            for turn, events in events_by_turn.items():
+                turn.fill(events)
 
     def finish(self) -> list[AgentTurn]:
         """Return the turns in the order of their first events, once all events are there."""

@@ -57,14 +57,18 @@ def related(member: SessionMember, others: Iterable[SessionMember]) -> list[int]
     with a turn, or lack what a list may have. The result is empty if no stream ended after the request.
     """
     streams = [other for other in others if other.is_stream]
+    if not member.is_stream and not any(_may_change(stream, member) for stream in streams):  # as of nearly all
+        return []
     groups, until_ns = list[list[SessionMember]](), -1
+    ends, unfinished = dict[str, int](), set[str]()  # the last of each thread in the group
     for stream in sorted([*streams, member] if member.is_stream else streams, key=attrgetter("start_ns")):
-        by_end = sorted(groups[-1] if groups else (), key=attrgetter("end_ns"))
-        last_whole = {earlier.thread: earlier.is_whole for earlier in by_end}
-        if groups and (stream.start_ns <= until_ns or not all(last_whole.values())):
-            groups[-1].append(stream)
-        else:
-            groups.append([stream])
+        if not groups or (stream.start_ns > until_ns and not unfinished):
+            groups.append([])
+            ends.clear()
+        groups[-1].append(stream)
+        if stream.end_ns >= ends.get(stream.thread, stream.end_ns):
+            ends[stream.thread] = stream.end_ns
+            (unfinished.discard if stream.is_whole else unfinished.add)(stream.thread)
         until_ns = max(until_ns, stream.end_ns)
     changed = [
         group
@@ -72,7 +76,8 @@ def related(member: SessionMember, others: Iterable[SessionMember]) -> list[int]
         if (member in group if member.is_stream else any(_may_change(stream, member) for stream in group))
     ]
     related = [stream for group in changed[-_MOST_LISTED if member.is_list else None :] for stream in group]
-    taken = frozenset().union(*(stream.taken for stream in streams if stream not in related))
+    numbers = {stream.no for stream in related}
+    taken = frozenset().union(*(stream.taken for stream in streams if stream.no not in numbers))
     requests = [other for other in others if not (other.is_stream or other.is_list) and other.id not in taken]
     lists = [other for other in others if other.is_list and related and other.end_ns >= related[0].start_ns]
     together = (*related, *requests, *lists[-_MOST_LISTED:])

@@ -214,12 +214,18 @@ def derived(facts: Unsettled, decoded: Decoded | None = None) -> Measures | None
     return dataclasses.replace(measured, error_code=code, error_message=message, turns=turns)
 
 
+# The `+` keeps SQLite from reading a whole session by the index of its key, where a few numbers are asked for.
 _MEMBERS: Final = """SELECT e.no, e.id, e.path, e.started_at, e.end_ns, m.operation = 'agent_session',
     m.outcome = 'complete' AND m.finish_reason IS NOT NULL, m.turns, m.input_tokens IS NULL, e.method = 'GET'
     FROM exchanges AS e JOIN measures AS m ON m.exchange_no = e.no
-    WHERE e.upstream = ? AND m.conversation_key = ? AND m.conversation_key_from = 'session' AND e.no != ?
+    WHERE e.upstream = ? AND +m.conversation_key = ? AND m.conversation_key_from = 'session'
     AND (e.method = 'POST' OR m.operation = 'agent_session'
-        OR e.path LIKE '%/events%' OR e.path LIKE '%/items%' OR e.path LIKE '%/turns%')"""
+        OR e.path LIKE '%/events%' OR e.path LIKE '%/items%' OR e.path LIKE '%/turns%')
+    AND m.exchange_no IN (SELECT value FROM json_each(?))"""
+_MOST_SESSIONS: Final = 16
+"""Limit of the hosted sessions whose exchanges are remembered."""
+_MOST_CHANGES: Final = 1000
+"""From this many settlements on since a session was asked for, it is read anew: they may be of other sessions."""
 
 
 def _member(
@@ -261,12 +267,47 @@ def _session_key(facts: Unsettled) -> str | None:
     return name
 
 
+class SessionMembers:
+    """The settled exchanges of hosted sessions, by number, as of the last settlement seen.
+
+    They are remembered: a session has thousands, and each that settles asks for all.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._driver = driver_of(connection)
+        self._sessions: dict[tuple[str, str], tuple[int, dict[int, hosted.SessionMember]]] = {}
+        """The last settlement and the members, by upstream and id; the session asked for last is the last."""
+
+    def of(self, upstream: str, key: str) -> Mapping[int, hosted.SessionMember]:
+        """Return the settled exchanges of a session, within a transaction."""
+        (version,) = self._driver.execute("SELECT coalesce(max(version), 0) FROM settlements").fetchone()
+        members: dict[int, hosted.SessionMember]
+        seen, members = self._sessions.pop((upstream, key), (version + 1, {}))
+        statement = "SELECT exchange_no FROM settlements WHERE version > ? LIMIT ?"
+        changed = self._driver.execute(statement, (seen, _MOST_CHANGES)).fetchall()
+        if seen > version or len(changed) == _MOST_CHANGES:
+            members = {}
+            statement = "SELECT exchange_no FROM measures WHERE conversation_key = ?"
+            changed = self._driver.execute(statement, (key,)).fetchall()
+        numbers = [no for (no,) in changed]
+        for no in numbers:  # what is derived again may leave the session
+            members.pop(no, None)
+        if numbers:
+            parameters = upstream, key, msgspec.json.encode(numbers).decode()
+            members |= {row[0]: _member(*row) for row in self._driver.execute(_MEMBERS, parameters)}
+        self._sessions[upstream, key] = version, members
+        if len(self._sessions) > _MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        return members
+
+
 class Settling:
     """Settles exchanges of one tape; the facts of those in `memory` are not read back."""
 
     def __init__(self, connection: Connection, clock: Clock, memory: FactsInMemory) -> None:
         self._connection, self._clock, self._memory = connection, clock, memory
         self._driver = driver_of(connection)
+        self._members = SessionMembers(connection)
         self._dialects: dict[int, str | None] = {}
         """The JSON of the dialects declared for sessions, by the numbers of these."""
 
@@ -312,8 +353,8 @@ class Settling:
         if key is None or (facts.exchange.method != "POST" and not hosted.has_turns(facts.exchange)):
             return facts
         peers = {each.no: each for each in others if each is not facts and _session_key(each) == key}
-        rows = self._driver.execute(_MEMBERS, (facts.exchange.upstream, key, facts.no)).fetchall()
-        members = [_member(*row) for row in rows if row[0] not in peers]
+        settled = self._members.of(facts.exchange.upstream, key)
+        members = [settled[no] for no in sorted(settled.keys() - peers.keys() - {facts.no})]
         members += [_member_of(each) for each in peers.values()]
         numbers = hosted.related(_member_of(facts), members)
         if not numbers and not hosted.is_stream(facts.exchange):
