@@ -214,7 +214,7 @@ def derived(facts: Unsettled, decoded: Decoded | None = None) -> Measures | None
     return dataclasses.replace(measured, error_code=code, error_message=message, turns=turns)
 
 
-# The `+` keeps SQLite from reading a whole session by the index of its key, where a few numbers are asked for.
+# The `+` keeps SQLite from the index of the key, by which it would read a whole session to find a few numbers.
 _MEMBERS: Final = """SELECT e.no, e.id, e.path, e.started_at, e.end_ns, m.operation = 'agent_session',
     m.outcome = 'complete' AND m.finish_reason IS NOT NULL, m.turns, m.input_tokens IS NULL, e.method = 'GET'
     FROM exchanges AS e JOIN measures AS m ON m.exchange_no = e.no
@@ -225,7 +225,7 @@ _MEMBERS: Final = """SELECT e.no, e.id, e.path, e.started_at, e.end_ns, m.operat
 _MOST_SESSIONS: Final = 16
 """Limit of the hosted sessions whose exchanges are remembered."""
 _MOST_CHANGES: Final = 1000
-"""From this many settlements on since a session was asked for, it is read anew: they may be of other sessions."""
+"""Limit of the settlements behind which a session is read anew: most of them may belong to other sessions."""
 
 
 def _member(
@@ -290,7 +290,7 @@ class SessionMembers:
             statement = "SELECT exchange_no FROM measures WHERE conversation_key = ?"
             changed = self._driver.execute(statement, (key,)).fetchall()
         numbers = [no for (no,) in changed]
-        for no in numbers:  # what is derived again may leave the session
+        for no in numbers:  # an exchange that is derived again may leave the session
             members.pop(no, None)
         if numbers:
             parameters = upstream, key, msgspec.json.encode(numbers).decode()
@@ -343,11 +343,10 @@ class Settling:
             return [self.with_session(facts, unsettled) for facts in unsettled]
 
     def with_session(self, facts: Unsettled, others: Sequence[Unsettled] = ()) -> Unsettled:
-        """Return an exchange with those of its hosted session, if it is of one and may change the turns of a stream.
+        """Return an exchange with those of its hosted session whose turns it may change.
 
-        A stream does, and so does a request that is settled behind a stream that went on after it, or a list of what
-        a stream may not have told. `others` are settled
-        at the same time.
+        A stream may; so may a request if a stream that went on after it has settled before, and a list if a stream
+        lacks texts or tokens. `others` are settled at the same time.
         """
         key = _session_key(facts)
         if key is None or (facts.exchange.method != "POST" and not hosted.has_turns(facts.exchange)):

@@ -50,7 +50,7 @@ class ClockBar:
 
     @property
     def busy(self) -> list[tuple[int, int]]:
-        """The times since its begin in which it runs: those of its turns, if it has any."""
+        """The times of its turns since its begin, or the whole of it without turns."""
         turns = [(start_ns, end_ns) for start_ns, _, _, end_ns in self.phases.turns]
         return union(turns) if turns else [(0, self.end_ns - self.start_ns)]
 

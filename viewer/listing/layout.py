@@ -73,8 +73,8 @@ def fitted(
     """
     between = gap_between(width)
     ordered = ordered_field(order)
-    # What names an exchange and says what became of it is read before its timeline, which needs a fifth of the width to
-    # be read at all, and two fifths before lesser columns are shown.
+    # People read the name and the outcome of an exchange before its timeline. A timeline is legible from a fifth of the
+    # width on, and has two fifths before lesser columns are shown.
     least_share, good_share = 0.2, 0.4
     names = min(max(name_cells, NAMES[0]), NAMES[1])
     seconds = len("00:00:00") + start_cells

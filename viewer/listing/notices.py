@@ -146,7 +146,7 @@ def failed(error: WiretapeError, source_name: str = "tape") -> Lines:
 def meant(term: Filter) -> Filter | None:
     """Return the term that may be meant: a comparison of minutes in a smaller unit, an error's code as HTTP status.
 
-    A word is looked for in answers: it may be one of a prompt.
+    Words are searched in answers only: one without a match may occur in a prompt.
     """
     match term:
         case Word(pattern):

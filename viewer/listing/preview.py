@@ -87,7 +87,7 @@ def _unended(row: ListRow, look: Look) -> str:
     if not look.recording:
         progress = "nothing was read of it" if last_ms is None else progress
         return f"nothing records it any more; {progress}. The next recorder on this tape will mark it as interrupted."
-    # Of a hosted agent's session, a row does not tell if a turn runs.
+    # A row of a hosted agent's session does not say if a turn runs.
     current_silence = None
     if passed_ms is not None and row.operation != "agent_session":
         current_silence = silence(round(passed_ms * 1e6), units.ns(last_ms), DEFAULT)

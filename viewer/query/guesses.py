@@ -1,4 +1,4 @@
-"""Pure: suggestions for names that do not exist: by what users of other programs mean, or else by spelling."""
+"""Pure: suggestions for names that do not exist, by their meaning in other programs, or else by spelling."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping

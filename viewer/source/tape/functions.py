@@ -39,7 +39,7 @@ _LINKS: Final = select(
     *(measures.c[name] for name in (
         "operation", "conversation_key", "conversation_parent",
     )),
-    # What continues the response of a request continues that of the recorded one, and not of its repetition.
+    # A request that continues a response continues the recorded one, and not that of a repetition.
     case((exchanges.c.resent_from.is_(None), measures.c.response_id)),
     *(measures.c[name] for name in (
         "previous_response_id", "messages_hash", "continues_hash", "answer_hash", "continued_answer_hash",
