@@ -10,8 +10,8 @@ The rules (an event's effects are those of `effects`):
 4. Text is taken once: a whole text replaces its additions, and is new output only with what they do not have. Where
    several streams tell the additions, only what goes beyond the longest so far is new.
 5. Tokens are those of the end, or else the sum of those of the requests to the model. Totals of a session are none.
-6. What a list of the session's history has fills in texts, calls and tokens that no stream told; it changes no time,
-   and begins no turn. Where turns have no numbers, what lies between two ends is of one turn: the one that was told.
+6. A list of the session's history fills in texts, calls and tokens that no stream told; it changes no time, and
+   begins no turn. Where turns have no numbers, the events between two ends belong to one turn, unless two begin there.
 7. An error is the turn's outcome only if nothing of the turn follows; one that the server retries is none.
 """
 
@@ -270,10 +270,15 @@ class TurnMachine:
             for event, turn in zip(span, tellers, strict=True):
                 if turn is not None:
                     events_by_turn.setdefault(turn, []).append(event)
-            if len(events_by_turn) == 1:  # what no stream told is of the one that was told
+            # A list without the end of a turn has events of two turns in one span: then only known parts are filled in.
+            begin_count = sum(effect.name == "begin" for event in span for effect in event.effects)
+            if len(events_by_turn) == 1 and begin_count < 2:
                 (only,) = events_by_turn
-                pairs = zip(span, tellers, strict=True)
-                events_by_turn[only] = [event for event, turn in pairs if turn is only or not event.turn]
+                events_by_turn[only] = [
+                    event
+                    for event, turn in zip(span, tellers, strict=True)
+                    if turn is only or (not event.turn and event.thread == only.thread)
+                ]
             for turn, events in events_by_turn.items():
                 turn.fill(events)
 

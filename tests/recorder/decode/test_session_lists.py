@@ -59,6 +59,12 @@ def test_listed_events_fill_in_a_cut_turn(order: str) -> None:
     assert (turn["outcome"], turn["ttft_ns"], turn["last_ns"], turn.get("ended_at_ns")) == ("truncated", 25, 25, None)
 
 
+def test_a_list_without_an_end_mixes_no_turns() -> None:
+    history = [event for event in HISTORY if event != idle("i0")]
+    (turn,) = turns(cut(), listed(C, 90, f"{CLAUDE}/events", {"data": history}))
+    assert (turn["text"], turn.get("input_tokens")) == ("Hello", None)
+
+
 def test_pages_of_a_list_are_one_list() -> None:
     pages = [listed(C, 90, f"{CLAUDE}/events", {"data": HISTORY[:5]}),
              listed(D, 95, f"{CLAUDE}/events?page=p2", {"data": HISTORY[5:]})]  # fmt: skip
