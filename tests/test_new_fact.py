@@ -60,7 +60,7 @@ def test_lists_filters_details_exports_and_servers_have_it(tmp_path_factory):
     )
     rows = {row["id"][-2:]: row for row in json.loads(listed)}
     names = list(rows["a1"])
-    assert names[names.index("trace_id") + 1 :][:3] == ["pace", "is_long", "rest_ms"]
+    assert names[names.index("resent_no") + 1 :][:3] == ["pace", "is_long", "rest_ms"]
     size = rows["a1"]["bytes"]
     assert [rows["a1"][name] for name in ("pace", "is_long", "rest_ms")] == ["slow", True, size / 1e6]
     assert [rows["a3"][name] for name in ("pace", "is_long", "rest_ms")] == [None, False, None]

@@ -33,7 +33,7 @@ def test_lists_filters_details_exports_and_servers_have_it(tmp_path_factory):
     )
     rows = json.loads(listed)
     names = list(rows[0])
-    assert names[names.index("trace_id") + 1 :][:3] == ["pace", "is_long", "rest_ms"]
+    assert names[names.index("resent_no") + 1 :][:3] == ["pace", "is_long", "rest_ms"]
     slow = [row["id"] for row in rows if row["pace"] == "slow"]
     long = [row["id"] for row in rows if row["is_long"]]
     rested = [row["id"] for row in rows if row["rest_ms"]]

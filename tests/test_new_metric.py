@@ -27,7 +27,7 @@ def test_lists_filters_exports_and_statistics_have_it(tmp_path_factory):
     )
     everything, found, (row,) = (json.loads(text) for text in (everything, found, statistics))
     names = list(everything[0])
-    assert names[names.index("trace_id") + 1] == "last_gap_ms"
+    assert names[names.index("resent_no") + 1] == "last_gap_ms"
     assert {row["id"] for row in found} == {row["id"] for row in everything if row["last_gap_ms"]}
     assert 0 < len(found) < len(everything)
     assert "| `last_gap_ms` |  | `last_gap`, `gap.last` | `last_gap` | ms | the very last gap |" in fields

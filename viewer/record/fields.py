@@ -31,7 +31,7 @@ _FIRST: Final = (
     "max_event_silence_ms", "ttf_event_ms", "first_silence_ms", "first_event_silence_ms",
     "server_queue_ms", "server_prefill_ms", "server_decode_ms", "server_total_ms", "network_ms", "server_times_from",
     "quota_requests_left", "quota_tokens_left", "quota_5h_percent", "quota_7d_percent", "trace_id",
-    "upstream_name",
+    "upstream_name", "resent_from", "resent_no",
 )  # fmt: skip
 
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
