@@ -43,7 +43,7 @@ class NotFound(WiretapeError):
 
 
 class NoResultFound(LookupError):
-    """A query found no row, though there was one before; its caller knows what is gone."""
+    """A query found no row, though there was one before; its caller names the missing record."""
 
 
 class NotShipped(NotFound):

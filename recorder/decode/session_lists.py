@@ -33,7 +33,7 @@ def is_list(exchange: Exchange) -> bool:
 
 
 def listed_events(pages: Iterable[tuple[str, bytes]]) -> list[list[SessionEvent]]:
-    """Return what each list has, oldest first, as the events that tell it.
+    """Return the events of each list, oldest first.
 
     `pages` are the paths and the answers of their requests, in the order of these. A list of some types only is a list
     for each of its events: nothing tells which of them belong together.

@@ -46,7 +46,7 @@ class SessionRequest:
     """A request to a session that was not refused: the id of its exchange, and its time.
 
     `begun_by` is a word of `turns.BEGINNINGS` if a turn can begin with it. `event_ids` are the server's names of its
-    events. `has_result`: it brings what a turn waits for.
+    events. `has_result`: it brings a result to a waiting turn.
     """
 
     exchange_id: str

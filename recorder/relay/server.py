@@ -716,7 +716,7 @@ def bound(
 ) -> socket.socket:
     """Return a socket that has an address, and refuses connections until a `Server` listens; port 0 is a free one.
 
-    Whoever starts in between sees no port, instead of one that does not answer. Raises `CannotListen`.
+    Clients in between see no port, instead of one that does not answer. Raises `CannotListen`.
 
     A socket that `shares` its port had it alone first, so that nobody else is there; later sockets of the same user
     that have `joins` listen on it as well, and the system spreads connections over all of them. `option` names the

@@ -314,14 +314,14 @@ def _labels(source: "Browsed", numbers: tuple[int, ...]) -> dict[str, Mapping[st
 
 
 def _terms(source: "Browsed", filter: Filter) -> list[Term]:
-    """Count the matches of each term of a filter alone; of one without any, also those of what may be meant."""
+    """Count the matches of each term of a filter alone; of a term without any, also those of the suggested one."""
     from wiretape.viewer.source.base import Selection
 
     terms = []
     # Each term is counted by a query of its own: a filter may have hundreds.
     for term, count in source.alone(filter, 8):
         other = notices.meant(term) if not count else None
-        # To search all prompts takes too long for a question.
+        # A search of all prompts takes too long, so a word is suggested without its count.
         is_meant = other is not None and (isinstance(term, Word) or source.count(Selection(other)) > 0)
         terms.append(Term(str(term), count, str(other) if is_meant else None))
     return terms

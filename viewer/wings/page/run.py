@@ -292,13 +292,13 @@ def _rows(columns: Columns) -> JsonObject:
 
 
 def turns(turn_spans: Sequence[Turn] | None, end_ns: int | None) -> list[list[int | None]] | None:
-    """Return where the turns of an exchange lie, in µs since T0; None without any.
+    """Return the times of the turns of an exchange, in µs since T0; None without any.
 
-    Each has its start, its first and its last output, its end, and how many outputs it had.
+    Each has its start, its first and its last output, its end, and the number of its outputs.
     """
     placed_turns = list[list[int | None]]()
     for number, (start_ns, first_ns, last_ns, ended_ns, outputs, *_) in enumerate(turn_spans or (), 1):
-        # As of sessions: the last turn without an end ends as the exchange does, others with their last output.
+        # A last turn without an end ends as the exchange does, others with their last output, as in sessions.
         ends = (ended_ns, end_ns if number == len(turn_spans or ()) else None, last_ns, start_ns)
         until_ns = next(at_ns for at_ns in ends if at_ns is not None)
         times = (start_ns, first_ns, last_ns, until_ns)

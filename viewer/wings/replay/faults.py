@@ -117,7 +117,7 @@ def changed_by(schedule: Schedule, fault: Fault, span: tuple[int, int] | None) -
 
 
 def unplaced(struck: Sequence[Fault], done: Sequence[str]) -> tuple[str, ...]:
-    """Return the faults whose place an answer does not have; whoever holds it knows those of holds."""
+    """Return the faults, without holds, whose place an answer does not have."""
     kinds = [kind for kind in _KINDS_WITH_POSITION if kind != "hold"]
     return tuple(fault.text for fault in struck if fault.kind in kinds and fault.text not in done)
 

@@ -129,7 +129,7 @@ def read_target(target: bytes, header: bytes | None) -> tuple[bytes, str | None]
 
 @dataclass(slots=True)
 class _Place:
-    """The recordings at one method, upstream and path, oldest first: all, and by what requests are looked up by."""
+    """The recordings at one method, upstream and path, oldest first: all of them, and an index of them."""
 
     heads: list[ExchangeHead] = field(default_factory=list)
     index: dict[Hashable, list[ExchangeHead]] = field(default_factory=dict)
